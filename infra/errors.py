@@ -1,0 +1,96 @@
+"""Every error that Twofold raises on purpose, under one root.
+
+    TwofoldError
+    ├── BadArgument              an argument, refused before anything was touched
+    ├── BadSetting               an environment variable
+    ├── BadDeclaration           a file under tables/
+    ├── MissingTool              Java, a jar, a package: the machine is not set up
+    ├── PortTaken                another process listens where we should
+    ├── ProcessFailed            a supervised process does not run
+    ├── BrokerUnreachable        retryable: the Kafka broker does not answer
+    ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
+    ├── SchemaMismatch           columns of rows and of their table differ
+    ├── LogGap                   offsets that should follow each other do not
+    ├── QualityFailed            rows break the rules of their table
+    └── UnexplainedDifference    the stream and the batch differ and no late record says why
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+
+class TwofoldError(Exception):
+    """The root: what was expected, what came, where; then what to do."""
+
+    retryable: ClassVar[bool] = False
+    exit_code: ClassVar[int] = 1
+
+    def __init__(self, message: str, *, hint: str | None = None, **facts: object) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+        self.facts = facts
+
+    def __str__(self) -> str:
+        return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+
+
+class BadArgument(TwofoldError):
+    """An argument of a command or a DAG run that cannot be meant."""
+
+    exit_code = 2
+
+
+class BadSetting(TwofoldError):
+    """An environment variable whose value cannot be used."""
+
+    exit_code = 2
+
+
+class BadDeclaration(TwofoldError):
+    """A topic or a table whose file says something that cannot hold."""
+
+    exit_code = 2
+
+
+class MissingTool(TwofoldError):
+    """Something that the machine must have and has not."""
+
+
+class PortTaken(TwofoldError):
+    """A port on which Twofold should listen belongs to another process."""
+
+
+class ProcessFailed(TwofoldError):
+    """A process that the supervisor should keep alive does not run."""
+
+
+class BrokerUnreachable(TwofoldError):
+    """The Kafka broker does not answer."""
+
+    retryable = True
+    exit_code = 75  # EX_TEMPFAIL: a task that sees it tries again
+
+
+class WriteConflict(TwofoldError):
+    """Other writers were faster until the bounded retries were used up."""
+
+    retryable = True
+    exit_code = 75
+
+
+class SchemaMismatch(TwofoldError):
+    """The columns of rows and of the table that should take them differ."""
+
+
+class LogGap(TwofoldError):
+    """Offsets between what a table holds and what came next are missing."""
+
+
+class QualityFailed(TwofoldError):
+    """Rows that should be published break the rules of their table."""
+
+
+class UnexplainedDifference(TwofoldError):
+    """Live rows differ from their recomputation and no touched row says why."""

@@ -1,0 +1,120 @@
+"""Where everything is: facts about places, read once from the environment."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields
+from pathlib import Path
+from typing import Literal, get_args
+
+from infra.errors import BadSetting
+
+Engine = Literal["auto", "spark", "delta-rs"]
+
+ROOT = Path(__file__).resolve().parent.parent
+PREFIX = "TWOFOLD_"
+SECRETS = frozenset({"airflow_password"})
+
+
+def _setting(default: object, doc: str) -> object:
+    return field(default=default, metadata={"doc": doc})  # type: ignore[call-overload]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """Every setting of the platform; each is the environment variable `TWOFOLD_<NAME>`."""
+
+    home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")  # type: ignore[assignment]
+    lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")  # type: ignore[assignment]
+    bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")  # type: ignore[assignment]
+    kafka_port: int = _setting(19092, "port of the supervised broker")  # type: ignore[assignment]
+    controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")  # type: ignore[assignment]
+    airflow_port: int = _setting(18080, "port of the Airflow UI and API")  # type: ignore[assignment]
+    airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")  # type: ignore[assignment]
+    spark_master: str = _setting("local[2]", "Spark master of drivers and batch jobs")  # type: ignore[assignment]
+    driver_memory: str = _setting("1500m", "heap of a stream driver or batch job")  # type: ignore[assignment]
+    shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")  # type: ignore[assignment]
+    engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")  # type: ignore[assignment]
+    small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")  # type: ignore[assignment]
+    max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")  # type: ignore[assignment]
+    ingest_trigger_ms: int = _setting(200, "least time between two micro-batches of ingest, milliseconds")  # type: ignore[assignment]
+    table_trigger_ms: int = _setting(500, "least time between two micro-batches of a table, milliseconds")  # type: ignore[assignment]
+
+    @property
+    def lake_uri(self) -> str:
+        """Root of the Delta tables: a path or an object store URI, without a trailing slash."""
+        return self.lake.rstrip("/") or str(self.home / "lake")
+
+    @property
+    def bootstrap_servers(self) -> str:
+        return self.bootstrap or f"127.0.0.1:{self.kafka_port}"
+
+    @property
+    def supervises_broker(self) -> bool:
+        return not self.bootstrap
+
+    @property
+    def checkpoints(self) -> Path:
+        return self.home / "checkpoints"
+
+    @property
+    def progress(self) -> Path:
+        return self.home / "progress"
+
+    @property
+    def logs(self) -> Path:
+        return self.home / "logs"
+
+    @property
+    def jars(self) -> Path:
+        return self.home / "jars"
+
+    @classmethod
+    def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:
+        """Read `TWOFOLD_*`.
+
+        Raises:
+            BadSetting: a value of the wrong type, or a variable that no setting has.
+        """
+        environment = os.environ if environment is None else environment
+        known = {f.name: f for f in fields(cls)}
+        values: dict[str, object] = {}
+        for variable, text in environment.items():
+            if not variable.startswith(PREFIX):
+                continue
+            name = variable.removeprefix(PREFIX).lower()
+            if name not in known:
+                raise BadSetting(
+                    f"{variable} is not a setting.", hint=f"The settings are {', '.join(PREFIX + n.upper() for n in known)}."
+                )
+            values[name] = _parse(variable, text, known[name].type)
+        return cls(**values)  # type: ignore[arg-type]
+
+    def environment(self) -> dict[str, str]:
+        """The variables that give a child process these same settings."""
+        return {PREFIX + f.name.upper(): str(getattr(self, f.name)) for f in fields(self)}
+
+    def shown(self) -> dict[str, str]:
+        """The settings for people: secrets masked."""
+        return {
+            f.name: "***" if f.name in SECRETS and getattr(self, f.name) else str(getattr(self, f.name))
+            for f in fields(self)
+        }
+
+
+def _parse(variable: str, text: str, kind: object) -> object:
+    if kind == "Path":
+        return Path(text).expanduser().resolve()
+    if kind == "int":
+        try:
+            number = int(text)
+        except ValueError:
+            number = -1
+        if number < 0 or (variable.endswith("_PORT") and not 0 < number < 65536):
+            expected = "a port from 1 to 65535" if variable.endswith("_PORT") else "a whole number, 0 or more"
+            raise BadSetting(f"{variable}={text!r}: expected {expected}.", hint=f"Unset {variable} to get its default.")
+        return number
+    if kind == "Engine" and text not in get_args(Engine):
+        raise BadSetting(f"{variable}={text!r}: expected one of {', '.join(get_args(Engine))}.", hint=f"Unset {variable}.")
+    return text

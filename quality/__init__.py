@@ -1,0 +1,1 @@
+"""What a good row and a good table are."""

@@ -1,0 +1,1 @@
+"""Keep live tables fresh."""

@@ -1,0 +1,1 @@
+"""What exists and how its rows are computed."""

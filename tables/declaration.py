@@ -1,0 +1,197 @@
+"""What an engineer declares: topics and tables, checked the moment their file is loaded."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any, Literal
+
+from infra.errors import BadDeclaration
+from quality.rules import RECORD_RULES, Rule
+from tables.interval import parse_interval
+from tables.types import FieldType, parse_type
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    Derive = Callable[..., DataFrame]
+
+Strategy = Literal["append", "latest", "stateful", "touched"]
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Topic:
+    """A Kafka topic: one partitioned log of JSON records, and the `events` table that they become.
+
+    Args:
+        schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `date`, `timestamp` (RFC 3339 with an
+            offset), `array<T>`; a trailing `?` allows null or absence. A field that is not listed here is refused.
+        event_time: the `timestamp` column that says when the fact happened.
+        key: the column that producers use as the record key: what must stay in order shares it.
+        identity: two records that agree in these columns and in the event time are one record, sent twice.
+        rules: what a good record is; a record that breaks any is quarantined.
+        partitions: of the topic; the order of records is kept within one.
+        max_bytes: a longer value is quarantined without being decoded.
+        tiered: closed segments are copied to the archive and kept for ever.
+        segment_bytes: size at which a segment is closed, at least 1 MiB; smaller segments reach the archive sooner.
+        local_retention: how long the broker keeps what the archive has too.
+    """
+
+    schema: Mapping[str, str]
+    event_time: str
+    key: str
+    identity: Sequence[str]
+    rules: Sequence[Rule] = ()
+    partitions: int = 3
+    max_bytes: int = 65_536
+    tiered: bool = True
+    segment_bytes: int = 16 * 1024 * 1024
+    local_retention: str = "1 day"
+
+    domain: str = field(default="", init=False)
+    name: str = field(default="", init=False)
+    description: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        _set(self, schema=dict(self.schema), identity=tuple(self.identity), rules=tuple(self.rules))
+        columns = self.types
+        _require_columns("event_time", [self.event_time], columns)
+        _require_columns("key", [self.key], columns)
+        _require_columns("identity", self.identity, columns)
+        if not self.identity:
+            raise BadDeclaration("identity is empty.", hint="Name the columns in which a repeated record agrees.")
+        event_time = columns[self.event_time]
+        if event_time.name != "timestamp" or event_time.nullable:
+            raise BadDeclaration(
+                f"event_time={self.event_time!r} is declared {self.schema[self.event_time]!r}; "
+                "expected 'timestamp', which cannot be null."
+            )
+        _require_rules(self.rules, allowed=RECORD_RULES, columns=columns, of="a topic")
+        for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
+            if getattr(self, name) < least:
+                raise BadDeclaration(f"{name}={getattr(self, name)}: expected at least {least}.")
+        parse_interval(self.local_retention, "local_retention")
+
+    @property
+    def types(self) -> dict[str, FieldType]:
+        """Column -> parsed type, in declared order."""
+        return {column: parse_type(column, text) for column, text in self.schema.items()}
+
+    @property
+    def full_name(self) -> str:
+        """`domain.name`: the name of the topic on the broker, and of its events table."""
+        return f"{self.domain}.{self.name}"
+
+    @property
+    def local_retention_ms(self) -> int:
+        return parse_interval(self.local_retention, "local_retention")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Table:
+    """A Delta table: a pure function of topics and other tables.
+
+    Args:
+        derive: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the domain.
+        key: columns that identify an output row.
+        event_time: the output column that dates a row (`timestamp` or `date`); None for a row that lives for ever.
+        watermark: how long the stream waits for stragglers before it closes a row.
+        closes_at: the output column that says when a row is final on the stream; needed by windows and joins.
+        latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest.
+        recompute_by: an output row depends only on input rows with the same value in these columns ...
+        lookback: ... and whose event time is within this distance of its own; None: however far.
+        late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
+        rules: what a good row is; publications of the batch are checked before anybody sees them.
+    """
+
+    derive: Derive
+    key: Sequence[str]
+    recompute_by: Sequence[str]
+    event_time: str | None = None
+    watermark: str = "0 seconds"
+    closes_at: str | None = None
+    latest_by: Sequence[str] = ()
+    lookback: str | None = None
+    late: Literal["correct", "drop"] = "correct"
+    rules: Sequence[Rule] = ()
+
+    domain: str = field(default="", init=False)
+    name: str = field(default="", init=False)
+    description: str = field(default="", init=False)
+
+    def __post_init__(self) -> None:
+        for name in ("key", "recompute_by", "latest_by"):
+            value = getattr(self, name)
+            if isinstance(value, str):
+                raise BadDeclaration(f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}].")
+            _set(self, **{name: tuple(value)})
+        _set(self, rules=tuple(self.rules))
+        if not callable(self.derive):
+            raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
+        if not self.inputs:
+            raise BadDeclaration(
+                f"derive={self.derive.__name__} has no parameters.", hint="Its parameters name the topics and tables it reads."
+            )
+        if not self.key:
+            raise BadDeclaration("key is empty.", hint="Name the columns that identify a row.")
+        if self.late not in ("correct", "drop"):
+            raise BadDeclaration(f"late={self.late!r}: expected 'correct' or 'drop'.")
+        if self.closes_at and self.latest_by:
+            raise BadDeclaration("closes_at and latest_by exclude each other: the latest row of a key never closes.")
+        if self.closes_at and not (self.event_time and self.lookback):
+            raise BadDeclaration(
+                "closes_at needs event_time and lookback.",
+                hint="They tell reconcile which rows a late record can change.",
+            )
+        if self.lookback and not self.event_time:
+            raise BadDeclaration("lookback needs event_time: the distance is measured from it.")
+        parse_interval(self.watermark, "watermark")
+        if self.lookback:
+            parse_interval(self.lookback, "lookback")
+        _require_rules(self.rules, allowed=None, columns=None, of="a table")
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the topics and tables that `derive` reads, in the order of its parameters."""
+        return tuple(inspect.signature(self.derive).parameters)
+
+    @property
+    def full_name(self) -> str:
+        """`domain.name`."""
+        return f"{self.domain}.{self.name}"
+
+    @property
+    def watermark_ms(self) -> int:
+        return parse_interval(self.watermark, "watermark")
+
+    @property
+    def lookback_ms(self) -> int | None:
+        return parse_interval(self.lookback, "lookback") if self.lookback else None
+
+
+def _set(declaration: Topic | Table, **values: Any) -> None:
+    for name, value in values.items():
+        object.__setattr__(declaration, name, value)
+
+
+def _require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, object]) -> None:
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise BadDeclaration(f"{what} names {', '.join(missing)}, which the schema lacks.", hint=f"It has {', '.join(columns)}.")
+
+
+def _require_rules(
+    rules: Sequence[object], *, allowed: frozenset[str] | None, columns: Mapping[str, object] | None, of: str
+) -> None:
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise BadDeclaration(f"rules holds {rule!r}; expected rules.", hint="Import them from quality.rules.")
+        if allowed is not None and rule.kind not in allowed:
+            raise BadDeclaration(
+                f"The rule {rule} cannot be decided on a record alone.", hint=f"Rules of {of}: {', '.join(sorted(allowed))}."
+            )
+        if columns is not None:
+            _require_columns(f"The rule {rule}", rule.columns, columns)

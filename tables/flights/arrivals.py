@@ -1,0 +1,27 @@
+"""Landings as the airlines report them."""
+
+from __future__ import annotations
+
+from quality.rules import between, matches
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={
+        "flight_id": "string",
+        "carrier": "string",
+        "destination": "string",
+        "at": "timestamp",
+        "delay_min": "int?",
+        "air_time_min": "int?",
+        "reported_at": "timestamp",
+    },
+    event_time="at",
+    key="flight_id",
+    identity=["flight_id"],
+    rules=[
+        matches("destination", r"[A-Z]{3}"),
+        between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+        between("delay_min", -240, 2_880),
+        between("air_time_min", 1, 1_440),
+    ],
+)

@@ -1,0 +1,32 @@
+"""Departures and cancellations as the airlines report them."""
+
+from __future__ import annotations
+
+from quality.rules import between, matches, one_of
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={
+        "flight_id": "string",  # carrier, number and scheduled time in UTC: UA1545/2013-01-01T10:15Z
+        "kind": "string",
+        "carrier": "string",
+        "flight": "int",
+        "tail_number": "string?",
+        "origin": "string",
+        "destination": "string",
+        "scheduled_at": "timestamp",
+        "at": "timestamp",  # when it left; of a cancellation, when it should have left
+        "delay_min": "int?",
+        "reported_at": "timestamp",
+    },
+    event_time="at",
+    key="flight_id",
+    identity=["flight_id", "kind"],
+    rules=[
+        one_of("kind", ["departed", "cancelled"]),
+        matches("carrier", r"[A-Z0-9]{2}"),
+        matches("origin", r"[A-Z]{3}"),
+        between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+        between("delay_min", -240, 2_880),
+    ],
+)

@@ -1,0 +1,34 @@
+"""Hourly observations of the weather at an airport."""
+
+from __future__ import annotations
+
+from quality.rules import between, matches
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={
+        "airport": "string",
+        "at": "timestamp",
+        "temperature_f": "double?",
+        "dew_point_f": "double?",
+        "humidity_pct": "double?",
+        "wind_direction_deg": "int?",
+        "wind_speed_mph": "double?",
+        "wind_gust_mph": "double?",
+        "precipitation_in": "double?",
+        "pressure_mb": "double?",
+        "visibility_mi": "double?",
+        "reported_at": "timestamp",
+    },
+    event_time="at",
+    key="airport",
+    identity=["airport"],
+    rules=[
+        matches("airport", r"[A-Z]{3}"),
+        between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+        between("temperature_f", -80, 140),
+        between("humidity_pct", 0, 100),
+        between("wind_direction_deg", 0, 360),
+    ],
+    partitions=1,
+)

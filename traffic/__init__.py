@@ -1,0 +1,1 @@
+"""The sources that feed the demo domains, with their journal."""
