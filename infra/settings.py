@@ -68,7 +68,8 @@ class Settings:
 
     @property
     def jars(self) -> Path:
-        return self.home / "jars"
+        """The JVM jars of this checkout, shared by every home."""
+        return ROOT / ".twofold" / "jars"
 
     @classmethod
     def from_environment(cls, environment: Mapping[str, str] | None = None) -> Settings:

@@ -50,6 +50,6 @@ TABLE = Table(
         between("flights", 1, 200),
         between("mean_delay_min", -240, 2_880),
         between("late_share", 0, 1),
-        expression("p90_delay_min >= mean_delay_min OR flights < 20"),
+        expression("p90_delay_min IS NULL OR p90_delay_min BETWEEN -240 AND 2880"),
     ],
 )
