@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra.errors import BadDeclaration
+from infra.interval import parse_interval
 from quality.rules import RECORD_RULES, Rule
-from tables.interval import parse_interval
 from tables.types import FieldType, parse_type
 
 if TYPE_CHECKING:

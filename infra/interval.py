@@ -28,6 +28,7 @@ def parse_interval(text: str, what: str) -> int:
         position = part.end()
     if not text.strip() or position != len(text):
         raise BadDeclaration(
-            f"{what}={text!r}: expected a length of time.", hint="Write for example '90 seconds', '2 hours' or '1 day 12 hours'."
+            f"{what}={text!r}: expected a length of time.",
+            hint="Write for example '90 seconds', '2 hours' or '1 day 12 hours'.",
         )
     return total
