@@ -1,0 +1,243 @@
+"""The JVM jars of Spark's connectors and of the Kafka broker, exactly as `jars.lock` pins them.
+
+Apache Ivy, which is inside pyspark's wheel, fetches them: `python -m infra.jars`.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import importlib.util
+import json
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+from xml.etree import ElementTree
+
+from infra.errors import MissingTool, TwofoldError
+from infra.java import java
+from infra.settings import Settings
+
+Configuration = Literal["spark", "broker"]
+
+CONFIGURATIONS: tuple[Configuration, ...] = ("spark", "broker")
+LOCK = Path(__file__).with_name("jars.lock")
+MAVEN = "http://ant.apache.org/ivy/maven"
+STAMP = ".verified"
+TIMEOUT_S = 600
+
+
+@dataclass(frozen=True, kw_only=True)
+class Jar:
+    """One pinned jar."""
+
+    sha256: str
+    configuration: Configuration
+    organisation: str
+    name: str
+    revision: str
+    classifier: str = ""
+
+    @property
+    def path(self) -> str:
+        """Where it lies, relative to the directory of all jars."""
+        suffix = f"-{self.classifier}" if self.classifier else ""
+        return f"{self.configuration}/{self.name}-{self.revision}{suffix}.jar"
+
+
+def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
+    """The jars that a lock file names: lines of `sha256  configuration  organisation:name:revision[:classifier]`."""
+    lines = [line.split() for line in lock.read_text().splitlines() if line and not line.startswith("#")]
+    return tuple(_jar(*line) for line in lines)
+
+
+def ensure(settings: Settings) -> None:
+    """Have every pinned jar in `settings.jars/<configuration>`, and no other.
+
+    Returns at once when they are there. Safe when several processes call it together: one resolves, the others wait.
+
+    Raises:
+        MissingTool: no Java, or the jars cannot be fetched, or what came is not what is pinned.
+    """
+    if is_complete(settings):
+        return
+    settings.jars.mkdir(parents=True, exist_ok=True)
+    with _only_one(settings.jars / ".lock"):
+        if is_complete(settings):
+            return
+        if problems(settings.jars):
+            _replace_with_resolved(settings)
+        _stamp(settings.jars)
+
+
+def is_complete(settings: Settings) -> bool:
+    """Whether the jars were verified against today's `jars.lock` and have kept their sizes and times since."""
+    try:
+        return bool(json.loads((settings.jars / STAMP).read_text()) == _fingerprint(settings.jars))
+    except (OSError, ValueError):
+        return False
+
+
+def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
+    """What differs between a directory of jars and the pinned ones; empty when nothing does. Reads every byte."""
+    expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
+    found = {str(path.relative_to(directory)): path for path in directory.glob("*/*.jar")}
+    missing = [f"{path} is missing" for path in expected if path not in found]
+    extra = [f"{path} is not in {LOCK.name}" for path in found if path not in expected]
+    wrong = [
+        f"{path} has SHA-256 {digest}, expected {expected[path]}"
+        for path in expected.keys() & found.keys()
+        if (digest := hashlib.sha256(found[path].read_bytes()).hexdigest()) != expected[path]
+    ]
+    return sorted(missing + extra + wrong)
+
+
+def classpath(settings: Settings, configuration: Configuration) -> list[Path]:
+    """The jars of one configuration, in the order of `jars.lock`."""
+    return [settings.jars / jar.path for jar in pinned() if jar.configuration == configuration]
+
+
+def _jar(sha256: str, configuration: str, module: str) -> Jar:
+    organisation, name, revision, *classifier = module.split(":")
+    if configuration not in CONFIGURATIONS:
+        raise MissingTool(f"{LOCK.name} has {module} for {configuration!r}; expected one of {CONFIGURATIONS}.")
+    return Jar(
+        sha256=sha256,
+        configuration=configuration,  # type: ignore[arg-type]
+        organisation=organisation,
+        name=name,
+        revision=revision,
+        classifier="".join(classifier),
+    )
+
+
+def _replace_with_resolved(settings: Settings) -> None:
+    with tempfile.TemporaryDirectory(dir=settings.jars, prefix=".resolving-") as scratch:
+        resolved = Path(scratch) / "resolved"
+        _resolve(resolved, cache=settings.jars.parent / "ivy", scratch=Path(scratch))
+        wrong = problems(resolved)
+        if wrong:
+            raise MissingTool(
+                "The JVM jars that were fetched are not the pinned ones:\n  " + "\n  ".join(wrong),
+                hint=f"Do not run them. Remove {settings.jars.parent / 'ivy'} and try again; check who serves them.",
+            )
+        for configuration in CONFIGURATIONS:
+            target = settings.jars / configuration
+            if target.exists():
+                # A running JVM keeps the files that it has open.
+                target.rename(Path(scratch) / f"old-{configuration}")
+            (resolved / configuration).rename(target)
+
+
+def _resolve(target: Path, *, cache: Path, scratch: Path) -> None:
+    ivy, ivy_settings = scratch / "ivy.xml", scratch / "ivysettings.xml"
+    ivy.write_bytes(_ivy_file(pinned()))
+    ivy_settings.write_bytes(_ivy_settings(cache))
+    pattern = f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
+    command = [java(), "-jar", _ivy_jar(), "-settings", ivy_settings, "-ivy", ivy, "-retrieve", pattern]
+    try:
+        ran = subprocess.run(
+            [*command, "-confs", *CONFIGURATIONS], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise MissingTool(f"Fetching the JVM jars took longer than {TIMEOUT_S} s.", hint="Try again.") from None
+    if ran.returncode != 0:
+        said = [line.strip() for line in (ran.stdout + ran.stderr).splitlines() if "not found" in line or "ERROR" in line]
+        raise MissingTool(
+            "The JVM jars cannot be fetched: " + ("; ".join(said[:3]) or f"Ivy ended with {ran.returncode}."),
+            hint="The first run needs the network. Behind a proxy, name it in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...).",
+        )
+
+
+def _ivy_jar() -> Path:
+    spec = importlib.util.find_spec("pyspark")
+    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
+    if not found:
+        raise MissingTool("pyspark, with Ivy inside it, is not installed.", hint="Run `make setup`.")
+    return found[-1]
+
+
+def _ivy_file(jars: Sequence[Jar]) -> bytes:
+    """An Ivy module that depends on these jars and on nothing that they in turn would ask for."""
+    ElementTree.register_namespace("m", MAVEN)
+    module = ElementTree.Element("ivy-module", version="2.0")
+    ElementTree.SubElement(module, "info", organisation="twofold", module="jars")
+    configurations = ElementTree.SubElement(module, "configurations")
+    for name in CONFIGURATIONS:
+        ElementTree.SubElement(configurations, "conf", name=name)
+    dependencies = ElementTree.SubElement(module, "dependencies")
+    declared: dict[tuple[str, ...], ElementTree.Element] = {}
+    for jar in jars:
+        identity = (jar.configuration, jar.organisation, jar.name, jar.revision)
+        if identity not in declared:
+            declared[identity] = ElementTree.SubElement(
+                dependencies,
+                "dependency",
+                org=jar.organisation,
+                name=jar.name,
+                rev=jar.revision,
+                conf=f"{jar.configuration}->default",
+                transitive="false",
+            )
+        artifact = ElementTree.SubElement(declared[identity], "artifact", name=jar.name, type="jar", ext="jar")
+        if jar.classifier:
+            artifact.set(f"{{{MAVEN}}}classifier", jar.classifier)
+    return ElementTree.tostring(module)
+
+
+def _ivy_settings(cache: Path) -> bytes:
+    """Maven's central repository, jars only: the list is complete and carries better checksums than the repository's."""
+    root = ElementTree.Element("ivysettings")
+    ElementTree.SubElement(root, "settings", defaultResolver="central")
+    ElementTree.SubElement(root, "caches", defaultCacheDir=str(cache))
+    resolvers = ElementTree.SubElement(root, "resolvers")
+    ElementTree.SubElement(resolvers, "ibiblio", name="central", m2compatible="true", usepoms="false", checksums="")
+    return ElementTree.tostring(root)
+
+
+def _stamp(directory: Path) -> None:
+    partial = directory / f"{STAMP}-{os.getpid()}"
+    partial.write_text(json.dumps(_fingerprint(directory)))
+    partial.replace(directory / STAMP)
+
+
+def _fingerprint(directory: Path) -> dict[str, list[int] | str]:
+    """What changes when a jar, or the list of them, does; costs one `stat` per jar."""
+    files: dict[str, list[int] | str] = {"lock": hashlib.sha256(LOCK.read_bytes()).hexdigest()}
+    for path in directory.glob("*/*.jar"):
+        stat = path.stat()
+        files[str(path.relative_to(directory))] = [stat.st_size, stat.st_mtime_ns]
+    return files
+
+
+@contextmanager
+def _only_one(lock: Path) -> Iterator[None]:
+    with lock.open("a") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        # Left by a process that was killed: nobody else can be resolving now.
+        for leftover in lock.parent.glob(".resolving-*"):
+            shutil.rmtree(leftover, ignore_errors=True)
+        yield
+
+
+def main() -> int:
+    """Fetch what is missing; the exit code tells whether every jar is there."""
+    settings = Settings.from_environment()
+    try:
+        ensure(settings)
+    except TwofoldError as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    print(f"{len(pinned())} jars, verified, in {settings.jars}")
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,57 @@
+"""The Java that Spark, Kafka and Ivy run on."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import subprocess
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+
+from infra.errors import MissingTool
+
+OLDEST, NEWEST = 17, 21
+
+
+def java(environment: Mapping[str, str] | None = None) -> Path:
+    """The `java` launcher of a Java 17 to 21: that of `JAVA_HOME`, else the first one on `PATH`.
+
+    Raises:
+        MissingTool: there is none, or none of these versions; names what was found.
+    """
+    environment = os.environ if environment is None else environment
+    rejected = []
+    for launcher in _candidates(environment):
+        version = java_version(launcher)
+        if version is not None and OLDEST <= version <= NEWEST:
+            return launcher
+        rejected.append(f"{launcher} is {f'Java {version}' if version else 'no Java that runs'}")
+    raise MissingTool(
+        f"Java {OLDEST} to {NEWEST} is needed; {'; '.join(rejected) or 'neither JAVA_HOME nor PATH has a java'}.",
+        hint=f"Install a Java {OLDEST} or {NEWEST} runtime and set JAVA_HOME to its directory.",
+    )
+
+
+def java_home(launcher: Path) -> Path:
+    """The directory that `JAVA_HOME` must name so that others start the same Java."""
+    return launcher.resolve().parent.parent
+
+
+def java_version(launcher: Path) -> int | None:
+    """Feature release (17 for 17.0.15) of a `java` launcher; None when it does not run."""
+    try:
+        ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
+    except (OSError, subprocess.TimeoutExpired):
+        return None
+    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    return int(found.group(1)) if found else None
+
+
+def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
+    home = environment.get("JAVA_HOME")
+    if home:
+        yield Path(home) / "bin" / "java"
+    on_path = shutil.which("java", path=environment.get("PATH", ""))
+    if on_path:
+        yield Path(on_path)

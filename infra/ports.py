@@ -1,0 +1,54 @@
+"""Ports of this machine: which are free, and who holds the others."""
+
+from __future__ import annotations
+
+import contextlib
+import socket
+
+from infra.errors import PortTaken
+
+HOST = "127.0.0.1"
+
+
+def is_free(port: int) -> bool:
+    """Whether a server could listen on this port of 127.0.0.1 now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        # As servers do: a connection that is still closing does not hold the port.
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((HOST, port))
+        except OSError:
+            return False
+    return True
+
+
+def holder(port: int) -> str | None:
+    """Who listens on this port, as `name (pid 1234)`; None when the system does not tell."""
+    import psutil
+
+    with contextlib.suppress(psutil.Error, OSError):
+        for connection in psutil.net_connections("tcp"):
+            if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
+                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+    return None
+
+
+def require_free(port: int, setting: str, what: str) -> None:
+    """Refuse a port on which another process listens.
+
+    Args:
+        setting: the environment variable that chooses the port, `TWOFOLD_KAFKA_PORT`.
+        what: who wants it, as in `the Kafka broker`.
+
+    Raises:
+        PortTaken: names the port, the setting and, where the system tells, the process that holds it.
+    """
+    if is_free(port):
+        return
+    held_by = holder(port)
+    raise PortTaken(
+        f"Port {port} for {what} is taken{f' by {held_by}' if held_by else ''}.",
+        hint=f"Stop that process, or choose another port: {setting}=<port>.",
+        port=port,
+        setting=setting,
+    )
