@@ -155,6 +155,32 @@ class Expression(Rule):
         return f"expression({self.sql})"
 
 
+def require_domain(rule: Rule, domain: str, found: str) -> None:
+    """Refuse a rule on a column of a type that it cannot judge.
+
+    Args:
+        domain: `number`, `string`, `boolean`, `date`, `timestamp` or `other`.
+        found: the column's type, for the error.
+
+    Raises:
+        BadDeclaration: names the rule, the type and what would fit.
+    """
+    if rule.domains and domain not in rule.domains:
+        raise BadDeclaration(
+            f"The rule {rule} judges a {' or a '.join(rule.domains)}; {rule.columns[0]} is {found}.",
+            hint="Write the rule's values as the column holds them.",
+        )
+
+
+def utc(moment: object) -> datetime:
+    """The instant of a bound: a date means its midnight in UTC."""
+    if isinstance(moment, datetime):
+        return moment
+    if isinstance(moment, date):
+        return datetime(moment.year, moment.month, moment.day, tzinfo=UTC)
+    raise TypeError(f"{moment!r} is no moment")
+
+
 def not_null(column: str) -> NotNull:
     """The column must have a value."""
     return NotNull((_column("not_null", column),))
