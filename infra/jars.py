@@ -110,7 +110,7 @@ def _jar(sha256: str, configuration: str, module: str) -> Jar:
         raise MissingTool(f"{LOCK.name} has {module} for {configuration!r}; expected one of {CONFIGURATIONS}.")
     return Jar(
         sha256=sha256,
-        configuration=configuration,  # type: ignore[arg-type]
+        configuration=configuration,
         organisation=organisation,
         name=name,
         revision=revision,
@@ -141,18 +141,29 @@ def _resolve(target: Path, *, cache: Path, scratch: Path) -> None:
     ivy.write_bytes(_ivy_file(pinned()))
     ivy_settings.write_bytes(_ivy_settings(cache))
     pattern = f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
-    command = [java(), "-jar", _ivy_jar(), "-settings", ivy_settings, "-ivy", ivy, "-retrieve", pattern]
+    options: list[str | Path] = [
+        "-settings",
+        ivy_settings,
+        "-ivy",
+        ivy,
+        "-retrieve",
+        pattern,
+        "-confs",
+        *CONFIGURATIONS,
+    ]
     try:
         ran = subprocess.run(
-            [*command, "-confs", *CONFIGURATIONS], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
+            [java(), "-jar", _ivy_jar(), *options], capture_output=True, text=True, timeout=TIMEOUT_S, check=False
         )
     except subprocess.TimeoutExpired:
         raise MissingTool(f"Fetching the JVM jars took longer than {TIMEOUT_S} s.", hint="Try again.") from None
     if ran.returncode != 0:
-        said = [line.strip() for line in (ran.stdout + ran.stderr).splitlines() if "not found" in line or "ERROR" in line]
+        said = [
+            line.strip() for line in (ran.stdout + ran.stderr).splitlines() if "not found" in line or "ERROR" in line
+        ]
         raise MissingTool(
             "The JVM jars cannot be fetched: " + ("; ".join(said[:3]) or f"Ivy ended with {ran.returncode}."),
-            hint="The first run needs the network. Behind a proxy, name it in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...).",
+            hint="The first run needs the network. Name a proxy in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...).",
         )
 
 
@@ -193,7 +204,7 @@ def _ivy_file(jars: Sequence[Jar]) -> bytes:
 
 
 def _ivy_settings(cache: Path) -> bytes:
-    """Maven's central repository, jars only: the list is complete and carries better checksums than the repository's."""
+    """Maven's central repository, jars only: the list is complete, its checksums better than the repository's."""
     root = ElementTree.Element("ivysettings")
     ElementTree.SubElement(root, "settings", defaultResolver="central")
     ElementTree.SubElement(root, "caches", defaultCacheDir=str(cache))

@@ -1,0 +1,418 @@
+"""Keeps the processes of one home alive, through supervisord.
+
+Every process of a home carries the home's mark (`infra.guard`), so that what a crash left behind is found again, and so
+that nothing is ever done to a process of another home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import hashlib
+import http.client
+import json
+import os
+import pwd
+import shlex
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+import xmlrpc.client
+from collections.abc import Iterator, Mapping, Sequence
+from configparser import RawConfigParser
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from infra.errors import BadArgument, ProcessFailed
+from infra.guard import MARK, Order, kill_marked, marked, with_mark
+from infra.settings import ROOT, Settings
+
+State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
+
+LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
+FOREVER = 1_000_000_000
+LOG_BYTES, LOG_BACKUPS = 10_000_000, 3
+START_TIMEOUT_S = 20
+BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A process to keep alive: restarted whenever it ends, for ever, a little later after each failure to start.
+
+    Args:
+        name: lower-case letters, digits and dashes; its log is `<logs>/<name>.log`.
+        environment: set on top of what the caller of `start` has.
+        stage: programs of a lower stage start earlier and stop later.
+        start_s: it counts as running once it lived this long.
+        stop_wait_s: after `stop_signal` it has this long to end by itself.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    autostart: bool = True
+    stage: int = 0
+    start_s: int = 1
+    stop_wait_s: int = 10
+    stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
+    directory: Path = ROOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """How a supervised process is now.
+
+    Args:
+        pid: of the program itself, not of its guard; None while it does not run.
+        uptime_s: since the present process was started; None while it does not run.
+        starts: how often the program was started since the supervisor runs; 1 when it never failed.
+        detail: what supervisord says about it, one line.
+    """
+
+    name: str
+    state: State
+    pid: int | None
+    uptime_s: float | None
+    starts: int
+    detail: str
+
+
+def start(settings: Settings, programs: Sequence[Program]) -> None:
+    """Have exactly these programs supervised: start the supervisor if need be, add, replace and remove programs.
+
+    Programs whose definition did not change are left alone if they run. Run twice, it changes nothing.
+
+    Raises:
+        ProcessFailed: supervisord does not start; says what its log says.
+    """
+    with _only_one(settings):
+        _write_configuration(settings, programs)
+        if is_running(settings):
+            _apply(settings, programs)
+        else:
+            _launch(settings)
+
+
+def stop(settings: Settings) -> None:
+    """Stop every program, the highest stage first, then the supervisor. Does nothing when none runs."""
+    with _only_one(settings):
+        if is_running(settings):
+            _stop_stages(settings)
+            with contextlib.suppress(OSError, xmlrpc.client.Fault), _rpc(settings) as server:
+                server.shutdown()
+        _sweep(settings)
+
+
+def is_running(settings: Settings) -> bool:
+    """Whether the supervisor of this home answers."""
+    try:
+        with _rpc(settings) as server:
+            return bool(server.getIdentification() == _mark(settings))
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+        return False
+
+
+def state(settings: Settings) -> list[ProcessState]:
+    """Every supervised process, in the order of their stages; empty when the supervisor does not run."""
+    try:
+        with _rpc(settings) as server:
+            answers = cast("list[dict[str, Any]]", server.getAllProcessInfo())
+    except (OSError, http.client.HTTPException):
+        return []
+    return [_state(settings, answer) for answer in answers]
+
+
+def restart(settings: Settings, name: str) -> None:
+    """Stop a program and start it again; returns when it runs.
+
+    Raises:
+        BadArgument: there is no such program.
+        ProcessFailed: the supervisor does not run, or the program ended again at once.
+    """
+    stop_program(settings, name)
+    start_program(settings, name)
+
+
+def start_program(settings: Settings, name: str) -> None:
+    """Start a program that is stopped; returns when it runs. As `restart`, it raises."""
+    _ask(settings, name, "startProcess", harmless=ALREADY_STARTED)
+
+
+def stop_program(settings: Settings, name: str) -> None:
+    """Stop a program until `start_program` or `start`; returns when it has ended. As `restart`, it raises."""
+    _ask(settings, name, "stopProcess", harmless=NOT_RUNNING)
+
+
+def socket_path(settings: Settings) -> Path:
+    """Where the supervisor listens: in home, or where that path is too long for a socket, in a private place."""
+    path = _directory(settings) / "supervisor.sock"
+    if len(str(path)) <= LONGEST_SOCKET_PATH:
+        return path
+    short = (
+        Path(tempfile.gettempdir())
+        / f"twofold-{os.getuid()}-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]}"
+    )
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.stat().st_uid != os.getuid() or short.is_symlink():
+        raise ProcessFailed(f"{short} belongs to another user.", hint="Choose a TWOFOLD_HOME with a shorter path.")
+    return short / "supervisor.sock"
+
+
+def _apply(settings: Settings, programs: Sequence[Program]) -> None:
+    """Make a running supervisor follow the configuration that was just written."""
+    with _rpc(settings, timeout_s=120) as server:
+        [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
+        for name in (*changed, *removed):
+            server.stopProcessGroup(name)
+            server.removeProcessGroup(name)
+        for name in (*added, *changed):
+            server.addProcessGroup(name)
+        for program in programs:
+            if program.autostart and program.name not in (*added, *changed):
+                with contextlib.suppress(xmlrpc.client.Fault):
+                    server.startProcess(program.name, False)
+
+
+def _launch(settings: Settings) -> None:
+    """Start supervisord from nothing: whatever a crash left of this home goes first."""
+    _sweep(settings)
+    for record in (_directory(settings) / "run").iterdir():
+        record.unlink()
+    socket_path(settings).unlink(missing_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    log = _directory(settings) / "launch.log"
+    with log.open("w") as said:
+        launched = subprocess.run(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", _configuration(settings)],
+            env=with_mark(environment, _mark(settings)),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            check=False,
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not is_running(settings):
+        if launched.returncode != 0 or time.monotonic() > deadline:
+            raise ProcessFailed(
+                f"supervisord does not start: {log.read_text().strip()[-500:] or 'it does not answer'}",
+                hint=f"{settings.logs / 'supervisord.log'} may say more.",
+            )
+        time.sleep(0.05)
+
+
+def _sweep(settings: Settings) -> None:
+    """End every process of this home: politely those that supervise, then all that is left."""
+    import psutil
+
+    leftovers = list(marked(_mark(settings)))
+    for process in leftovers:
+        with contextlib.suppress(psutil.Error):
+            if "infra.guard" in process.cmdline() or "supervisor.supervisord" in process.cmdline():
+                process.terminate()
+    longest = max((order.stop_wait_s for order in _orders(settings)), default=0)
+    psutil.wait_procs(leftovers, timeout=longest + 5)
+    kill_marked(_mark(settings))
+
+
+def _stop_stages(settings: Settings) -> None:
+    stages: dict[int, list[str]] = {}
+    parser = _parsed(settings)
+    for section in parser.sections():
+        if section.startswith("program:"):
+            stages.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
+    for stage in sorted(stages, reverse=True):
+        with _rpc(settings) as server:
+            for name in stages[stage]:
+                with contextlib.suppress(xmlrpc.client.Fault):
+                    server.stopProcess(name, False)
+        while any(process.state == "STOPPING" for process in state(settings)):
+            time.sleep(0.1)
+
+
+def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
+    try:
+        with _rpc(settings, timeout_s=600) as server:
+            getattr(server, method)(name, True)
+    except xmlrpc.client.Fault as fault:
+        if fault.faultCode == harmless:
+            return
+        if fault.faultCode == BAD_NAME:
+            names = ", ".join(process.name for process in state(settings))
+            raise BadArgument(f"No process is called {name!r}.", hint=f"There are: {names}.") from None
+        raise ProcessFailed(f"{name}: {fault.faultString}", hint=f"See {settings.logs / f'{name}.log'}.") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ProcessFailed(
+            f"The supervisor of {settings.home} does not answer.", hint="Start the platform with ./twofold up."
+        ) from error
+
+
+def _state(settings: Settings, answer: Mapping[str, Any]) -> ProcessState:
+    alive = answer["statename"] in ("RUNNING", "STARTING", "STOPPING")
+    try:
+        record = json.loads(_record(settings, answer["name"]).read_text())
+    except (OSError, ValueError):
+        record = {}
+    return ProcessState(
+        name=answer["name"],
+        state=answer["statename"],
+        pid=record.get("pid") if alive else None,
+        uptime_s=float(answer["now"] - answer["start"]) if alive else None,
+        starts=record.get("starts", 0),
+        detail=answer["description"] or answer["spawnerr"],
+    )
+
+
+def _write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
+    for directory in (_directory(settings) / "orders", _directory(settings) / "run", settings.logs):
+        directory.mkdir(parents=True, exist_ok=True)
+    _directory(settings).chmod(0o700)
+    sections = {"supervisord": _supervisord_section(settings), **_server_sections(settings)}
+    orders = {program.name: _save_order(settings, program) for program in programs}
+    for program in programs:
+        sections[f"program:{program.name}"] = _program_section(settings, program, orders[program.name])
+    lines = [
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in section.items())
+        for name, section in sections.items()
+    ]
+    partial = _configuration(settings).with_suffix(".partial")
+    partial.write_text("\n".join(lines))
+    partial.replace(_configuration(settings))
+    for file in (_directory(settings) / "orders").glob("*.json"):
+        if file not in orders.values():
+            file.unlink()
+
+
+def _supervisord_section(settings: Settings) -> dict[str, object]:
+    section: dict[str, object] = {
+        "identifier": _escaped(_mark(settings)),
+        "logfile": _escaped(settings.logs / "supervisord.log"),
+        "logfile_maxbytes": LOG_BYTES,
+        "logfile_backups": LOG_BACKUPS,
+        "pidfile": _escaped(_directory(settings) / "supervisord.pid"),
+        "nocleanup": "true",
+        "silent": "true",
+    }
+    # Only root has to say whom it means to be.
+    return section if os.getuid() else {**section, "user": pwd.getpwuid(0).pw_name}
+
+
+def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
+    factory = "supervisor.rpcinterface:make_main_rpcinterface"
+    return {
+        "unix_http_server": {"file": _escaped(socket_path(settings)), "chmod": "0600"},
+        "rpcinterface:supervisor": {"supervisor.rpcinterface_factory": factory},
+    }
+
+
+def _program_section(settings: Settings, program: Program, order: Path) -> dict[str, object]:
+    command = [sys.executable, "-m", "infra.guard", "--order", str(order)]
+    return {
+        "command": _escaped(shlex.join(command)),
+        "directory": _escaped(ROOT),
+        "autostart": str(program.autostart).lower(),
+        "autorestart": "true",
+        "priority": program.stage,
+        "startsecs": program.start_s,
+        "startretries": FOREVER,
+        # The guard kills what does not end in time; supervisord only waits for it.
+        "stopwaitsecs": program.stop_wait_s + 10,
+        "redirect_stderr": "true",
+        "stdout_logfile": _escaped(settings.logs / f"{program.name}.log"),
+        "stdout_logfile_maxbytes": LOG_BYTES,
+        "stdout_logfile_backups": LOG_BACKUPS,
+    }
+
+
+def _save_order(settings: Settings, program: Program) -> Path:
+    """Write what the guard runs, to a file whose name changes with it: supervisord compares command lines."""
+    order = Order(
+        command=list(program.command),
+        mark=f"{_mark(settings)}#{program.name}",
+        environment=dict(program.environment),
+        directory=str(program.directory),
+        record=str(_record(settings, program.name)),
+        stop_signal=program.stop_signal,
+        stop_wait_s=program.stop_wait_s,
+    )
+    digest = hashlib.sha256(repr(order).encode()).hexdigest()[:12]
+    path = _directory(settings) / "orders" / f"{program.name}-{digest}.json"
+    order.save(path)
+    return path
+
+
+def _orders(settings: Settings) -> Iterator[Order]:
+    for path in (_directory(settings) / "orders").glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            yield Order.load(path)
+
+
+def _mark(settings: Settings) -> str:
+    return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
+
+
+def _directory(settings: Settings) -> Path:
+    return settings.home / "supervisor"
+
+
+def _configuration(settings: Settings) -> Path:
+    return _directory(settings) / "supervisord.conf"
+
+
+def _record(settings: Settings, name: str) -> Path:
+    return _directory(settings) / "run" / f"{name}.json"
+
+
+def _parsed(settings: Settings) -> RawConfigParser:
+    parser = RawConfigParser()
+    parser.read(_configuration(settings))
+    return parser
+
+
+def _escaped(value: object) -> str:
+    """A value as supervisord's configuration wants it: it expands `%(...)s`."""
+    return str(value).replace("%", "%%")
+
+
+@contextmanager
+def _only_one(settings: Settings) -> Iterator[None]:
+    _directory(settings).mkdir(parents=True, exist_ok=True)
+    with (_directory(settings) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield
+
+
+@contextmanager
+def _rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
+    """The supervisor's methods, as its XML-RPC documentation lists them."""
+    transport = _SocketTransport(socket_path(settings), timeout_s)
+    with xmlrpc.client.ServerProxy("http://supervisor", transport=transport, allow_none=True) as server:
+        yield server.supervisor
+
+
+class _SocketTransport(xmlrpc.client.Transport):
+    """XML-RPC over a Unix socket."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__()
+        self.path = path
+        self.timeout_s = timeout_s
+
+    def make_connection(self, host: object) -> http.client.HTTPConnection:
+        return _SocketConnection(self.path, self.timeout_s)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("supervisor", timeout=timeout_s)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(cast("float", self.timeout))
+        self.sock.connect(str(self.path))

@@ -1,0 +1,181 @@
+"""Topics on the broker: made as declared, and how far each partition reaches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from infra.errors import BadArgument, BrokerUnreachable
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from kafka.admin import KafkaAdminClient
+
+TIMEOUT_S = 4.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicSpec:
+    """A topic as the broker should have it; configs that are not named keep the broker's defaults."""
+
+    name: str
+    partitions: int
+    configs: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionOffsets:
+    """Half-open bounds of a partition.
+
+    Args:
+        earliest: the first offset that can be read, from the archive or the broker.
+        earliest_local: the first offset that the broker itself still has.
+        latest: the offset that the next record gets.
+        tiered: the offset after the last one that the archive has; None when nothing is archived.
+    """
+
+    earliest: int
+    earliest_local: int
+    latest: int
+    tiered: int | None
+
+
+@contextmanager
+def reach(settings: Settings, *, timeout_s: float = TIMEOUT_S) -> Iterator[KafkaAdminClient]:
+    """An admin client of the broker, closed at the end.
+
+    Raises:
+        BrokerUnreachable: no answer within `timeout_s`, at the start or later. Retryable.
+    """
+    from kafka.admin import KafkaAdminClient
+    from kafka.errors import KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError
+
+    try:
+        client = KafkaAdminClient(
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            bootstrap_timeout_ms=int(timeout_s * 1000),
+            request_timeout_ms=int(timeout_s * 1000),
+            reconnect_backoff_max_ms=500,
+        )
+        try:
+            yield client
+        finally:
+            client.close()
+    except (KafkaConnectionError, KafkaTimeoutError, RequestTimedOutError, OSError) as error:
+        raise _unreachable(settings) from error
+
+
+def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
+    """Create the topics that are missing, add partitions, and set the configs that differ.
+
+    Returns:
+        What was changed, one line each; empty when all was as declared.
+
+    Raises:
+        BadArgument: a topic has more partitions than declared; Kafka cannot take any away.
+        BrokerUnreachable: retryable.
+    """
+    with reach(settings) as client:
+        existing = _partition_counts(client, [topic.name for topic in topics])
+        for topic in topics:
+            if existing.get(topic.name, 0) > topic.partitions:
+                raise BadArgument(
+                    f"Topic {topic.name} has {existing[topic.name]} partitions; {topic.partitions} are declared.",
+                    hint="Partitions cannot be removed: declare what is there, or a topic of another name.",
+                )
+        missing = [topic for topic in topics if topic.name not in existing]
+        changes = _create(client, missing)
+        present = [topic for topic in topics if topic.name in existing]
+        return changes + _grow(client, present, existing) + _configure(client, present)
+
+
+def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]]:
+    """How far every partition of these topics reaches; a topic that does not exist is left out.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    from kafka import TopicPartition
+    from kafka.admin import OffsetSpec
+
+    with reach(settings) as client:
+        partitions = [
+            TopicPartition(name, number)
+            for name, count in _partition_counts(client, names).items()
+            for number in range(count)
+        ]
+        if not partitions:
+            return {}
+        earliest, local, latest, tiered = (
+            client.list_partition_offsets(dict.fromkeys(partitions, spec))
+            for spec in (OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL, OffsetSpec.LATEST, OffsetSpec.LATEST_TIERED)
+        )
+    found: dict[str, dict[int, PartitionOffsets]] = {}
+    for partition in partitions:
+        last_tiered = tiered[partition].offset
+        found.setdefault(partition.topic, {})[partition.partition] = PartitionOffsets(
+            earliest=earliest[partition].offset,
+            earliest_local=local[partition].offset,
+            latest=latest[partition].offset,
+            tiered=last_tiered + 1 if last_tiered >= 0 else None,
+        )
+    return found
+
+
+def _partition_counts(client: KafkaAdminClient, names: Sequence[str]) -> dict[str, int]:
+    """Topic -> number of partitions, of those that exist."""
+    if not names:
+        return {}
+    described = client.describe_topics(list(names))
+    return {topic["name"]: len(topic["partitions"]) for topic in described if topic["error_code"] == 0}
+
+
+def _create(client: KafkaAdminClient, topics: Sequence[TopicSpec]) -> list[str]:
+    from kafka.errors import TopicAlreadyExistsError
+
+    for topic in topics:
+        wanted = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": dict(topic.configs)}
+        try:
+            client.create_topics({topic.name: wanted}, wait_for_metadata=True)
+        except TopicAlreadyExistsError:
+            # Two processes that start together; both declare the same.
+            client.wait_for_topics([topic.name])
+    return [f"{topic.name}: created with {topic.partitions} partitions" for topic in topics]
+
+
+def _grow(client: KafkaAdminClient, topics: Sequence[TopicSpec], existing: Mapping[str, int]) -> list[str]:
+    growing = {topic.name: topic.partitions for topic in topics if existing[topic.name] < topic.partitions}
+    if growing:
+        client.create_partitions(growing)
+    return [f"{name}: {existing[name]} -> {count} partitions" for name, count in growing.items()]
+
+
+def _configure(client: KafkaAdminClient, topics: Sequence[TopicSpec]) -> list[str]:
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    if not topics:
+        return []
+    resources = [ConfigResource(ConfigResourceType.TOPIC, topic.name) for topic in topics]
+    described = client.describe_configs(resources, config_filter="all")["topic"]
+    changes = []
+    for topic in topics:
+        actual = {name: config["value"] for name, config in described[topic.name].items()}
+        differing = {name: value for name, value in topic.configs.items() if actual.get(name) != value}
+        if differing:
+            client.alter_configs([ConfigResource(ConfigResourceType.TOPIC, topic.name, differing)])
+        changes += [f"{topic.name}: {name} {actual.get(name)} -> {value}" for name, value in differing.items()]
+    return changes
+
+
+def _unreachable(settings: Settings) -> BrokerUnreachable:
+    setting = "TWOFOLD_KAFKA_PORT" if settings.supervises_broker else "TWOFOLD_BOOTSTRAP"
+    return BrokerUnreachable(
+        f"No Kafka broker answers at {settings.bootstrap_servers} ({setting}).",
+        hint="Start the platform with ./twofold up; ./twofold status and the log broker.log say how it does."
+        if settings.supervises_broker
+        else "Check the address, and that this machine may reach it.",
+        address=settings.bootstrap_servers,
+        setting=setting,
+    )
