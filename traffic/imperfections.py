@@ -1,0 +1,208 @@
+"""What reality adds to true records on their way: delays, repetitions, garbage.
+
+Everything that befalls a record follows from the seed and the record's own identity, so that it befalls it in every run
+and whatever the range of the run.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+import struct
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, fields
+from datetime import datetime, timedelta
+from hashlib import blake2b
+from typing import NamedTuple
+
+import msgspec
+
+from infra.errors import BadArgument
+from tables.declaration import Topic
+from traffic.flights import Record
+
+TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"
+
+_ENCODER = msgspec.json.Encoder()
+_UNIT = 1 / 2**64
+
+
+class Message(NamedTuple):
+    """What is sent, in the order of sending.
+
+    Attributes:
+        send_at: when it would have reached us.
+        kind: `true`, `duplicate`, or `corrupt:` with one of `CORRUPTIONS`.
+    """
+
+    send_at: datetime
+    topic: str
+    key: bytes
+    value: bytes
+    kind: str
+
+
+def encode(record: Record, reported_at: datetime) -> bytes:
+    """The record as it is sent: compact JSON; times are RFC 3339 in UTC."""
+    return b'%b,"reported_at":%b}' % (_ENCODER.encode(record)[:-1], _ENCODER.encode(reported_at))
+
+
+@dataclass(frozen=True, kw_only=True)
+class Imperfections:
+    """How imperfect the reporters are; shares are of all true records.
+
+    Args:
+        seed: another one lets other records suffer.
+        prompt_s: a record is reported after 1 to this many seconds, evenly; 0: at once ...
+        minutes_share: ... but this share takes 1 to 45 minutes ...
+        hours_share: ... and this one 1 hour to 2 days, the longer the rarer (log-uniform).
+        duplicate_share: sent again, the same bytes, up to `again_s` seconds later.
+        corrupt_share: an extra record with the same key that no reader may accept, up to `again_s` seconds later; the
+            true record is sent nevertheless.
+        again_s: see above.
+        corruptions: the kinds of garbage, of `CORRUPTIONS`, all equally frequent.
+    """
+
+    seed: int = 2013
+    prompt_s: int = 50
+    minutes_share: float = 0.08
+    hours_share: float = 0.015
+    duplicate_share: float = 0.01
+    corrupt_share: float = 0.005
+    again_s: int = 600
+    corruptions: Sequence[str] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "corruptions", tuple(self.corruptions) or tuple(CORRUPTIONS))
+        for field in fields(self):
+            value = getattr(self, field.name)
+            if field.name.endswith("_share") and not 0 <= value <= 1:
+                raise BadArgument(f"{field.name}={value}: expected a share from 0 to 1.")
+            if field.name.endswith("_s") and value < 0:
+                raise BadArgument(f"{field.name}={value}: expected 0 seconds or more.")
+        if self.minutes_share + self.hours_share > 1:
+            raise BadArgument(
+                f"minutes_share={self.minutes_share} and hours_share={self.hours_share} exceed 1 together."
+            )
+        if unknown := set(self.corruptions) - set(CORRUPTIONS):
+            raise BadArgument(
+                f"corruptions names {', '.join(sorted(unknown))}.", hint=f"The kinds are {', '.join(CORRUPTIONS)}."
+            )
+
+    @classmethod
+    def none(cls) -> Imperfections:
+        """Perfect reporters: every record once, sound, the moment that it happens."""
+        return cls(prompt_s=0, minutes_share=0, hours_share=0, duplicate_share=0, corrupt_share=0)
+
+    def messages(self, record: Record, topic: Topic) -> Iterator[Message]:
+        """What is sent of a true record, the record itself first.
+
+        Args:
+            topic: the declaration of the record's topic.
+        """
+        key = record.key.encode()
+        identity = b"%d|%b|%b|%d" % (self.seed, record.topic.encode(), key, int(record.at.timestamp()))
+        digest = blake2b(identity, digest_size=64).digest()
+        how_late, how_much, again, again_when, garbage, garbage_when, *_ = (
+            n * _UNIT for n in struct.unpack("<8Q", digest)
+        )
+
+        reported_at = record.at + timedelta(seconds=self._delay_s(how_late, how_much))
+        value = encode(record, reported_at)
+        yield Message(reported_at, record.topic, key, value, TRUE)
+        if again < self.duplicate_share:
+            yield Message(self._later(reported_at, again_when), record.topic, key, value, DUPLICATE)
+        if garbage < self.corrupt_share:
+            dice = random.Random(digest)
+            kind = dice.choice(self.corruptions)
+            corrupt = CORRUPTIONS[kind](value, topic, dice)
+            yield Message(self._later(reported_at, garbage_when), record.topic, key, corrupt, CORRUPT + kind)
+
+    def _delay_s(self, how_late: float, how_much: float) -> int:
+        if how_late < self.hours_share:
+            return round(3_600 * math.exp(how_much * math.log(48)))
+        if how_late < self.hours_share + self.minutes_share:
+            return 60 + int(how_much * 44 * 60)
+        return math.ceil(how_much * self.prompt_s)
+
+    def _later(self, instant: datetime, when: float) -> datetime:
+        return instant + timedelta(seconds=math.ceil(when * self.again_s))
+
+
+Corruption = Callable[[bytes, Topic, random.Random], bytes]
+
+
+def _truncated(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    return value[: dice.randrange(1, len(value))]
+
+
+def _wrong_type(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """A number that is text, a text that is an object, a time that is a truth value."""
+    record = json.loads(value)
+    column = dice.choice([column for column, content in record.items() if content is not None])
+    kind = topic.types[column].name
+    if kind == "string":
+        record[column] = {"value": record[column]}
+    elif kind == "timestamp":
+        record[column] = True
+    else:
+        record[column] = f"about {record[column]}"
+    return _dump(record)
+
+
+def _nan(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """`NaN` where a number belongs: not JSON, yet many parsers take it."""
+    numbers = [column for column, kind in topic.types.items() if kind.name in ("int", "long", "double")]
+    return _dump(json.loads(value) | {dice.choice(numbers): math.nan})
+
+
+def _epoch_milliseconds(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    record = json.loads(value)
+    instant = datetime.fromisoformat(record[topic.event_time])
+    return _dump(record | {topic.event_time: int(instant.timestamp() * 1000)})
+
+
+def _invalid_utf8(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """A byte that UTF-8 never has, inside the text of the key's column."""
+    start = b'"%b":"' % topic.key.encode()
+    return value.replace(start, start + dice.choice([b"\xff", b"\xc0", b"\xfe"]), 1)
+
+
+def _oversized(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """The true record with so much white space that only its size is wrong; brokers take up to 1 MiB."""
+    return value[:-1] + b" " * (topic.max_bytes - len(value) + dice.randrange(1, 1_000)) + b"}"
+
+
+def _duplicate_key(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """The event time twice, an hour apart: whichever a lenient parser takes, it is a guess."""
+    instant = datetime.fromisoformat(json.loads(value)[topic.event_time])
+    other = _ENCODER.encode(instant + timedelta(hours=1))
+    return b'%b,"%b":%b}' % (value[:-1], topic.event_time.encode(), other)
+
+
+def _unknown_field(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    return b'%b,"remark":"gate B%d"}' % (value[:-1], dice.randrange(1, 80))
+
+
+def _broken_rule(value: bytes, topic: Topic, dice: random.Random) -> bytes:
+    """Well formed and absurd: a delay of 69 days, humidity of 999 %."""
+    absurd = {"delay_min": 99_999, "humidity_pct": 999.0}
+    return _dump(json.loads(value) | {column: number for column, number in absurd.items() if column in topic.schema})
+
+
+def _dump(record: Mapping[str, object]) -> bytes:
+    return json.dumps(record, separators=(",", ":")).encode()
+
+
+CORRUPTIONS: Mapping[str, Corruption] = {
+    "truncated": _truncated,
+    "wrong_type": _wrong_type,
+    "nan": _nan,
+    "epoch_milliseconds": _epoch_milliseconds,
+    "invalid_utf8": _invalid_utf8,
+    "oversized": _oversized,
+    "duplicate_key": _duplicate_key,
+    "unknown_field": _unknown_field,
+    "broken_rule": _broken_rule,
+}

@@ -1,0 +1,125 @@
+"""What the broker acknowledged, record by record, so that loss and duplication can be proven.
+
+A row is written when its acknowledgement arrives, before anybody is told of it, and survives `kill -9` of the process.
+Not promised: after such a kill, records that the broker appended and whose acknowledgement was still on its way are in
+the topic and not in the journal; nothing survives a crash of the machine.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING
+from zlib import crc32
+
+import msgspec
+
+from infra.errors import BadArgument
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+class Row(msgspec.Struct, frozen=True):
+    """An acknowledged record.
+
+    Attributes:
+        kind: `true`, `duplicate`, or `corrupt:` with its kind.
+        crc: CRC-32 (as in zlib) of the value.
+    """
+
+    topic: str
+    partition: int
+    offset: int
+    kind: str
+    key: str
+    crc: int
+
+
+def checksum(value: bytes) -> int:
+    """What `Row.crc` holds of a value."""
+    return crc32(value)
+
+
+class Journal:
+    """A file of rows, one JSON object per line, that only grows; one file per run, safe to write from any one thread."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.path = path
+        self._encoder = msgspec.json.Encoder()
+        self._file = path.open("xb", buffering=0)
+
+    @classmethod
+    def begin(cls, settings: Settings, domain: str, now: datetime) -> Journal:
+        """Open the file of a new run of a domain's traffic."""
+        name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
+        return cls(directory(settings, domain) / name)
+
+    def append(self, row: Row) -> None:
+        """Hand the row to the operating system."""
+        self._file.write(self._encoder.encode(row) + b"\n")
+
+    def close(self) -> None:
+        self._file.close()
+
+    def __enter__(self) -> Journal:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+
+
+def directory(settings: Settings, domain: str) -> Path:
+    """Where the files of a domain's journal lie."""
+    return settings.home / "journal" / domain
+
+
+def files(settings: Settings, domain: str) -> tuple[Path, ...]:
+    """The files of a domain's journal, oldest first."""
+    return tuple(sorted(directory(settings, domain).glob("*.jsonl")))
+
+
+def read(*paths: Path) -> Iterator[Row]:
+    """The rows of journal files, in the order of acknowledgement; a last line that a kill cut short is left out."""
+    decoder = msgspec.json.Decoder(Row)
+    for path in paths:
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield decoder.decode(line)
+
+
+def load(*paths: Path) -> pa.Table:
+    """The rows of journal files as an Arrow table, which DuckDB queries by the name of its variable.
+
+    Raises:
+        BadArgument: no file was named, so there is nothing to prove anything with.
+    """
+    import pyarrow as pa
+    from pyarrow import json
+
+    if not paths:
+        raise BadArgument("No journal was named.", hint="Run `./twofold traffic` first: it writes one.")
+    schema = pa.schema(
+        {
+            "topic": pa.string(),
+            "partition": pa.int32(),
+            "offset": pa.int64(),
+            "kind": pa.string(),
+            "key": pa.string(),
+            "crc": pa.int64(),
+        }
+    )
+    options = json.ParseOptions(explicit_schema=schema)
+    tables = []
+    for path in paths:
+        whole = path.read_bytes().rpartition(b"\n")[0]
+        tables.append(json.read_json(pa.py_buffer(whole), parse_options=options) if whole else schema.empty_table())
+    return pa.concat_tables(tables)

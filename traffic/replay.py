@@ -1,0 +1,356 @@
+"""Sends a range of a domain's days to its topics, as they would have reached us."""
+
+from __future__ import annotations
+
+import logging
+import math
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from functools import partial
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING
+
+from infra import topics as broker_topics
+from infra.errors import BadArgument, BrokerUnreachable
+from infra.settings import Settings
+from tables import registry
+from tables.declaration import Topic
+from traffic import flights
+from traffic.imperfections import Imperfections, Message
+from traffic.journal import Journal, Row, checksum
+
+if TYPE_CHECKING:
+    from kafka import KafkaProducer
+    from kafka.producer.future import RecordMetadata
+
+DOMAINS = ("flights",)
+EARLIEST_BEFORE_MIDNIGHT = timedelta(hours=2)
+"""No record of a day happens longer than this before its New York midnight; the earliest departure was 43 minutes early."""
+OUTAGE_S = 600
+"""How long the broker may be away in the middle of a run before the run gives up."""
+IN_FLIGHT = 20_000
+"""Records that may wait for their acknowledgement; kafka-python itself would buffer without bound."""
+FAREWELL_S = 30
+"""How long a run that was told to end waits for the last acknowledgements."""
+PROGRESS_S = 0.2
+
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """How far a run is.
+
+    Attributes:
+        sent: records handed to the producer.
+        acknowledged: topic -> records in the journal.
+        event_time: the instant of 2013 that the run has reached; None before the first record.
+    """
+
+    sent: int
+    acknowledged: Mapping[str, int]
+    event_time: datetime | None
+    elapsed_s: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Summary:
+    """What a run did.
+
+    Attributes:
+        acknowledged: topic -> kind (`true`, `duplicate`, `corrupt:...`) -> records.
+        journal: the file that lists them.
+        complete: False when a signal or `stop` ended the run early; everything that was sent is acknowledged all the same.
+    """
+
+    start: date
+    end: date
+    acknowledged: Mapping[str, Mapping[str, int]]
+    journal: Path
+    elapsed_s: float
+    complete: bool
+
+    @property
+    def records(self) -> int:
+        return sum(sum(kinds.values()) for kinds in self.acknowledged.values())
+
+
+def run(
+    settings: Settings,
+    *,
+    domain: str,
+    start: date,
+    end: date,
+    speed: float | None = None,
+    imperfections: Imperfections | None = None,
+    on_progress: Callable[[Progress], None] | None = None,
+    stop: threading.Event | None = None,
+) -> Summary:
+    """Send what `[start, end)` holds and journal every acknowledgement.
+
+    A second run sends everything again: its records are new offsets, and repetitions of the first one's.
+
+    Args:
+        start, end: New York days: flights scheduled on them, with their landings, and the weather of their hours.
+        speed: seconds of 2013 per second of ours; None: as fast as the broker takes it.
+        imperfections: None: the usual ones.
+        on_progress: called some times per second, from this thread, and once at the end.
+        stop: set it to end the run early; in the main thread Ctrl-C and SIGTERM do.
+
+    Raises:
+        BadArgument: before anything is touched. Also when the topics are missing: nothing was sent.
+        BrokerUnreachable: at the start, or away for longer than `OUTAGE_S`; what was acknowledged is in the journal.
+    """
+    imperfections = imperfections or Imperfections()
+    _check(domain, start, end, speed)
+    topics = {topic.full_name: topic for topic in registry.load().domain_topics(domain)}
+    _require_topics(settings, topics)
+    stop = stop or threading.Event()
+    with (
+        _stopped_by_signals(stop),
+        Journal.begin(settings, domain, datetime.now(UTC)) as journal,
+        _producer(settings) as producer,
+    ):
+        outbox = _Outbox(producer, journal, stop)
+        try:
+            for message in _paced(messages(start, end, topics, imperfections), speed, stop):
+                outbox.send(message)
+                if on_progress is not None and outbox.progress_due():
+                    on_progress(outbox.progress())
+        finally:
+            outbox.settle()
+        outbox.raise_failure()
+    progress = outbox.progress()
+    if on_progress is not None:
+        on_progress(progress)
+    return Summary(
+        start=start,
+        end=end,
+        acknowledged=outbox.by_topic_and_kind(),
+        journal=journal.path,
+        elapsed_s=progress.elapsed_s,
+        complete=not stop.is_set(),
+    )
+
+
+def messages(start: date, end: date, topics: Mapping[str, Topic], imperfections: Imperfections) -> Iterator[Message]:
+    """Everything that is sent for `[start, end)`, in the order in which it would reach us.
+
+    Args:
+        topics: full name -> declaration, of every topic of the domain.
+    """
+    waiting: list[Message] = []
+    for day, records in flights.records(start, end):
+        midnight = datetime(day.year, day.month, day.day, tzinfo=flights.NEW_YORK)
+        due, waiting = _split(waiting, midnight - EARLIEST_BEFORE_MIDNIGHT)
+        yield from due
+        for record in records:
+            waiting.extend(imperfections.messages(record, topics[record.topic]))
+        waiting.sort()
+    yield from waiting
+
+
+def _split(ordered: list[Message], instant: datetime) -> tuple[list[Message], list[Message]]:
+    position = next((i for i, message in enumerate(ordered) if message.send_at >= instant), len(ordered))
+    return ordered[:position], ordered[position:]
+
+
+def _check(domain: str, start: date, end: date, speed: float | None) -> None:
+    if domain not in DOMAINS:
+        raise BadArgument(
+            f"There is no traffic for the domain {domain!r}.", hint=f"The domains are {', '.join(DOMAINS)}."
+        )
+    if start >= end:
+        raise BadArgument(
+            f"start={start} is not before end={end}.", hint="The range is half-open: end is not part of it."
+        )
+    first, last = flights.FIRST_DAY, flights.LAST_DAY
+    if start < first or end > last + timedelta(days=1):
+        raise BadArgument(
+            f"[{start}, {end}) leaves the source, which has the days from {first} to {last}.",
+            hint=f"Choose start >= {first} and end <= {last + timedelta(days=1)}.",
+        )
+    if speed is not None and not (speed > 0 and math.isfinite(speed)):
+        raise BadArgument(
+            f"speed={speed}: expected a number above 0.", hint="1 is real time; leave it out to go at full speed."
+        )
+
+
+def _require_topics(settings: Settings, topics: Mapping[str, Topic]) -> None:
+    """The broker may not make topics up: they would lack partitions and tiering."""
+    there = broker_topics.offsets(settings, list(topics))
+    for name, topic in topics.items():
+        if len(there.get(name, ())) != topic.partitions:
+            raise BadArgument(
+                f"Topic {name} has {len(there.get(name, ()))} partitions at {settings.bootstrap_servers}; "
+                f"{topic.partitions} are declared.",
+                hint="./twofold up makes the topics as they are declared.",
+            )
+
+
+def _paced(source: Iterator[Message], speed: float | None, stop: threading.Event) -> Iterator[Message]:
+    """Hold each message back until it is due; end early, even in the middle of a pause, when `stop` is set."""
+    first: datetime | None = None
+    began = time.monotonic()
+    for message in source:
+        if speed is not None:
+            first = first or message.send_at
+            stop.wait(max(0.0, (message.send_at - first).total_seconds() / speed - (time.monotonic() - began)))
+        if stop.is_set():
+            return
+        yield message
+
+
+@contextmanager
+def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
+    """Let the first Ctrl-C or SIGTERM end the run in order, and the second one as usual. Elsewhere than in the main thread: nothing."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM)
+    usual = {number: signal.getsignal(number) for number in numbers}
+
+    def restore() -> None:
+        for number in numbers:
+            signal.signal(number, usual[number])
+
+    def end(number: int, frame: FrameType | None) -> None:
+        log.info("traffic ends early", extra={"signal": signal.Signals(number).name})
+        stop.set()
+        restore()
+
+    for number in numbers:
+        signal.signal(number, end)
+    try:
+        yield
+    finally:
+        restore()
+
+
+@contextmanager
+def _producer(settings: Settings) -> Iterator[KafkaProducer]:
+    """An idempotent producer that outlasts a restart of the broker without loss, repetition or reordering."""
+    from kafka import KafkaProducer
+    from kafka.errors import KafkaError
+
+    try:
+        producer = KafkaProducer(
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            acks="all",
+            enable_idempotence=True,
+            allow_auto_create_topics=False,
+            compression_type="lz4",
+            linger_ms=20,
+            batch_size=128 * 1024,
+            delivery_timeout_ms=OUTAGE_S * 1000,
+            max_block_ms=OUTAGE_S * 1000,
+            reconnect_backoff_max_ms=1_000,
+            metrics_enabled=False,
+        )
+    except KafkaError as error:
+        raise BrokerUnreachable(f"No Kafka broker answers at {settings.bootstrap_servers}: {error}.") from error
+    try:
+        yield producer
+    finally:
+        producer.close(timeout=FAREWELL_S)
+
+
+class _Outbox:
+    """Between a run, the producer and the journal; acknowledgements come on the producer's thread."""
+
+    def __init__(self, producer: KafkaProducer, journal: Journal, stop: threading.Event) -> None:
+        self._producer = producer
+        self._journal = journal
+        self._stop = stop
+        self._sent = 0
+        self._answered = 0
+        self._acknowledged: Counter[tuple[str, str]] = Counter()
+        self._failure: Exception | None = None
+        self._began = time.monotonic()
+        self._reported = self._began
+        self._event_time: datetime | None = None
+
+    def send(self, message: Message) -> None:
+        """Hand over one record; waits while too many are unanswered, and sends nothing once `stop` is set.
+
+        Raises:
+            BrokerUnreachable: an earlier record could not be delivered.
+        """
+        while self._sent - self._answered >= IN_FLIGHT and self._failure is None and not self._stop.is_set():
+            time.sleep(0.002)
+        self.raise_failure()
+        if self._stop.is_set():
+            return
+        future = self._producer.send(message.topic, value=message.value, key=message.key)
+        self._sent += 1
+        self._event_time = message.send_at
+        future.add_callback(partial(self._on_acknowledgement, message))
+        future.add_errback(self._on_failure)
+
+    def settle(self) -> None:
+        """Wait until the broker answered for every record, or for too long did not."""
+        from kafka.errors import KafkaError
+
+        try:
+            self._producer.flush(timeout=FAREWELL_S if self._stop.is_set() else OUTAGE_S)
+        except KafkaError as error:
+            self._failure = self._failure or error
+
+    def raise_failure(self) -> None:
+        """Raise what went wrong on the producer's thread, if anything did."""
+        from kafka.errors import KafkaError
+
+        if isinstance(self._failure, KafkaError):
+            raise BrokerUnreachable(
+                f"The broker did not take a record: {self._failure}.",
+                hint="What it took is in the journal. When it answers again, start the same range once more.",
+            ) from self._failure
+        if self._failure is not None:
+            raise self._failure
+
+    def progress_due(self) -> bool:
+        """True some times per second."""
+        now = time.monotonic()
+        if now - self._reported < PROGRESS_S:
+            return False
+        self._reported = now
+        return True
+
+    def progress(self) -> Progress:
+        by_topic: Counter[str] = Counter()
+        for (topic, _), count in self._acknowledged.copy().items():
+            by_topic[topic] += count
+        return Progress(
+            sent=self._sent,
+            acknowledged=by_topic,
+            event_time=self._event_time,
+            elapsed_s=time.monotonic() - self._began,
+        )
+
+    def by_topic_and_kind(self) -> dict[str, dict[str, int]]:
+        found: dict[str, dict[str, int]] = {}
+        for (topic, kind), count in sorted(self._acknowledged.items()):
+            found.setdefault(topic, {})[kind] = count
+        return found
+
+    def _on_acknowledgement(self, message: Message, metadata: RecordMetadata) -> None:
+        _, topic, key, value, kind = message
+        row = Row(topic, metadata.partition, metadata.offset, kind, key.decode(), checksum(value))
+        try:
+            self._journal.append(row)
+        except OSError as error:
+            # kafka-python logs what a callback raises and goes on.
+            self._failure = self._failure or error
+        self._acknowledged[topic, kind] += 1
+        self._answered += 1
+
+    def _on_failure(self, error: Exception) -> None:
+        self._failure = self._failure or error
+        self._answered += 1
