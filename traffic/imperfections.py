@@ -103,10 +103,9 @@ class Imperfections:
         """
         key = record.key.encode()
         identity = b"%d|%b|%b|%d" % (self.seed, record.topic.encode(), key, int(record.at.timestamp()))
-        digest = blake2b(identity, digest_size=64).digest()
-        how_late, how_much, again, again_when, garbage, garbage_when, *_ = (
-            n * _UNIT for n in struct.unpack("<8Q", digest)
-        )
+        digest = blake2b(identity, digest_size=48).digest()
+        dice = [n * _UNIT for n in struct.unpack("<6Q", digest)]
+        how_late, how_much, again, again_when, garbage, garbage_when = dice
 
         reported_at = record.at + timedelta(seconds=self._delay_s(how_late, how_much))
         value = encode(record, reported_at)
@@ -114,9 +113,9 @@ class Imperfections:
         if again < self.duplicate_share:
             yield Message(self._later(reported_at, again_when), record.topic, key, value, DUPLICATE)
         if garbage < self.corrupt_share:
-            dice = random.Random(digest)
-            kind = dice.choice(self.corruptions)
-            corrupt = CORRUPTIONS[kind](value, topic, dice)
+            more_dice = random.Random(digest)
+            kind = more_dice.choice(self.corruptions)
+            corrupt = CORRUPTIONS[kind](value, topic, more_dice)
             yield Message(self._later(reported_at, garbage_when), record.topic, key, corrupt, CORRUPT + kind)
 
     def _delay_s(self, how_late: float, how_much: float) -> int:

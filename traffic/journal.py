@@ -11,7 +11,6 @@ import os
 from collections.abc import Iterator
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 from typing import TYPE_CHECKING
 from zlib import crc32
 
@@ -46,7 +45,7 @@ def checksum(value: bytes) -> int:
 
 
 class Journal:
-    """A file of rows, one JSON object per line, that only grows; one file per run, safe to write from any one thread."""
+    """A file of rows, one JSON object per line, that only grows; one per run, written by one thread."""
 
     def __init__(self, path: Path) -> None:
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -70,9 +69,7 @@ class Journal:
     def __enter__(self) -> Journal:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
 
