@@ -1,0 +1,1 @@
+"""When work runs, in which order, and who is told: Airflow DAGs made from the declarations."""

@@ -1,0 +1,86 @@
+"""The light operators behind a command: what it reported, table by table, and the assets that it changed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import AssetAlias, BaseOperator
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+
+from dags.assets import change_facts, domain_asset, table_asset
+from dags.report import changed_tables, of_table, read_reports
+from infra.errors import UnexplainedDifference
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from dags.report import Report
+
+
+class TableOperator(BaseOperator):
+    """What a command reported about one table: fails on unexplained differences, is skipped when nothing changed.
+
+    When it succeeds, the asset of the table gets an event with the rows, the cause and the version of the change.
+
+    Args:
+        source: the task that ran the command.
+    """
+
+    def __init__(self, *, source: str, table: str, **settings: Any) -> None:
+        super().__init__(outlets=[table_asset(table)], **settings)
+        self.source = source
+        self.table = table
+
+    def execute(self, context: Context) -> None:
+        reports = of_table(_reports(context, self.source), self.table)
+        for report in reports:
+            self.log.info("%s", report)
+        unexplained = sum(report.unexplained for report in reports)
+        if unexplained:
+            error = UnexplainedDifference(
+                f"{self.table}: {unexplained:,} rows differ from their recomputation and no touched row says why.",
+                hint="They were left as they are. The page of this DAG says how to go on.",
+            )
+            raise AirflowFailException(str(error))
+        if not changed_tables(reports):
+            raise AirflowSkipException(f"{self.table} was right: nothing changed.")
+        context["outlet_events"][table_asset(self.table)].extra.update(change_facts(reports))
+
+
+class AnnounceOperator(BaseOperator):
+    """Tells whoever waits for the domain which tables a command changed; is skipped when it changed none.
+
+    Args:
+        source: the task that ran the command.
+        tables: each changed table's own asset gets its event through this alias, too.
+    """
+
+    def __init__(self, *, source: str, domain: str, tables: AssetAlias | None = None, **settings: Any) -> None:
+        super().__init__(outlets=[domain_asset(domain), *([tables] if tables else [])], **settings)
+        self.source = source
+        self.domain = domain
+        self.tables = tables
+
+    def execute(self, context: Context) -> list[str]:
+        reports = _reports(context, self.source)
+        for report in reports:
+            self.log.info("%s", report)
+        changed = changed_tables(reports)
+        if not changed:
+            raise AirflowSkipException("Nothing changed.")
+        events = context["outlet_events"]
+        events[domain_asset(self.domain)].extra["tables"] = list(changed)
+        if self.tables:
+            for name in changed:
+                events[self.tables].add(table_asset(name), extra=dict(change_facts(of_table(reports, name))))
+        return changed
+
+
+def announced_tables(context: Context) -> list[str]:
+    """The tables named by the events that started this run; empty when it was started otherwise."""
+    events = [event for several in context["triggering_asset_events"].values() for event in several]
+    return list(dict.fromkeys(name for event in events for name in event.extra.get("tables", [])))
+
+
+def _reports(context: Context, source: str) -> list[Report]:
+    return read_reports(context["ti"].xcom_pull(task_ids=source))

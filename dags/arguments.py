@@ -1,0 +1,86 @@
+"""Turns the params of a DAG run into arguments of a command, trusting none of them.
+
+Airflow checks params in its form only: what comes with a run through the API reaches the task as it is.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Mapping
+from datetime import UTC, datetime
+
+from infra.errors import BadArgument
+
+Params = Mapping[str, object]
+OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
+
+
+def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
+    """`TABLE --start ... --end ...` of a run's params.
+
+    Raises:
+        BadArgument: a table that is not one of `tables`, a time without an offset, a range that holds nothing.
+    """
+    table = _one_of(params, "table", tables)
+    start, end = _instant(params, "start"), _instant(params, "end")
+    if start >= end:
+        raise BadArgument(
+            f"start={start.isoformat()} is not before end={end.isoformat()}.",
+            hint="The end itself is not part of the range.",
+        )
+    return [table, "--start", start.isoformat(), "--end", end.isoformat()]
+
+
+def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
+    """`TOPIC [--from ...] [--to ...]` of a run's params; empty offsets mean the whole side.
+
+    Raises:
+        BadArgument: a topic that is not one of `topics`, or offsets in another form.
+    """
+    arguments = [_one_of(params, "topic", topics)]
+    for name, option in {"from_offsets": "--from", "to_offsets": "--to"}.items():
+        offsets = _offsets(params, name)
+        arguments += [option, offsets] if offsets else []
+    return arguments
+
+
+def _text(params: Params, name: str) -> str:
+    value = params.get(name)
+    if value is None:
+        return ""
+    if not isinstance(value, str):
+        raise BadArgument(
+            f"{name}={value!r}: expected text.", hint="Start the run from the form, which says what goes where."
+        )
+    return value.strip()
+
+
+def _one_of(params: Params, name: str, known: Collection[str]) -> str:
+    value = _text(params, name)
+    if value not in known:
+        raise BadArgument(f"{name}={value!r} is unknown.", hint=f"There are {', '.join(known)}.")
+    return value
+
+
+def _instant(params: Params, name: str) -> datetime:
+    text = _text(params, name)
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        instant = datetime.min
+    if instant.tzinfo is None:
+        raise BadArgument(
+            f"{name}={text!r}: expected a date and a time with an offset.",
+            hint="Write for example 2013-01-05T00:00:00Z.",
+        )
+    return instant.astimezone(UTC)
+
+
+def _offsets(params: Params, name: str) -> str:
+    text = _text(params, name).replace(" ", "")
+    if text and not re.fullmatch(OFFSETS, text):
+        raise BadArgument(
+            f"{name}={text!r}: expected offsets.",
+            hint="Write one offset for every partition, 1200, or partition:offset pairs, 0:1200,2:80.",
+        )
+    return text

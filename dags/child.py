@@ -1,0 +1,142 @@
+"""One command under a guard: nothing of it is left when it ends, whatever ends it."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import subprocess
+import sys
+import threading
+import uuid
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from infra.guard import Order, kill_marked
+from infra.settings import ROOT
+
+# Airflow kills a task that does not end within 5 s of being told to.
+STOP_WAIT_S = 3
+KEPT_LINES = 20_000
+
+Log = Callable[[str], None]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ended:
+    """How a command ended: its exit code, 128 + n when signal n ended it, and the last lines that it wrote."""
+
+    code: int
+    stdout: Sequence[str]
+    stderr: Sequence[str]
+
+    @property
+    def document(self) -> object:
+        """The last JSON document on stdout; None when there is none."""
+        for first in reversed(range(len(self.stdout))):
+            if self.stdout[first].startswith(("{", "[")):
+                with contextlib.suppress(ValueError):
+                    return json.loads("\n".join(self.stdout[first:]))
+        return None
+
+
+class Child:
+    """A command that dies with this process, and that never runs twice under one `place`.
+
+    Args:
+        place: the file, in a folder for such files, that says which process runs there now.
+    """
+
+    def __init__(self, command: Sequence[str], *, environment: Mapping[str, str], place: Path) -> None:
+        self._command = tuple(command)
+        self._environment = dict(environment)
+        self._place = place
+        self._guard: subprocess.Popen[str] | None = None
+        self.was_stopped = False
+
+    def run(self, log: Log) -> Ended:
+        """Run to the end; each line that the command writes goes to `log` at once.
+
+        What an earlier attempt left running in this place is ended first.
+        """
+        end_leftover(self._place)
+        self._place.parent.mkdir(parents=True, exist_ok=True)
+        order = Order(command=self._command, mark=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S)
+        order.save(self._place.with_suffix(".order"))
+        guard = self._guard = subprocess.Popen(
+            [sys.executable, "-m", "infra.guard", "--order", str(self._place.with_suffix(".order"))],
+            cwd=ROOT,
+            env=self._environment,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            encoding="utf-8",
+            errors="replace",
+            start_new_session=True,
+        )
+        try:
+            _take(self._place, guard.pid, order.mark)
+            stdout, stderr = _Lines(guard.stdout, log), _Lines(guard.stderr, log)
+            return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
+        finally:
+            end_leftover(self._place)
+
+    def stop(self) -> None:
+        """Tell the command to end; `run` returns within seconds. Can be called by a signal handler."""
+        self.was_stopped = True
+        if self._guard is not None:
+            self._guard.terminate()
+
+
+def end_leftover(place: Path) -> None:
+    """End the process that runs in a place, with all that it started; nothing when there is none."""
+    import psutil
+
+    try:
+        found = json.loads(place.read_text())
+    except (OSError, ValueError):
+        return
+    with contextlib.suppress(psutil.NoSuchProcess):
+        guard = psutil.Process(found["pid"])
+        # A process id is used again; with the same time of its start it is the same process.
+        if guard.create_time() == found["started"]:
+            guard.terminate()
+            _, alive = psutil.wait_procs([guard], timeout=STOP_WAIT_S + 2)
+            for process in alive:
+                process.kill()
+    kill_marked(found["mark"])
+    place.unlink(missing_ok=True)
+
+
+def _take(place: Path, pid: int, mark: str) -> None:
+    import psutil
+
+    partial = place.with_suffix(".partial")
+    with contextlib.suppress(psutil.NoSuchProcess):
+        partial.write_text(json.dumps({"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}))
+        partial.replace(place)
+
+
+class _Lines:
+    """Reads a pipe to its end in a thread, so that neither of two pipes fills up."""
+
+    def __init__(self, pipe: IO[str] | None, log: Log) -> None:
+        assert pipe is not None
+        self._lines: deque[str] = deque(maxlen=KEPT_LINES)
+        self._thread = threading.Thread(target=self._read, args=(pipe, log), daemon=True)
+        self._thread.start()
+
+    def _read(self, pipe: IO[str], log: Log) -> None:
+        for line in pipe:
+            text = line.rstrip()
+            self._lines.append(text)
+            if text:
+                log(text)
+
+    def all(self) -> list[str]:
+        """The last lines; the guard has ended everything that could still write."""
+        self._thread.join(timeout=10)
+        return list(self._lines)

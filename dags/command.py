@@ -1,0 +1,95 @@
+"""The operator that runs one command of `./twofold` and takes its JSON as the result."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import signal
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NoReturn
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+from dags.child import Child, Ended
+from infra.errors import TwofoldError
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    Arguments = Sequence[str] | Callable[[Context], Sequence[str]]
+
+PROGRAM = (sys.executable, "-m", "cli")
+TRY_AGAIN = 75
+
+
+class CommandOperator(BaseOperator):
+    """Runs `./twofold COMMAND ARGUMENTS --json`; the JSON that it prints is the XCom result.
+
+    A failure that another attempt can heal (exit code 75, or a signal that nobody meant) is tried again; any other
+    fails at once with the command's own message. However the task ends, no process of it is left.
+
+    Args:
+        arguments: a sequence, or a function of the run's context, called when the task runs; a TwofoldError that it
+            raises fails the task.
+    """
+
+    def __init__(self, *, command: str, arguments: Arguments = (), **settings: Any) -> None:
+        super().__init__(**settings)
+        self.command = command
+        self.arguments = arguments
+        self._child: Child | None = None
+
+    def execute(self, context: Context) -> object:
+        try:
+            arguments = self.arguments(context) if callable(self.arguments) else self.arguments
+        except TwofoldError as error:
+            raise AirflowFailException(str(error)) from None
+        return self.run([self.command, *arguments, "--json"])
+
+    def run(self, arguments: Sequence[str]) -> object:
+        """Run `./twofold ARGUMENTS` for this task; its JSON document.
+
+        Raises:
+            AirflowException: another attempt can succeed.
+            AirflowFailException: no other attempt can.
+        """
+        self.log.info("./twofold %s", shlex.join(arguments))
+        place = Settings.from_environment().home / "run" / "tasks" / f"{self.dag_id}.{self.task_id}.json"
+        child = self._child = Child([*PROGRAM, *arguments], environment=_environment(os.environ), place=place)
+        ended = child.run(self.log.info)
+        if child.was_stopped:
+            raise AirflowException(f"./twofold {arguments[0]} was stopped with its task.")
+        if ended.code:
+            fail(f"./twofold {arguments[0]}", ended)
+        return ended.document
+
+    def on_kill(self) -> None:
+        if self._child is not None:
+            self._child.stop()
+
+
+def fail(command: str, ended: Ended) -> NoReturn:
+    """Raise what Airflow makes of a command that failed: retry, or fail now."""
+    if ended.code == TRY_AGAIN:
+        raise AirflowException(f"{command} can be tried again: {_message(ended)}")
+    if ended.code > 128:
+        name = signal.Signals(ended.code - 128).name
+        raise AirflowException(f"{command} was ended by {name}; when it is SIGKILL, look for a lack of memory.")
+    raise AirflowFailException(f"{command} failed (exit code {ended.code}): {_message(ended)}")
+
+
+def _message(ended: Ended) -> str:
+    """The error and the hint that the command printed; its last lines when it came to neither."""
+    document = ended.document
+    if isinstance(document, Mapping) and "error" in document:
+        hint = document.get("hint")
+        return f"{document['error']}\nHint: {hint}" if hint else str(document["error"])
+    return "\n".join([line for line in ended.stderr if line][-5:]) or "it wrote no message."
+
+
+def _environment(environment: Mapping[str, str]) -> dict[str, str]:
+    """The task's environment without Airflow's own settings: a command needs neither its database nor its keys."""
+    return {name: value for name, value in environment.items() if not name.startswith(("AIRFLOW__", "_AIRFLOW"))}

@@ -1,0 +1,15 @@
+"""The DAGs of every domain, as Airflow finds them: generated from the declarations under tables/.
+
+Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A domain whose files
+cannot be loaded is left out here; `declarations.py` shows why, so that its fault stays with it.
+"""
+
+from __future__ import annotations
+
+from dags.factory import make_dags
+from tables.registry import load_sound
+
+_registry, _faults = load_sound()
+for _domain in _registry.domains:
+    for _dag in make_dags(_registry, _domain):
+        globals()[_dag.dag_id] = _dag

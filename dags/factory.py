@@ -1,0 +1,216 @@
+"""Makes the five DAGs of a domain from its declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
+
+from dags import pages
+from dags.announce import AnnounceOperator, TableOperator, announced_tables
+from dags.arguments import OFFSETS, backfill_arguments, replay_arguments
+from dags.assets import domain_asset
+from dags.command import CommandOperator
+from dags.failure import log_failure
+from dags.verdict import VerdictOperator
+from dags.watch import Bounds, StreamOperator
+from tables.declaration import Table, Topic
+from tables.registry import Registry
+
+STREAM_EVERY = timedelta(minutes=1)
+RECONCILE_AT = "*/15 * * * *"
+BOUNDS = Bounds()
+# Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
+SPARK_SLOTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """What the DAGs of a domain are made from; `tables` each after the tables that it reads."""
+
+    name: str
+    topics: tuple[Topic, ...]
+    tables: tuple[Table, ...]
+    registry: Registry
+
+    @property
+    def table_names(self) -> list[str]:
+        return [table.full_name for table in self.tables]
+
+    @property
+    def topic_names(self) -> list[str]:
+        return [topic.full_name for topic in self.topics]
+
+
+def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
+    """`<domain>.stream`, and `reconcile`, `quality`, `backfill`, `replay` where it has tables or topics for them."""
+    plan = Domain(
+        name=domain,
+        topics=tuple(topic for topic in registry.topics.values() if topic.domain == domain),
+        tables=tuple(registry.in_order(domain)),
+        registry=registry,
+    )
+    yield _stream(plan)
+    if plan.tables:
+        yield from (_reconcile(plan), _quality(plan), _backfill(plan))
+    if plan.topics:
+        yield _replay(plan)
+
+
+def _stream(domain: Domain) -> DAG:
+    with _dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_EVERY) as dag:
+        StreamOperator(
+            task_id="watch",
+            domain=domain.name,
+            bounds=BOUNDS,
+            retries=1,
+            execution_timeout=timedelta(minutes=5),
+            doc_md="Reads `./twofold status`, restarts what does not run or does not move, fails when that does not help.",
+        )
+    return dag
+
+
+def _reconcile(domain: Domain) -> DAG:
+    about = "Corrects what late records changed, and proves that nothing else differs."
+    with _dag(domain, "reconcile", about, schedule=RECONCILE_AT) as dag:
+        recompute = CommandOperator(
+            task_id="recompute",
+            command="reconcile",
+            arguments=domain.table_names,
+            pool_slots=SPARK_SLOTS,
+            execution_timeout=timedelta(minutes=30),
+            doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",
+        )
+        reports = {
+            table.full_name: TableOperator(
+                task_id=table.name,
+                source="recompute",
+                table=table.full_name,
+                doc_md=pages.table_task(table),
+                **_LIGHT,
+            )
+            for table in domain.tables
+        }
+        recompute >> AnnounceOperator(task_id="announce", source="recompute", domain=domain.name, **_LIGHT)
+        _connect(domain, recompute, reports)
+    return dag
+
+
+def _quality(domain: Domain) -> DAG:
+    about = "Checks the tables that a run changed against their rules."
+    with _dag(domain, "quality", about, schedule=[domain_asset(domain.name)]) as dag:
+        check = CommandOperator(
+            task_id="check",
+            command="quality",
+            arguments=lambda context: announced_tables(context) or domain.table_names,
+            pool_slots=SPARK_SLOTS,
+            execution_timeout=timedelta(minutes=30),
+            doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
+        )
+        for table in domain.tables:
+            check >> VerdictOperator(
+                task_id=table.name, source="check", table=table.full_name, doc_md=pages.rules(table), **_LIGHT
+            )
+    return dag
+
+
+def _backfill(domain: Domain) -> DAG:
+    params = {
+        "table": Param(domain.table_names[0], title="Table", enum=domain.table_names, type="string"),
+        "start": Param(
+            title="Start",
+            type="string",
+            format="date-time",
+            description="First instant of the range, in the table's event time.",
+        ),
+        "end": Param(title="End", type="string", format="date-time", description="First instant after the range."),
+    }
+    about = "Recomputes a table in a range of time, publishes the differences."
+    with _dag(domain, "backfill", about, params=params) as dag:
+        _command_and_announcement(
+            domain,
+            CommandOperator(
+                task_id="recompute",
+                command="backfill",
+                arguments=lambda context: backfill_arguments(context["params"], domain.table_names),
+                pool_slots=SPARK_SLOTS,
+                execution_timeout=timedelta(hours=2),
+                doc_md="The rows are computed beside the live table, checked, and published in one transaction.",
+            ),
+        )
+    return dag
+
+
+def _replay(domain: Domain) -> DAG:
+    offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS})?$"}
+    form = "One offset for every partition, `1200`, or `partition:offset` pairs, `0:1200,2:80`."
+    params = {
+        "topic": Param(domain.topic_names[0], title="Topic", enum=domain.topic_names, type="string"),
+        "from_offsets": Param(None, title="From", description=f"First offsets. {form} Empty: the earliest.", **offsets),
+        "to_offsets": Param(
+            None, title="To", description=f"First offsets after the range. {form} Empty: what was ingested.", **offsets
+        ),
+    }
+    about = "Decodes a range of a topic again with today's code, publishes the differences in it and below it."
+    with _dag(domain, "replay", about, params=params) as dag:
+        _command_and_announcement(
+            domain,
+            CommandOperator(
+                task_id="decode",
+                command="replay",
+                arguments=lambda context: replay_arguments(context["params"], domain.topic_names),
+                pool_slots=SPARK_SLOTS,
+                execution_timeout=timedelta(hours=2),
+                doc_md="Records of the range are decoded again; tables below follow where events changed.",
+            ),
+        )
+    return dag
+
+
+def _dag(domain: Domain, kind: str, about: str, *, schedule: Any = None, params: dict[str, Param] | None = None) -> DAG:
+    return DAG(
+        dag_id=f"{domain.name}.{kind}",
+        description=about,
+        doc_md=pages.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
+        schedule=schedule,
+        start_date=datetime(2024, 1, 1, tzinfo=UTC),
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        params=params,
+        tags={"twofold", domain.name, kind},
+        default_args={
+            "owner": domain.name,
+            "retries": 2,
+            "retry_delay": timedelta(seconds=20),
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": timedelta(minutes=5),
+            "on_failure_callback": log_failure,
+        },
+    )
+
+
+_LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
+
+
+def _command_and_announcement(domain: Domain, command: CommandOperator) -> None:
+    command >> AnnounceOperator(
+        task_id="announce",
+        source=command.task_id,
+        domain=domain.name,
+        tables=AssetAlias(f"{domain.name}.changed", group="twofold"),
+        **_LIGHT,
+    )
+
+
+def _connect(domain: Domain, first: BaseOperator, reports: dict[str, TableOperator]) -> None:
+    """Each table's task after those of the tables that it reads, or else after `first`."""
+    for table in domain.tables:
+        above = [
+            i.full_name for i in domain.registry.upstream(table) if i.full_name in reports and isinstance(i, Table)
+        ]
+        for task in [reports[name] for name in above] or [first]:
+            task >> reports[table.full_name]

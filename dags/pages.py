@@ -1,0 +1,158 @@
+"""The pages that people read in the Airflow UI, written from the declarations."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from tables.declaration import Table, Topic
+from tables.registry import Registry
+
+LATE = {"correct": "end in corrections", "drop": "are counted and listed, not corrected"}
+STRATEGIES = {
+    "append": "every input row becomes its own rows at once",
+    "latest": "the greatest row of each key is kept",
+    "stateful": "rows are revised until they close",
+    "touched": "what a change of the inputs touches is computed again",
+}
+
+STREAM = """\
+# {domain}: the stream
+
+Every minute: is the broker up, does the stream driver of `{domain}` run, does it move? The stream itself runs under
+the supervisor; no task of Airflow holds it.
+
+| it finds | it does |
+|---|---|
+| broker or driver does not run | restarts it; fails when it does not come back |
+| records or versions wait, and no micro-batch was finished for 5 minutes | restarts the driver, and fails so that somebody looks |
+| rows become visible more than 15 minutes after the broker had them | fails |
+
+## When it fails
+
+1. `./twofold status` shows processes, lag and freshness; `./twofold doctor` whether the machine lacks something.
+2. The log of the driver is `.twofold/logs/{driver}.log`, that of the broker `.twofold/logs/broker.log`.
+3. *Not supervised*: start the platform with `./twofold up`.
+4. To keep the stream stopped for a while, pause this DAG first: it would start it again.
+
+{tables}
+"""
+
+RECONCILE = """\
+# {domain}: reconcile
+
+Every 15 minutes. Finds the records that came too late for the stream, recomputes exactly the rows that they can have
+changed, and publishes the differences. Each correction is in `ledger.corrections`, with the records that forced it.
+
+`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile; then each table's
+task shows what was done: *success* some rows were corrected, *skipped* the table was right, *failed* a difference has no
+explanation. A corrected table's asset gets an event; `announce` starts `{domain}.quality`.
+
+## When it fails
+
+1. `recompute` failed: its last log line says why, and what to do. What can heal by itself was tried three times.
+2. A table failed: rows differ that **no late record explains**. They were left as they are. Look at what wrote the
+   table last (`./twofold show TABLE`), then recompute the range with `{domain}.backfill`.
+3. A second run changes nothing that is right: clear the task, or start the DAG again, at any time.
+
+{tables}
+"""
+
+QUALITY = """\
+# {domain}: quality
+
+Starts when `{domain}.reconcile`, `{domain}.backfill` or `{domain}.replay` changed tables, and checks those; started by
+hand it checks all. Results are kept and shown as Data Docs; the task of each table logs the address of its page.
+
+## When it fails
+
+The table's task names the broken rules, how many rows break them, and one of those rows. Either the data are wrong
+(correct the source, then `{domain}.replay`) or the rule is (correct the declaration under `tables/{domain}/`).
+
+{rules}
+"""
+
+BACKFILL = """\
+# {domain}: backfill
+
+Recomputes a table for a range of time from its inputs, and publishes the rows that differ, in one transaction. Only rows
+that the stream has closed are touched. Run twice, it changes nothing the second time.
+
+Start it with *Trigger*: a table, and a range `[start, end)` of its event time.
+
+## When it fails
+
+Nothing was published: rows are checked before, and published all at once or not at all. *failed (exit code 2)* means a
+param that cannot be meant. The version before a publication is in the task's result, `version_before`.
+
+{tables}
+"""
+
+REPLAY = """\
+# {domain}: replay
+
+Decodes a range of a topic's records again with today's code, publishes what differs in its events, and what follows in
+the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second time.
+
+Start it with *Trigger*: a topic, and offsets. `./twofold status` shows the offsets of every partition.
+
+## When it fails
+
+Nothing of the failed step was published. *failed (exit code 2)* means offsets that the topic does not have. A gap in the
+log (`LogGap`) means that records are no longer in the broker.
+
+{topics}
+"""
+
+PAGES = {"stream": STREAM, "reconcile": RECONCILE, "quality": QUALITY, "backfill": BACKFILL, "replay": REPLAY}
+
+
+def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[Topic], registry: Registry) -> str:
+    """What a DAG does, with which tables, and what to do when it fails."""
+    return PAGES[kind].format(
+        domain=domain,
+        driver=f"stream-{domain}",
+        tables="## Tables\n\n" + _tables(tables, registry),
+        topics="## Topics\n\n" + _topics(topics),
+        rules="## Rules\n\n" + "\n".join(f"**{t.full_name}**\n\n{_listed(t)}\n" for t in tables),
+    )
+
+
+def table_task(table: Table) -> str:
+    """The page of one table's task in reconcile."""
+    late = LATE[table.late]
+    return f"**{table.full_name}**: {table.description}\n\nKey: {_names(table.key)}. Late records {late}."
+
+
+def rules(table: Table) -> str:
+    """The page of one table's task in quality."""
+    return f"**{table.full_name}**\n\n{_listed(table)}"
+
+
+def _tables(tables: Sequence[Table], registry: Registry) -> str:
+    lines = ["| table | what it is | reads | key | how the stream keeps it |", "|---|---|---|---|---|"]
+    for table in tables:
+        reads = _names([declaration.full_name for declaration in registry.upstream(table)])
+        keeps = STRATEGIES[registry.strategy(table)]
+        lines.append(f"| `{table.full_name}` | {_cell(table.description)} | {reads} | {_names(table.key)} | {keeps} |")
+    return "\n".join(lines)
+
+
+def _topics(topics: Sequence[Topic]) -> str:
+    lines = ["| topic | what it is | partitions | event time |", "|---|---|---|---|"]
+    for topic in topics:
+        lines.append(
+            f"| `{topic.full_name}` | {_cell(topic.description)} | {topic.partitions} | `{topic.event_time}` |"
+        )
+    return "\n".join(lines)
+
+
+def _listed(table: Table) -> str:
+    return "\n".join(f"- `{rule}`" for rule in table.rules) or "No rules are declared."
+
+
+def _names(names: Sequence[str]) -> str:
+    return ", ".join(f"`{name}`" for name in names)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")

@@ -1,0 +1,52 @@
+"""What a command told about the tables that it computed, read from its JSON."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, fields
+
+from infra.errors import ProcessFailed
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """One element of the list that `reconcile`, `backfill` and `replay` print with `--json`.
+
+    Attributes:
+        changed: rows inserted, updated or deleted.
+        pending: touched scopes that wait until the stream has closed their rows.
+        unexplained: differences that no touched row explains; they are left as they are.
+    """
+
+    table: str
+    cause: str
+    run: str
+    touched: int
+    changed: int
+    pending: int
+    unexplained: int
+    version_after: int | None
+
+
+def read_reports(document: object) -> list[Report]:
+    """The reports in the result of a command, in its order.
+
+    Raises:
+        ProcessFailed: the result is something else; the command and these DAGs are of different versions.
+    """
+    names = [field.name for field in fields(Report)]
+    if not isinstance(document, list) or not all(isinstance(e, Mapping) and set(names) <= set(e) for e in document):
+        raise ProcessFailed(
+            f"The command's result is no list of objects with {', '.join(names)}: {str(document)[:200]}",
+            hint="Do `./twofold` and dags/ come from the same checkout?",
+        )
+    return [Report(**{name: element[name] for name in names}) for element in document]
+
+
+def of_table(reports: Iterable[Report], full_name: str) -> list[Report]:
+    return [report for report in reports if report.table == full_name]
+
+
+def changed_tables(reports: Iterable[Report]) -> list[str]:
+    """Full names of the tables whose rows changed, each once."""
+    return list(dict.fromkeys(report.table for report in reports if report.changed))

@@ -1,0 +1,158 @@
+"""Watches the stream of a domain: what must run, runs; what it should have done, it did."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.command import CommandOperator
+from infra.errors import ProcessFailed, TwofoldError
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+BROKER = "broker"
+SETTLE_S = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What a stream may take before somebody must look.
+
+    Attributes:
+        stalled_s: records or versions wait, and no micro-batch was finished for this long.
+        freshness_s: rows become visible this long after the broker had them.
+    """
+
+    stalled_s: float = 300
+    freshness_s: float = 900
+
+
+@dataclass(frozen=True, kw_only=True)
+class Findings:
+    """What a look at the platform found.
+
+    Attributes:
+        down: supervised processes that do not run -> their state.
+        missing: processes that the supervisor should know and does not.
+        stalled: what waits although the driver runs; a restart may help.
+        slow: what works too slowly.
+    """
+
+    down: Mapping[str, str] = field(default_factory=dict)
+    missing: tuple[str, ...] = ()
+    stalled: tuple[str, ...] = ()
+    slow: tuple[str, ...] = ()
+
+
+def driver_name(domain: str) -> str:
+    """The supervisor's name of the process that streams a domain."""
+    return f"stream-{domain.replace('_', '-')}"
+
+
+def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findings:
+    """Judge the JSON of `./twofold status`.
+
+    Args:
+        broker: the broker is one of the supervised processes.
+    """
+    processes = {process["name"]: process for process in status["processes"]}
+    wanted = [*([BROKER] if broker else []), driver_name(domain)]
+    present = [name for name in wanted if name in processes]
+    driver = processes.get(driver_name(domain), {})
+    queries = {query["query"]: query for query in status["queries"] if query["domain"] == domain}
+    waiting = _waiting(status, domain, queries)
+    at = datetime.fromisoformat(status["at"])
+    idle_s = {name: (at - _instant(query["updated_at"])).total_seconds() for name, query in queries.items()}
+    long_up = (driver.get("uptime_s") or 0) > bounds.stalled_s
+    return Findings(
+        down={
+            name: processes[name]["state"]
+            for name in present
+            if processes[name]["state"] not in ("RUNNING", "STARTING")
+        },
+        missing=tuple(name for name in wanted if name not in processes),
+        stalled=tuple(
+            f"{name}: {waiting[name]}, no micro-batch for {bounds.stalled_s:.0f} s"
+            for name in waiting
+            if long_up and idle_s.get(name, bounds.stalled_s + 1) > bounds.stalled_s
+        ),
+        slow=tuple(
+            f"{name}: rows are visible {query['freshness_s']:.0f} s after the broker had them"
+            for name, query in queries.items()
+            if (query["freshness_s"] or 0) > bounds.freshness_s and idle_s[name] <= bounds.stalled_s
+        ),
+    )
+
+
+class StreamOperator(CommandOperator):
+    """Looks once, restarts what does not run or does not move, fails when that does not help; then ends."""
+
+    def __init__(self, *, domain: str, bounds: Bounds, **settings: Any) -> None:
+        super().__init__(command="status", **settings)
+        self.domain = domain
+        self.bounds = bounds
+
+    def execute(self, context: Context) -> object:
+        settings = Settings.from_environment()
+        status, findings = self._look(settings)
+        if findings.missing:
+            raise _failure(f"{', '.join(findings.missing)}: not supervised.", "Start the platform with ./twofold up.")
+        restarts = dict.fromkeys(findings.down, "") | dict.fromkeys(
+            [driver_name(self.domain)] if findings.stalled else [], ""
+        )
+        if restarts:
+            self._restart(settings, list(restarts))
+            status, after = self._look(settings)
+            if after.down:
+                raise _failure(
+                    "; ".join(f"{name} was restarted and is {state}" for name, state in after.down.items()) + ".",
+                    f"See {settings.logs}.",
+                )
+        if findings.stalled:
+            raise _failure(f"{'; '.join(findings.stalled)}. The driver was restarted.", f"See {settings.logs}.")
+        if findings.slow:
+            raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
+        return {"restarted": list(restarts), "problems": status["problems"]}
+
+    def _look(self, settings: Settings) -> tuple[Any, Findings]:
+        status = self.run(["status", "--json"])
+        return status, examine(status, self.domain, broker=settings.supervises_broker, bounds=self.bounds)
+
+    def _restart(self, settings: Settings, names: list[str]) -> None:
+        from infra import supervisor
+
+        for name in names:
+            self.log.warning("restarting process=%s", name)
+            try:
+                supervisor.restart(settings, name)
+            except TwofoldError as error:
+                raise AirflowFailException(str(error)) from None
+        time.sleep(SETTLE_S)
+
+
+def _waiting(status: Any, domain: str, queries: Mapping[str, Any]) -> dict[str, str]:
+    """Query -> what it has not taken yet."""
+    lag = sum(
+        partition["lag"] or 0
+        for topic in status["topics"]
+        if topic["name"].startswith(f"{domain}.")
+        for partition in topic["partitions"]
+    )
+    waiting = {"ingest": f"{lag:,} records wait"} if lag else {}
+    return waiting | {name: f"{query['behind']} versions wait" for name, query in queries.items() if query["behind"]}
+
+
+def _instant(text: str) -> datetime:
+    instant = datetime.fromisoformat(text)
+    return instant if instant.tzinfo else instant.replace(tzinfo=UTC)
+
+
+def _failure(message: str, hint: str) -> AirflowFailException:
+    return AirflowFailException(str(ProcessFailed(message, hint=hint)))
