@@ -6,6 +6,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
@@ -55,3 +56,17 @@ def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     on_path = shutil.which("java", path=environment.get("PATH", ""))
     if on_path:
         yield Path(on_path)
+
+
+def main() -> int:
+    """Whether this machine has the Java that is needed; says what to do when it has not."""
+    try:
+        java()
+    except MissingTool as error:
+        print(error, file=sys.stderr)
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
