@@ -1,0 +1,87 @@
+"""The command line: `./twofold COMMAND`."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Callable, Sequence
+from typing import Annotated
+
+import typer
+
+from cli import demo, feed, look, new, platform, work
+from cli.screen import Mode, print_error
+from infra.errors import TwofoldError
+
+COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
+    "Run the platform": (
+        platform.up,
+        platform.down,
+        platform.status,
+        platform.doctor,
+        demo.demo,
+        feed.traffic,
+    ),
+    "Look at the data": (look.tables, look.show, look.sql),
+    "Do by hand what the platform does by itself": (
+        work.stream,
+        work.ingest_once,
+        work.maintain_once,
+        work.reconcile,
+        work.quality,
+        work.backfill,
+        work.replay,
+    ),
+}
+
+app = typer.Typer(
+    name="twofold",
+    no_args_is_help=True,
+    add_completion=False,
+    rich_markup_mode="rich",
+    pretty_exceptions_enable=False,
+    context_settings={"help_option_names": ["-h", "--help"]},
+    help="A table is declared once and computed twice: by a stream, now, and by a batch over the log, to be sure.",
+    epilog="Exit codes: 0 done, 1 failed for good, 2 bad argument, setting or declaration, 75 worth another try.",
+)
+
+
+@app.callback()
+def options(
+    context: typer.Context,
+    debug: Annotated[bool, typer.Option("--debug", help="Show where an error was raised.")] = False,
+) -> None:
+    context.ensure_object(Mode).debug = debug
+
+
+for _panel, _functions in COMMANDS.items():
+    for _function in _functions:
+        app.command(rich_help_panel=_panel)(_function)
+app.add_typer(new.app, name="new", rich_help_panel="Write a declaration")
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run one command and exit; an error is one message with its hint and the exit code of its class."""
+    mode = Mode()
+    try:
+        app(arguments, prog_name="./twofold", obj=mode)
+    except TwofoldError as error:
+        _explain(error, mode)
+        sys.exit(error.exit_code)
+    except Exception as error:
+        fault = TwofoldError(
+            f"{type(error).__name__}: {error}",
+            hint="This is a fault of Twofold; ./twofold --debug COMMAND shows where.",
+        )
+        _explain(fault, mode)
+        sys.exit(fault.exit_code)
+
+
+def _explain(error: TwofoldError, mode: Mode) -> None:
+    if mode.debug:
+        traceback.print_exc()
+    print_error(error, as_json=mode.json)
+
+
+if __name__ == "__main__":
+    main()

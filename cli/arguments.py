@@ -1,0 +1,90 @@
+"""Reads what people type after a command, refusing before anything is touched."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from datetime import UTC, date, datetime
+
+from infra.errors import BadArgument
+
+_OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
+
+
+def parse_time(text: str, option: str) -> datetime:
+    """The UTC instant of a date or a time in ISO 8601; without an offset it is UTC."""
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise BadArgument(
+            f"{option}={text!r}: expected a date or a time.", hint="Write 2013-01-05, or 2013-01-05T06:30 (UTC)."
+        ) from None
+    return instant.replace(tzinfo=UTC) if instant.tzinfo is None else instant.astimezone(UTC)
+
+
+def parse_date(text: str, option: str) -> date:
+    """A calendar day, `2013-01-05`."""
+    try:
+        return date.fromisoformat(text)
+    except ValueError:
+        raise BadArgument(f"{option}={text!r}: expected a date.", hint="Write 2013-01-05.") from None
+
+
+def require_order(start: date, end: date) -> None:
+    """`[start, end)` holds something."""
+    if start >= end:
+        raise BadArgument(
+            f"--start {start.isoformat()} is not before --end {end.isoformat()}.",
+            hint="The end itself is not part of the range.",
+        )
+
+
+def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int, int] | None:
+    """Offset by partition of `0:1200,2:80`, or of `1200` for every partition; None for None.
+
+    Raises:
+        BadArgument: another form, a partition twice, or one that the topic does not have.
+    """
+    if text is None:
+        return None
+    if text.isdecimal():
+        return dict.fromkeys(range(partitions), int(text))
+    if not _OFFSETS.match(text):
+        raise BadArgument(
+            f"{option}={text!r}: expected offsets.",
+            hint="Write one offset for every partition, 1200, or partition:offset pairs, 0:1200,2:80.",
+        )
+    pairs = [
+        (int(partition), int(offset)) for partition, _, offset in (pair.partition(":") for pair in text.split(","))
+    ]
+    offsets = dict(pairs)
+    if len(offsets) < len(pairs):
+        raise BadArgument(f"{option}={text!r} names a partition twice.")
+    if foreign := sorted(set(offsets) - set(range(partitions))):
+        raise BadArgument(
+            f"{option}={text!r} names partition {foreign[0]}.",
+            hint=f"The topic has the partitions 0 to {partitions - 1}.",
+        )
+    return offsets
+
+
+def parse_speed(text: str) -> float | None:
+    """How many times faster than real time; None for `max`, as fast as possible."""
+    if text == "max":
+        return None
+    try:
+        speed = float(text)
+    except ValueError:
+        speed = 0.0
+    if not 0 < speed < float("inf"):
+        raise BadArgument(
+            f"--speed={text!r}: expected 'max' or a number above 0.", hint="--speed 60 plays an hour in a minute."
+        )
+    return speed
+
+
+def require_share(value: float, option: str) -> float:
+    """A share of the records, 0 to 1."""
+    if not 0 <= value <= 1:
+        raise BadArgument(f"{option}={value}: expected a share from 0 to 1.", hint="0.02 is one record in fifty.")
+    return value

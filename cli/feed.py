@@ -1,0 +1,94 @@
+"""Feeds a domain with what its sources reported in 2013."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.arguments import parse_date, parse_speed, require_order, require_share
+from cli.screen import Json, make_table, out, print_json, shown_span
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from traffic.replay import Progress, Summary
+
+
+def traffic(
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain with a source: flights.")],
+    start: Annotated[str, typer.Option(help="First New York day.")] = "2013-01-01",
+    end: Annotated[str, typer.Option(help="First day after the range.")] = "2013-02-01",
+    speed: Annotated[
+        str, typer.Option(metavar="max|N", help="As fast as the broker takes it, or N times real time.")
+    ] = "max",
+    seed: Annotated[int, typer.Option(help="Another one lets other records suffer.")] = 2013,
+    minutes: Annotated[float, typer.Option(metavar="SHARE", help="Records reported 1 to 45 minutes late.")] = 0.08,
+    hours: Annotated[float, typer.Option(metavar="SHARE", help="Records reported 1 hour to 2 days late.")] = 0.015,
+    duplicates: Annotated[float, typer.Option(metavar="SHARE", help="Records sent twice.")] = 0.01,
+    corrupt: Annotated[float, typer.Option(metavar="SHARE", help="Extra records that no reader may accept.")] = 0.005,
+    as_json: Json = False,
+) -> None:
+    """Send a range of real days to the topics of DOMAIN, as they would have reached us.
+
+    Every acknowledgement of the broker goes to a journal, so that loss and duplication can be proven.
+    """
+    first, last, times = parse_date(start, "--start"), parse_date(end, "--end"), parse_speed(speed)
+    require_order(first, last)
+    shares = {"--minutes": minutes, "--hours": hours, "--duplicates": duplicates, "--corrupt": corrupt}
+    for option, share in shares.items():
+        require_share(share, option)
+    settings = Settings.from_environment()
+    from traffic.imperfections import Imperfections
+    from traffic.replay import run
+
+    imperfections = Imperfections(
+        seed=seed, minutes_share=minutes, hours_share=hours, duplicate_share=duplicates, corrupt_share=corrupt
+    )
+    with _live(quiet=as_json) as show:
+        summary = run(
+            settings, domain=domain, start=first, end=last, speed=times, imperfections=imperfections, on_progress=show
+        )
+    if as_json:
+        print_json(summary)
+    else:
+        print_summary(summary)
+
+
+def print_summary(summary: Summary) -> None:
+    """What was sent, by topic and kind."""
+    kinds = ["true", "duplicate", "corrupt"]
+    rows = []
+    for topic, counts in summary.acknowledged.items():
+        by_kind = [sum(n for kind, n in counts.items() if kind.split(":")[0] == wanted) for wanted in kinds]
+        rows.append((topic, *by_kind, sum(by_kind)))
+    out.print(make_table(None, ["topic", *kinds, "records"], rows, right=[*kinds, "records"]))
+    out.print(
+        f"{summary.records:,} records in {shown_span(summary.elapsed_s)}, all acknowledged; "
+        f"{'' if summary.complete else 'stopped early; '}journal {escape(str(summary.journal))}",
+        soft_wrap=True,
+    )
+
+
+@contextmanager
+def _live(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
+    if quiet:
+        yield None
+        return
+    from rich.progress import Progress as Bar
+    from rich.progress import SpinnerColumn, TextColumn
+
+    with Bar(SpinnerColumn(), TextColumn("{task.description}"), console=out, transient=True) as bar:
+        task = bar.add_task("connecting")
+
+        def show(progress: Progress) -> None:
+            acknowledged = sum(progress.acknowledged.values())
+            rate = acknowledged / progress.elapsed_s if progress.elapsed_s else 0.0
+            reached = f"{progress.event_time:%Y-%m-%d %H:%M} UTC"
+            bar.update(task, description=f"{reached}  {acknowledged:,} records acknowledged, {rate:,.0f} a second")
+
+        yield show

@@ -1,0 +1,325 @@
+"""Commands that look at the data: what is declared, one table in full, SQL."""
+
+from __future__ import annotations
+
+import csv
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from infra.errors import BadArgument
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from cli.query import Analyst
+    from tables.declaration import Table, Topic
+    from tables.lake import Lake
+    from tables.registry import Registry
+
+MOST_ROWS = 100
+WIDE = 110
+SAMPLES = 2
+COMMITS = 5
+
+STRATEGIES = {
+    "append": "every input row becomes its own rows at once",
+    "latest": "the greatest row of each key is kept",
+    "stateful": "rows are revised until they close",
+    "touched": "what a change of the inputs touches is computed again",
+}
+
+
+def tables(as_json: Json = False) -> None:
+    """List every topic and table: how it is kept, from what, and how many rows it has."""
+    from tables.lake import Lake
+    from tables.registry import load
+
+    registry, lake = load(), Lake(Settings.from_environment())
+    topics = [_topic_line(topic, lake) for topic in registry.topics.values()]
+    derived = [_table_line(table, registry, lake) for table in registry.in_order()]
+    if as_json:
+        print_json({"topics": topics, "tables": derived})
+        return
+    _print_lines("Topics", "topic", ["partitions", "key", "event_time", "events", "quarantined", "description"], topics)
+    _print_lines("Tables", "table", ["strategy", "inputs", "key", "rows", "description"], derived)
+    out.print("[dim]./twofold show TABLE tells all about one of them.[/]")
+
+
+def show(
+    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table or a topic, by full or bare name.")],
+    as_json: Json = False,
+) -> None:
+    """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
+    from tables.lake import Lake
+    from tables.registry import load
+
+    settings = Settings.from_environment()
+    registry, lake = load(), Lake(settings)
+    declared = _find(registry, name)
+    page = _page(declared, registry, lake, settings)
+    if as_json:
+        print_json(page)
+        return
+    _print_page(page)
+
+
+def sql(
+    query: Annotated[
+        str | None, typer.Argument(metavar="[QUERY]", help="What to ask; without it a prompt opens.")
+    ] = None,
+    as_json: Json = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
+) -> None:
+    """Ask the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name where it is unique.
+
+    Reading only. Times are UTC. Without QUERY it opens a prompt, or reads the query from a pipe.
+    """
+    if as_json and as_csv:
+        raise BadArgument("--json and --csv exclude each other.")
+    from cli.query import Analyst
+    from tables.lake import Lake
+
+    settings = Settings.from_environment()
+    if query is None and not sys.stdin.isatty():
+        query = sys.stdin.read()
+    analyst = Analyst(Lake(settings))
+    if query is None:
+        from cli.prompt import talk
+
+        talk(analyst, settings.home / "sql_history", lambda statement: _print_result(analyst, statement))
+    elif as_json or as_csv:
+        _write_result(analyst, query, as_csv)
+    else:
+        _print_result(analyst, query)
+
+
+def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
+    result = analyst.run(query)
+    columns = [column[0] for column in result.description or ()]
+    if as_csv:
+        writer = csv.writer(sys.stdout, lineterminator="\n")
+        writer.writerow(columns)
+        while batch := result.fetchmany(10_000):
+            writer.writerows([_csv_value(value) for value in row] for row in batch)
+    else:
+        print_json([dict(zip(columns, row, strict=True)) for row in result.fetchall()])
+
+
+def _csv_value(value: object) -> object:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _print_result(analyst: Analyst, query: str) -> None:
+    result = analyst.run(query)
+    columns = [column[0] for column in result.description or ()]
+    rows = result.fetchmany(MOST_ROWS + 1)
+    right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows[:20])]
+    out.print(make_table(None, columns, [[_cell(value) for value in row] for row in rows[:MOST_ROWS]], right=right))
+    if len(rows) > MOST_ROWS:
+        out.print(
+            f"The first {MOST_ROWS} rows; --csv and --json print all, LIMIT and ORDER BY choose others.", style="dim"
+        )
+    else:
+        out.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+
+
+def _cell(value: object) -> str:
+    """A value of a result, exactly; nothing rounded."""
+    if value is None:
+        return "[dim]null[/]"
+    if isinstance(value, datetime):
+        text = (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
+        return text.rstrip("0").rstrip(".")
+    return escape(str(value))
+
+
+def _print_lines(title: str, what: str, facts: list[str], lines: Sequence[Mapping[str, object]]) -> None:
+    if out.width < WIDE:
+        facts = [fact for fact in facts if fact != "description"]
+    heads = {"event_time": "event time", "inputs": "reads", "description": "what it is"}
+    rows = [(line["name"], *(_listed(line[fact]) for fact in facts)) for line in lines]
+    columns = [what, *(heads.get(fact, fact) for fact in facts)]
+    out.print(make_table(title, columns, rows, right=["partitions", "events", "quarantined", "rows"]))
+
+
+def _listed(names: object) -> str:
+    return ", ".join(names) if isinstance(names, list) else shown(names)
+
+
+def _topic_line(topic: Topic, lake: Lake) -> dict[str, object]:
+    return {
+        "name": topic.full_name,
+        "description": topic.description,
+        "partitions": topic.partitions,
+        "key": topic.key,
+        "event_time": topic.event_time,
+        "events": _rows(lake, topic.full_name),
+        "quarantined": _rows(lake, f"{topic.full_name}_quarantine"),
+    }
+
+
+def _table_line(table: Table, registry: Registry, lake: Lake) -> dict[str, object]:
+    return {
+        "name": table.full_name,
+        "description": table.description,
+        "strategy": registry.strategy(table),
+        "inputs": list(table.inputs),
+        "key": list(table.key),
+        "rows": _rows(lake, table.full_name),
+    }
+
+
+def _rows(lake: Lake, full_name: str) -> int | None:
+    return lake.rows(full_name) if lake.exists(full_name) else None
+
+
+def _find(registry: Registry, name: str) -> Topic | Table:
+    """The table of that name, else the topic; the error of the table names what is near."""
+    try:
+        return registry.find_table(name)
+    except BadArgument as no_table:
+        try:
+            return registry.find_topic(name)
+        except BadArgument:
+            raise no_table from None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Page:
+    """All that `show` says about a topic or a table."""
+
+    name: str
+    description: str
+    declaration: Mapping[str, object]
+    columns: Sequence[Mapping[str, str]]
+    rules: Sequence[str]
+    rows: int | None
+    freshness_s: float | None
+    updated_at: datetime | None
+    commits: Sequence[Mapping[str, object]]
+    newest: Sequence[Mapping[str, object]]
+
+
+def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
+    from streaming.progress import read
+    from tables.declaration import Topic
+
+    name, there = declared.full_name, lake.exists(declared.full_name)
+    query = "ingest" if isinstance(declared, Topic) else declared.name
+    running = [p for p in read(settings, declared.domain) if p.query == query]
+    return Page(
+        name=name,
+        description=declared.description,
+        declaration=_topic_facts(declared) if isinstance(declared, Topic) else _table_facts(declared, registry),
+        columns=_columns(declared, lake if there else None),
+        rules=[str(rule) for rule in declared.rules],
+        rows=lake.rows(name) if there else None,
+        freshness_s=running[0].freshness_s if running else None,
+        updated_at=running[0].updated_at if running else None,
+        commits=_commits(lake, name) if there else [],
+        newest=_newest(lake, name, declared.event_time) if there else [],
+    )
+
+
+def _topic_facts(topic: Topic) -> dict[str, object]:
+    return {
+        "kind": "topic and its events",
+        "record key": topic.key,
+        "event time": topic.event_time,
+        "a repeated record agrees in": [*topic.identity, topic.event_time],
+        "partitions": topic.partitions,
+        "archive": "every closed segment is kept for ever" if topic.tiered else "none",
+    }
+
+
+def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
+    strategy = registry.strategy(table)
+    facts: dict[str, object] = {
+        "kind": f"table, {strategy}: {STRATEGIES[strategy]}",
+        "reads": [declaration.full_name for declaration in registry.upstream(table)],
+        "key": list(table.key),
+        "event time": table.event_time,
+        "watermark": table.watermark if table.closes_at else None,
+        "closes at": table.closes_at,
+        "latest by": list(table.latest_by) or None,
+        "recomputed by": list(table.recompute_by),
+        "lookback": table.lookback,
+        "late records": {"correct": "end in corrections", "drop": "are counted and listed"}[table.late],
+    }
+    return {fact: value for fact, value in facts.items() if value is not None}
+
+
+def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
+    if lake is not None:
+        fields = lake.open(declared.full_name).schema().fields
+        return [{"name": field.name, "type": getattr(field.type, "type", str(field.type))} for field in fields]
+    declared_types: Mapping[str, str] = getattr(declared, "schema", {})
+    return [{"name": name, "type": text} for name, text in declared_types.items()]
+
+
+def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
+    return [
+        {
+            "version": commit.get("version"),
+            "committed_at": datetime.fromtimestamp(int(commit["timestamp"]) / 1_000, UTC),
+            "operation": commit.get("operation"),
+            "by": "delta-rs"
+            if "delta-rs" in str(commit.get("engineInfo", commit.get("clientVersion", "")))
+            else "Spark",
+        }
+        for commit in lake.open(name).history(COMMITS)
+    ]
+
+
+def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, object]]:
+    from cli.query import Analyst
+
+    quoted = ".".join(f'"{part}"' for part in name.split("."))
+    order = f'ORDER BY "{event_time}" DESC' if event_time else ""
+    result = Analyst(lake, only=[name]).run(f"FROM {quoted} {order} LIMIT {SAMPLES}")
+    columns = [column[0] for column in result.description or ()]
+    return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
+
+
+def _print_page(page: Page) -> None:
+    out.print(f"[bold]{page.name}[/]  {escape(page.description)}")
+    rows = "not computed yet" if page.rows is None else f"{page.rows:,}"
+    age = NOTHING
+    if page.updated_at:
+        age = f"last micro-batch {shown_span((datetime.now(UTC) - page.updated_at).total_seconds())} ago"
+        if page.freshness_s is not None:
+            age += f", its rows visible {shown_span(page.freshness_s)} after the broker had them"
+    facts = {**page.declaration, "rows": rows, "freshness": age, "file": f"tables/{page.name.replace('.', '/')}.py"}
+    width = max(len(fact) for fact in facts)
+    out.print()
+    for fact, value in facts.items():
+        out.print(f"  [dim]{fact:<{width}}[/]  {escape(_listed(value))}")
+    out.print()
+    samples = [{name: _cell(value) for name, value in row.items()} for row in page.newest]
+    out.print(
+        make_table(
+            "Columns",
+            ["column", "type", *(["newest row"] + ["the one before"] * (len(samples) - 1) if samples else [])],
+            [(c["name"], c["type"], *(sample.get(c["name"], "") for sample in samples)) for c in page.columns],
+        )
+    )
+    if page.rules:
+        out.print("[bold]Rules[/]")
+        for rule in page.rules:
+            out.print(f"  {escape(rule)}")
+        out.print()
+    if page.commits:
+        out.print(
+            make_table(
+                "Last versions",
+                ["version", "committed (UTC)", "operation", "by"],
+                [(c["version"], shown(c["committed_at"]), c["operation"], c["by"]) for c in page.commits],
+                right=["version"],
+            )
+        )

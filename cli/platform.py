@@ -1,0 +1,328 @@
+"""Commands that run the platform: up, down, status, doctor."""
+
+from __future__ import annotations
+
+import hashlib
+import sys
+import time
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+from rich.panel import Panel
+
+from cli.screen import Json, make_table, out, print_json, shown_span, step
+from infra.errors import ProcessFailed
+from infra.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from cli.snapshot import QueryState, Snapshot, TopicState
+    from infra.doctor import Finding
+    from infra.supervisor import ProcessState, Program
+    from tables.registry import Registry
+
+STREAM_READY_S = 180.0
+AIRFLOW_READY_S = 180.0
+
+
+def up(
+    airflow: Annotated[bool, typer.Option("--airflow/--no-airflow", help="With Airflow.")] = True,
+    streams: Annotated[bool, typer.Option("--streams/--no-streams", help="With a stream driver per domain.")] = True,
+) -> None:
+    """Start the platform: broker, streams, Airflow; safe to repeat.
+
+    What runs already is left alone; a stream whose declarations changed is restarted.
+    """
+    settings = Settings.from_environment()
+    start(settings, airflow=airflow, streams=streams)
+    out.print()
+    print_addresses(settings, airflow=airflow)
+
+
+def down() -> None:
+    """Stop everything that `up` started; data stays."""
+    from infra import supervisor
+
+    settings = Settings.from_environment()
+    running = len(supervisor.state(settings))
+    with step(f"Stop {running} processes" if running else "Look for processes that a crash left"):
+        supervisor.stop(settings)
+
+
+def status(as_json: Json = False) -> None:
+    """Show processes, topics, queries and tables: lag, freshness, late, quarantined, corrected."""
+    from cli.snapshot import take
+    from tables.registry import load
+
+    settings = Settings.from_environment()
+    now = take(settings, load())
+    if as_json:
+        print_json(now)
+        return
+    print_status(now)
+
+
+def doctor(as_json: Json = False) -> None:
+    """Check the machine: Java, memory, ports, disk, versions; exit code 1 when something is wrong."""
+    from infra.doctor import examine
+
+    findings = examine(Settings.from_environment())
+    if as_json:
+        print_json(findings)
+    else:
+        _print_findings(findings)
+    if any(not finding.ok for finding in findings):
+        raise typer.Exit(1)
+
+
+def start(settings: Settings, *, airflow: bool = True, streams: bool = True) -> None:
+    """Have the platform running and ready.
+
+    Raises:
+        PortTaken: before anything is started.
+        ProcessFailed: a process does not become ready; names its log.
+    """
+    from infra import jars, supervisor
+    from tables.registry import load
+
+    registry = load()
+    if not supervisor.is_running(settings):
+        # What a crash left behind would hold our ports.
+        supervisor.stop(settings)
+    _require_ports(settings, airflow=airflow)
+    with step("Java and its jars"):
+        jars.ensure(settings)
+    fresh = not supervisor.is_running(settings)
+    programs = _broker(settings)
+    with step(f"Kafka broker at {settings.bootstrap_servers}"):
+        if fresh:
+            supervisor.start(settings, programs)
+        _wait_broker(settings)
+    with step("Topics as declared"):
+        _ensure_topics(settings, registry)
+    began = datetime.now(UTC)
+    if streams:
+        programs += [_stream(settings, domain) for domain in registry.domains]
+    if fresh:
+        # The streams warm up while Airflow's database is made.
+        supervisor.start(settings, programs)
+    if airflow:
+        with step("Airflow's database"):
+            programs += _airflow(settings)
+    supervisor.start(settings, programs)
+    for domain in registry.domains if streams else ():
+        with step(f"Stream of the domain {domain}"):
+            _wait_stream(settings, domain, began)
+    if airflow:
+        with step("Airflow"):
+            _wait_airflow(settings)
+
+
+def print_addresses(settings: Settings, *, airflow: bool = True) -> None:
+    """Where to go from here."""
+    lines = []
+    if airflow:
+        from infra.airflow import USER, base_url, password
+
+        lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
+    lines += [
+        ("Kafka", settings.bootstrap_servers),
+        ("Query", './twofold sql "FROM delays_by_hour LIMIT 5"'),
+        ("Watch", "./twofold status"),
+        ("Stop", "./twofold down"),
+    ]
+    body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
+    out.print(Panel(body, title="Twofold is running", expand=False))
+
+
+def stream_program_name(domain: str) -> str:
+    """What the supervisor calls the stream driver of a domain."""
+    return f"stream-{domain.replace('_', '-')}"
+
+
+def _require_ports(settings: Settings, *, airflow: bool) -> None:
+    """Refuse ports that others hold; those of our own running processes are ours."""
+    from infra import supervisor
+    from infra.ports import require_free
+
+    ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
+    wanted = []
+    if settings.supervises_broker and "broker" not in ours:
+        wanted += [
+            (settings.kafka_port, "TWOFOLD_KAFKA_PORT", "the Kafka broker"),
+            (settings.controller_port, "TWOFOLD_CONTROLLER_PORT", "the broker's controller"),
+        ]
+    if airflow and "airflow-api-server" not in ours:
+        wanted.append((settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow"))
+    for port, setting, what in wanted:
+        require_free(port, setting, what)
+
+
+def _broker(settings: Settings) -> list[Program]:
+    from infra import broker
+
+    if not settings.supervises_broker:
+        return []
+    broker.prepare(settings)
+    return [broker.program(settings)]
+
+
+def _wait_broker(settings: Settings) -> None:
+    from infra.broker import wait_ready
+
+    wait_ready(settings)
+
+
+def _ensure_topics(settings: Settings, registry: Registry) -> None:
+    from infra.topics import ensure_topics
+    from tables.topics import specs
+
+    ensure_topics(settings, specs(registry))
+
+
+def _stream(settings: Settings, domain: str) -> Program:
+    """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
+    from infra.supervisor import Program
+
+    declared = hashlib.sha256()
+    for path in sorted((ROOT / "tables" / domain).glob("*.py")):
+        declared.update(path.read_bytes())
+    return Program(
+        name=stream_program_name(domain),
+        command=[sys.executable, "-m", "cli", "stream", domain],
+        environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
+        stage=1,
+        start_s=5,
+        stop_wait_s=60,
+    )
+
+
+def _airflow(settings: Settings) -> list[Program]:
+    from infra.airflow import prepare, programs
+
+    prepare(settings)
+    return programs(settings)
+
+
+def _wait_airflow(settings: Settings) -> None:
+    from infra.airflow import wait_ready
+
+    wait_ready(settings)
+
+
+def _wait_stream(settings: Settings, domain: str, began: datetime) -> None:
+    """Return when the driver told of its queries since `began`, or told of them before and still runs."""
+    from infra import supervisor
+    from streaming.progress import read
+
+    name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
+    while True:
+        process = next((p for p in supervisor.state(settings) if p.name == name), None)
+        alive_since = _alive_since(process)
+        if alive_since and any(p.updated_at >= min(began, alive_since) for p in read(settings, domain)):
+            return
+        if time.monotonic() > deadline:
+            state = process.state if process else "not supervised"
+            raise ProcessFailed(
+                f"The stream of {domain} is {state} and has not told of any progress.",
+                hint=f"See {settings.logs / f'{name}.log'}.",
+            )
+        time.sleep(0.3)
+
+
+def _alive_since(process: ProcessState | None) -> datetime | None:
+    if process is None or process.uptime_s is None:
+        return None
+    return datetime.now(UTC) - timedelta(seconds=process.uptime_s)
+
+
+def print_status(now: Snapshot) -> None:
+    """The snapshot as tables."""
+    if now.processes:
+        out.print(
+            make_table(
+                "Processes",
+                ["process", "state", "pid", "up", "starts", ""],
+                [
+                    (
+                        p.name,
+                        _coloured(p.state),
+                        str(p.pid) if p.pid else None,
+                        shown_span(p.uptime_s),
+                        p.starts,
+                        "" if p.state == "RUNNING" else escape(p.detail),
+                    )
+                    for p in now.processes
+                ],
+                right=["pid", "up", "starts"],
+            )
+        )
+    out.print(
+        make_table(
+            "Topics",
+            ["topic", "partition", "earliest", "latest", "next ingested", "lag", "quarantined"],
+            [line for topic in now.topics for line in _topic_lines(topic)],
+            right=["partition", "earliest", "latest", "next ingested", "lag", "quarantined"],
+        )
+    )
+    if now.queries:
+        _print_queries(now)
+    out.print(
+        make_table(
+            "Tables",
+            ["table", "strategy", "rows", "late records", "corrected rows", "version"],
+            [(t.name, t.strategy, t.rows, t.late, t.corrections, t.version) for t in now.tables],
+            right=["rows", "late records", "corrected rows", "version"],
+            whole=["strategy"],
+        )
+    )
+    for problem in now.problems:
+        out.print(f"[yellow]![/] {escape(problem)}")
+    if not now.processes:
+        out.print("[yellow]![/] The platform is down: ./twofold up starts it.")
+
+
+def _print_queries(now: Snapshot) -> None:
+    out.print(
+        make_table(
+            "Queries",
+            ["query", "batch", "watermark (UTC)", "rows in", "rows out", "took", "freshness", "behind", "last"],
+            [_query_line(query, now.at) for query in now.queries],
+            right=["batch", "rows in", "rows out", "took", "freshness", "behind", "last"],
+            whole=["watermark (UTC)"],
+        )
+    )
+
+
+def _topic_lines(topic: TopicState) -> list[tuple[object, ...]]:
+    lines: list[tuple[object, ...]] = []
+    for n, p in enumerate(topic.partitions):
+        name, quarantined = (topic.name, topic.quarantined) if n == 0 else ("", "")
+        lines.append((name, str(p.partition), p.earliest, p.latest, p.next, p.lag, quarantined))
+    return lines
+
+
+def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
+    return (
+        f"{query.domain}.{query.query}",
+        query.batch,
+        query.watermark,
+        query.rows_in,
+        query.rows_out,
+        shown_span(query.batch_s),
+        shown_span(query.freshness_s),
+        query.behind,
+        f"{shown_span((now - query.updated_at).total_seconds())} ago",
+    )
+
+
+def _coloured(state: str) -> str:
+    colour = {"RUNNING": "green", "STARTING": "yellow", "STOPPING": "yellow"}.get(state, "red")
+    return f"[{colour}]{state.lower()}[/]"
+
+
+def _print_findings(findings: Sequence[Finding]) -> None:
+    for finding in findings:
+        out.print(finding)

@@ -1,0 +1,120 @@
+"""DuckDB over the Delta tables: `domain.table`, and the bare name where that is unique."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from infra.errors import BadArgument, MissingTool
+
+if TYPE_CHECKING:
+    import duckdb
+
+ALLOWED = frozenset({"SELECT", "EXPLAIN", "PRAGMA", "SET", "VARIABLE_SET", "RELATION"})
+
+
+class Places(Protocol):
+    """Where the Delta tables are; `tables.lake.Lake` is one."""
+
+    def names(self) -> list[str]: ...
+
+    def uri(self, full_name: str) -> str: ...
+
+
+class Analyst:
+    """A read-only DuckDB session whose views are the Delta tables, each at its newest version when it is queried.
+
+    The views go through DuckDB's Delta reader, which honours deletion vectors, column mapping and file statistics.
+    """
+
+    def __init__(self, places: Places, *, only: Sequence[str] | None = None) -> None:
+        """Register the tables.
+
+        Args:
+            only: full names of those that are needed; all by default.
+
+        Raises:
+            MissingTool: the package with DuckDB's Delta reader is not installed.
+        """
+        import duckdb
+
+        self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
+        self.connection.execute("SET TimeZone = 'UTC'")
+        self.connection.execute(f"LOAD {_literal(str(_extension()))}")
+        self.names = _register(self.connection, places, places.names() if only is None else only)
+
+    def run(self, sql: str) -> duckdb.DuckDBPyConnection:
+        """The result of the last of these statements, not fetched yet.
+
+        Raises:
+            BadArgument: DuckDB cannot run it, or it would write.
+        """
+        import duckdb
+
+        try:
+            for statement in self.connection.extract_statements(sql):
+                if statement.type.name not in ALLOWED:
+                    raise BadArgument(
+                        f"{statement.type.name.replace('_', ' ')}: the tables are only read here.",
+                        hint="What analysts may run is SELECT, WITH, DESCRIBE, SUMMARIZE, EXPLAIN and SET.",
+                    )
+            return self.connection.execute(sql)
+        except duckdb.Error as error:
+            raise BadArgument(f"DuckDB: {error}", hint=self._hint()) from error
+
+    def rows(self, sql: str) -> list[tuple[object, ...]]:
+        """All rows of a query."""
+        return self.run(sql).fetchall()
+
+    def _hint(self) -> str:
+        if not self.names:
+            return "There is no table yet: ./twofold up starts the streams."
+        return f"The tables are {', '.join(self.names)}."
+
+
+def _extension() -> Path:
+    spec = find_spec("duckdb_extension_delta")
+    for folder in (spec.submodule_search_locations or []) if spec else []:
+        for path in Path(folder).rglob("delta.duckdb_extension"):
+            return path
+    raise MissingTool(
+        "The package duckdb-extension-delta is not installed.",
+        hint="`make setup` installs what requirements.txt lists.",
+    )
+
+
+def _register(connection: duckdb.DuckDBPyConnection, places: Places, names: Sequence[str]) -> list[str]:
+    import duckdb
+
+    registered = []
+    for full_name in names:
+        domain, name = full_name.split(".", 1)
+        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(domain)}")
+        try:
+            connection.execute(
+                f"CREATE VIEW {_quoted(domain)}.{_quoted(name)} AS FROM delta_scan({_literal(places.uri(full_name))})"
+            )
+        except duckdb.Error:
+            # A table whose first commit is still being written: it will be there the next time.
+            continue
+        registered.append(full_name)
+    for full_name in _uniquely_named(registered):
+        domain, name = full_name.split(".", 1)
+        connection.execute(f"CREATE VIEW main.{_quoted(name)} AS FROM {_quoted(domain)}.{_quoted(name)}")
+    return registered
+
+
+def _uniquely_named(full_names: Sequence[str]) -> list[str]:
+    uses = Counter(full_name.split(".", 1)[1] for full_name in full_names)
+    return [full_name for full_name in full_names if uses[full_name.split(".", 1)[1]] == 1]
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"

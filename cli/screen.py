@@ -1,0 +1,147 @@
+"""What commands print: tables for people, one JSON document for scripts."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import json
+import time
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, date, datetime
+from typing import Annotated
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+from rich.text import Text
+
+from infra.errors import TwofoldError
+
+out = Console(highlight=False)
+err = Console(stderr=True, highlight=False)
+
+NOTHING = "–"
+
+
+@dataclasses.dataclass
+class Mode:
+    """How this run of the command line talks."""
+
+    json: bool = False
+    debug: bool = False
+
+
+def _want_json(context: typer.Context, value: bool) -> bool:
+    if value:
+        context.ensure_object(Mode).json = True
+    return value
+
+
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON document instead.", callback=_want_json)]
+
+
+def print_json(value: object) -> None:
+    """Print `value` to stdout as JSON: dataclasses as objects, times in ISO 8601, anything else foreign as its text."""
+    typer.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+
+
+def _plain(value: object) -> object:
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        return {field.name: getattr(value, field.name) for field in dataclasses.fields(value)}
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    if isinstance(value, Mapping):
+        return dict(value)
+    if isinstance(value, set | frozenset):
+        return sorted(value)
+    return str(value)
+
+
+def print_error(error: TwofoldError, *, as_json: bool) -> None:
+    """The message and its hint on stderr; as JSON on stdout, where the result would have been."""
+    if as_json:
+        print_json(
+            {
+                "error": error.message,
+                "kind": type(error).__name__,
+                "hint": error.hint,
+                "retryable": error.retryable,
+                "facts": error.facts,
+            }
+        )
+        return
+    err.print(f"[bold red]Error:[/] {escape(error.message)}", soft_wrap=True)
+    if error.hint:
+        err.print(f"[bold]Hint:[/] {escape(error.hint)}", soft_wrap=True)
+
+
+def make_table(
+    title: str | None,
+    columns: Sequence[str],
+    rows: Iterable[Sequence[object]],
+    *,
+    right: Collection[str] = (),
+    whole: Collection[str] = (),
+) -> Table:
+    """A table for people; the columns in `right` hold numbers, those in `whole`, like the first, are not broken.
+
+    Cells that are text may carry markup; what came from data must be escaped by the caller.
+    """
+    cells = [[shown(value) for value in row] for row in rows]
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    for n, column in enumerate(columns):
+        number = column in right
+        least = None
+        if number or n == 0 or column in whole:
+            texts = [*column.split(), *(Text.from_markup(row[n]).plain for row in cells)]
+            least = max(map(len, texts), default=0)
+        table.add_column(column, justify="right" if number else "left", overflow="fold", min_width=least)
+    for row in cells:
+        table.add_row(*row)
+    return table
+
+
+def shown(value: object) -> str:
+    """A value as people read it: `–` for nothing, thousands apart, times in UTC to the second."""
+    if value is None:
+        return NOTHING
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if isinstance(value, float):
+        return f"{value:,.1f}"
+    if isinstance(value, datetime):
+        return (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S")
+    return str(value)
+
+
+def shown_span(seconds: float | None) -> str:
+    """A length of time: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
+    if seconds is None:
+        return NOTHING
+    if seconds < 10:
+        return f"{seconds:.1f} s"
+    if seconds < 60:
+        return f"{seconds:.0f} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest:02} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} days"
+
+
+@contextmanager
+def step(what: str) -> Iterator[None]:
+    """Say what is being done while it is done, and how long it took when it is; a failure is left to the error."""
+    began = time.monotonic()
+    try:
+        with out.status(what) if out.is_terminal else contextlib.nullcontext():
+            yield
+    except BaseException:
+        out.print(f"[red]✗[/] {escape(what)}")
+        raise
+    out.print(f"[green]✓[/] {escape(what)} [dim]{shown_span(time.monotonic() - began)}[/]")

@@ -1,0 +1,267 @@
+"""How the platform does at one moment, read from all its parts; one that does not answer is a problem, not an error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, TypeVar
+
+from infra.errors import TwofoldError
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from cli.query import Analyst
+    from infra.supervisor import ProcessState
+    from infra.topics import PartitionOffsets
+    from streaming.progress import Progress
+    from tables.declaration import Topic
+    from tables.lake import Lake
+    from tables.registry import Registry
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, kw_only=True)
+class PartitionState:
+    """A partition of a topic.
+
+    Attributes:
+        earliest, latest: its half-open bounds on the broker; None while the broker does not answer.
+        next: the offset that ingest takes next; None before its first micro-batch.
+        lag: records that are not ingested yet.
+    """
+
+    partition: int
+    earliest: int | None
+    latest: int | None
+    next: int | None
+    lag: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicState:
+    """A topic with what became of its records."""
+
+    name: str
+    partitions: Sequence[PartitionState]
+    events: int | None
+    quarantined: int | None
+
+    @property
+    def produced(self) -> int | None:
+        return _sum(p.latest for p in self.partitions)
+
+    @property
+    def ingested(self) -> int | None:
+        return _sum(p.next for p in self.partitions)
+
+    @property
+    def lag(self) -> int | None:
+        return _sum(p.lag for p in self.partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QueryState:
+    """A streaming query.
+
+    Attributes:
+        behind: versions of its inputs that it has not taken yet; None for ingest, whose lag is its topics'.
+    """
+
+    domain: str
+    query: str
+    batch: int
+    watermark: datetime | None
+    rows_in: int
+    rows_out: int
+    batch_s: float
+    freshness_s: float | None
+    updated_at: datetime
+    behind: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableState:
+    """A live table.
+
+    Attributes:
+        late: input records later than its watermark: what the stream dropped is among them; None where no row closes.
+        corrections: rows that batch work corrected, in all.
+    """
+
+    name: str
+    strategy: str
+    rows: int | None
+    late: int | None
+    corrections: int | None
+    version: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Snapshot:
+    """The whole platform.
+
+    Attributes:
+        problems: what could not be read, or does not run; empty when all is well.
+    """
+
+    at: datetime
+    processes: Sequence[ProcessState]
+    topics: Sequence[TopicState]
+    queries: Sequence[QueryState]
+    tables: Sequence[TableState]
+    problems: Sequence[str]
+
+
+def take(settings: Settings, registry: Registry) -> Snapshot:
+    """Read everything; whatever does not answer is left out and named in `problems`."""
+    from infra import supervisor
+    from tables.lake import Lake
+
+    problems: list[str] = []
+    lake = Lake(settings)
+    progress = _tolerant(problems, "progress", lambda: _progress(settings)) or []
+    processes = supervisor.state(settings)
+    offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry)) or {}
+    counts = _tolerant(problems, "late records", lambda: count_late(lake, registry)) or {}
+    corrections = _tolerant(problems, "corrections", lambda: count_corrections(lake)) or {}
+    problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
+    return Snapshot(
+        at=datetime.now(UTC),
+        processes=processes,
+        topics=[_topic(topic, offsets, progress, lake) for topic in registry.topics.values()],
+        queries=[_query(p, registry, lake) for p in progress],
+        tables=[
+            TableState(
+                name=table.full_name,
+                strategy=registry.strategy(table),
+                rows=_if_there(lake, table.full_name, lake.rows),
+                late=counts.get(table.full_name),
+                corrections=corrections.get(table.full_name, 0),
+                version=_if_there(lake, table.full_name, lake.version),
+            )
+            for table in registry.in_order()
+        ],
+        problems=problems,
+    )
+
+
+def count_late(lake: Lake, registry: Registry) -> dict[str, int]:
+    """Table -> records of its topics that were later than its watermark; only tables whose rows close.
+
+    An upper bound of what their streams dropped: each of them also waited for its slowest input.
+    """
+    from cli.query import Analyst
+    from tables.declaration import Topic
+
+    wanted: dict[str, list[str]] = {}
+    for table in registry.in_order():
+        if table.closes_at:
+            names = [declared.full_name for declared in registry.upstream(table) if isinstance(declared, Topic)]
+            wanted[table.full_name] = [name for name in names if lake.exists(name)]
+    if not any(wanted.values()):
+        return dict.fromkeys(wanted, 0)
+    analyst = Analyst(lake, only=sorted({topic for topics in wanted.values() for topic in topics}))
+    found = {}
+    for name, topics in wanted.items():
+        delay_ms = registry.tables[name].watermark_ms
+        found[name] = sum(_count(analyst, f"FROM {topic} WHERE _late_by_ms >= {delay_ms}") for topic in topics)
+    return found
+
+
+def count_corrections(lake: Lake) -> dict[str, int]:
+    """Table -> rows corrected so far, from the ledger."""
+    ledger = "ledger.corrections"
+    if not lake.exists(ledger):
+        return {}
+    from cli.query import Analyst
+
+    rows = Analyst(lake, only=[ledger]).rows(f'SELECT "table", count(*) FROM {ledger} GROUP BY ALL')
+    return {str(name): int(str(count)) for name, count in rows}
+
+
+def _progress(settings: Settings) -> list[Progress]:
+    from streaming.progress import read
+
+    return read(settings)
+
+
+def _offsets(settings: Settings, registry: Registry) -> dict[str, dict[int, PartitionOffsets]]:
+    from infra.topics import offsets
+
+    return offsets(settings, list(registry.topics))
+
+
+def _topic(
+    topic: Topic, offsets: Mapping[str, Mapping[int, PartitionOffsets]], progress: Sequence[Progress], lake: Lake
+) -> TopicState:
+    bounds = offsets.get(topic.full_name, {})
+    ingest = [p for p in progress if p.domain == topic.domain and p.query == "ingest"]
+    taken = ingest[0].offsets.get(topic.full_name, {}) if ingest else {}
+    return TopicState(
+        name=topic.full_name,
+        partitions=[_partition(n, bounds.get(n), taken.get(n)) for n in range(topic.partitions)],
+        events=_if_there(lake, topic.full_name, lake.rows),
+        quarantined=_if_there(lake, f"{topic.full_name}_quarantine", lake.rows),
+    )
+
+
+def _partition(number: int, bounds: PartitionOffsets | None, taken: int | None) -> PartitionState:
+    if bounds is None:
+        return PartitionState(partition=number, earliest=None, latest=None, next=taken, lag=None)
+    position = bounds.earliest if taken is None else taken
+    return PartitionState(
+        partition=number,
+        earliest=bounds.earliest,
+        latest=bounds.latest,
+        next=taken,
+        lag=max(bounds.latest - position, 0),
+    )
+
+
+def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
+    return QueryState(
+        domain=progress.domain,
+        query=progress.query,
+        batch=progress.batch,
+        watermark=progress.watermark,
+        rows_in=progress.rows_in,
+        rows_out=progress.rows_out,
+        batch_s=progress.batch_s,
+        freshness_s=progress.freshness_s,
+        updated_at=progress.updated_at,
+        behind=None if progress.query == "ingest" else _behind(progress, registry, lake),
+    )
+
+
+def _behind(progress: Progress, registry: Registry, lake: Lake) -> int | None:
+    table = registry.tables.get(f"{progress.domain}.{progress.query}")
+    if table is None:
+        return None
+    behind = 0
+    for declaration in registry.upstream(table):
+        if lake.exists(declaration.full_name):
+            behind += max(lake.version(declaration.full_name) + 1 - progress.versions.get(declaration.full_name, 0), 0)
+    return behind
+
+
+def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None:
+    try:
+        return read()
+    except TwofoldError as error:
+        problems.append(f"{part}: {error.message}")
+        return None
+
+
+def _if_there(lake: Lake, name: str, read: Callable[[str], T]) -> T | None:
+    return read(name) if lake.exists(name) else None
+
+
+def _count(analyst: Analyst, query: str) -> int:
+    return int(str(analyst.rows(f"SELECT count(*) {query}")[0][0]))
+
+
+def _sum(values: Iterable[int | None]) -> int | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

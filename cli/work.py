@@ -1,0 +1,182 @@
+"""Commands that compute: the streams, and the batch work that proves and repairs them."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.arguments import parse_offsets, parse_time, require_order
+from cli.screen import Json, make_table, out, print_json, shown_span
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from quality.verdict import Verdict
+    from tables.outcome import Outcome
+
+Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
+TableNames = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="All tables when none is named.")]
+
+
+def stream(domain: Domain) -> None:
+    """Run the stream driver of DOMAIN until it is told to stop.
+
+    The supervisor runs this for every domain; by hand it is useful with a platform started by `up --no-streams`.
+    """
+    settings = Settings.from_environment()
+    _require_domain(domain)
+    from streaming.driver import run
+
+    run(settings, domain)
+
+
+def ingest_once(domain: Domain) -> None:
+    """Take what is in the topics of DOMAIN into their events tables, then stop."""
+    settings = Settings.from_environment()
+    _require_domain(domain)
+    from streaming.driver import drain
+
+    drain(settings, domain, ingest=True, tables=[])
+
+
+def maintain_once(domain: Domain, tables: TableNames = None) -> None:
+    """Bring the tables of DOMAIN up to date with what was ingested, then stop."""
+    settings = Settings.from_environment()
+    _require_domain(domain)
+    from streaming.driver import drain
+
+    drain(settings, domain, ingest=False, tables=_full_names(tables or (), domain) or None)
+
+
+def backfill(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table: flights.delays_by_hour, or its bare name.")],
+    start: Annotated[str, typer.Option(help="First instant: 2013-01-05 or 2013-01-05T06:00, UTC.")],
+    end: Annotated[str, typer.Option(help="First instant after the range, UTC.")],
+    as_json: Json = False,
+) -> None:
+    """Recompute the rows of TABLE in a range of time, publish the differences."""
+    first, last = parse_time(start, "--start"), parse_time(end, "--end")
+    require_order(first, last)
+    settings = Settings.from_environment()
+    name = _full_names([table])[0]
+    from batch.backfill import backfill as run
+
+    _print_outcomes([run(settings, name, first, last)], as_json)
+
+
+def reconcile(
+    tables: TableNames = None,
+    verify: Annotated[
+        bool, typer.Option("--verify", help="Also recompute all closed rows and count what nothing explains.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Correct what late records changed, and nothing else.
+
+    A difference that no late record explains is reported and fails the command; it is never repaired silently.
+    """
+    settings = Settings.from_environment()
+    names = _full_names(tables or ())
+    from batch.reconcile import reconcile as run
+
+    _print_outcomes(run(settings, names, verify=verify), as_json)
+
+
+def quality(tables: TableNames = None, as_json: Json = False) -> None:
+    """Check the live tables against their rules and build the Data Docs."""
+    settings = Settings.from_environment()
+    names = _full_names(tables or ())
+    from batch.gate import quality as run
+
+    verdicts = run(settings, names)
+    if as_json:
+        print_json([verdict.as_json() for verdict in verdicts])
+        return
+    _print_verdicts(verdicts)
+
+
+def replay(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")],
+    first: Annotated[
+        str | None,
+        typer.Option("--from", metavar="OFFSETS", help="First offset: 1200, or by partition 0:1200,2:80."),
+    ] = None,
+    last: Annotated[
+        str | None, typer.Option("--to", metavar="OFFSETS", help="First offset after the range, written the same way.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """Decode an offset range of TOPIC again with today's code, publish the differences in it and below it.
+
+    Without --from it starts at the earliest offset, without --to it ends at what was ingested.
+    """
+    settings = Settings.from_environment()
+    from tables.registry import load
+
+    declared = load().find_topic(topic)
+    start = parse_offsets(first, "--from", declared.partitions)
+    end = parse_offsets(last, "--to", declared.partitions)
+    from batch.replay import replay as run
+
+    _print_outcomes(run(settings, declared.full_name, start, end), as_json)
+
+
+def _require_domain(domain: str) -> None:
+    from tables.registry import load
+
+    load().require_domain(domain)
+
+
+def _full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
+    """Full names of tables, each once, in the order given; with `domain`, all of that domain."""
+    from infra.errors import BadArgument
+    from tables.registry import load
+
+    if not names:
+        return []
+    registry = load()
+    found = dict.fromkeys(registry.find_table(name).full_name for name in names)
+    if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
+        raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")
+    return list(found)
+
+
+def _print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
+    if as_json:
+        print_json([dataclasses.asdict(outcome) | {"changed": outcome.changed} for outcome in outcomes])
+        return
+    if not outcomes:
+        out.print("Nothing to do.")
+        return
+    counts = ["touched", "scopes", "pending", "inserted", "updated", "deleted", "unexplained"]
+    columns = ["table", "cause", *counts, "version", "took"]
+    rows = [
+        (o.table, o.cause, *(getattr(o, count) for count in counts), _versions(o), shown_span(o.seconds))
+        for o in outcomes
+    ]
+    out.print(make_table(None, columns, rows, right=columns[2:]))
+    changed = sum(outcome.changed for outcome in outcomes)
+    out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
+
+
+def _versions(outcome: Outcome) -> str | int | None:
+    if outcome.version_before == outcome.version_after:
+        return outcome.version_after
+    return f"{outcome.version_before} → {outcome.version_after}"
+
+
+def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
+    rows = [
+        (verdict.table, rule.rule, rule.rows, rule.failing, "[green]kept[/]" if rule.passed else "[bold red]broken[/]")
+        for verdict in verdicts
+        for rule in verdict.rules
+    ]
+    columns = ["table", "rule", "rows", "failing", ""]
+    out.print(
+        make_table(None, columns, [(t, escape(str(r)), *rest) for t, r, *rest in rows], right=["rows", "failing"])
+    )
+    for report in dict.fromkeys(verdict.report for verdict in verdicts if verdict.report):
+        out.print(f"Data Docs: {report}", soft_wrap=True)
