@@ -68,7 +68,7 @@ def _stream(domain: Domain) -> DAG:
             bounds=BOUNDS,
             retries=1,
             execution_timeout=timedelta(minutes=5),
-            doc_md="Reads `./twofold status`, restarts what does not run or does not move, fails when that does not help.",
+            doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help.",
         )
     return dag
 
@@ -209,8 +209,7 @@ def _command_and_announcement(domain: Domain, command: CommandOperator) -> None:
 def _connect(domain: Domain, first: BaseOperator, reports: dict[str, TableOperator]) -> None:
     """Each table's task after those of the tables that it reads, or else after `first`."""
     for table in domain.tables:
-        above = [
-            i.full_name for i in domain.registry.upstream(table) if i.full_name in reports and isinstance(i, Table)
-        ]
-        for task in [reports[name] for name in above] or [first]:
+        inputs = [declaration.full_name for declaration in domain.registry.upstream(table)]
+        above: list[BaseOperator] = [reports[name] for name in inputs if name in reports]
+        for task in above or [first]:
             task >> reports[table.full_name]

@@ -24,7 +24,7 @@ the supervisor; no task of Airflow holds it.
 | it finds | it does |
 |---|---|
 | broker or driver does not run | restarts it; fails when it does not come back |
-| records or versions wait, and no micro-batch was finished for 5 minutes | restarts the driver, and fails so that somebody looks |
+| something waits, and no micro-batch was finished for 5 minutes | restarts the driver, and fails: somebody should look |
 | rows become visible more than 15 minutes after the broker had them | fails |
 
 ## When it fails
@@ -43,9 +43,9 @@ RECONCILE = """\
 Every 15 minutes. Finds the records that came too late for the stream, recomputes exactly the rows that they can have
 changed, and publishes the differences. Each correction is in `ledger.corrections`, with the records that forced it.
 
-`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile; then each table's
-task shows what was done: *success* some rows were corrected, *skipped* the table was right, *failed* a difference has no
-explanation. A corrected table's asset gets an event; `announce` starts `{domain}.quality`.
+`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile. Then each table's
+task shows what was done: *success*, some rows were corrected; *skipped*, the table was right; *failed*, a difference
+has no explanation. A corrected table's asset gets an event; `announce` starts `{domain}.quality`.
 
 ## When it fails
 
@@ -74,8 +74,8 @@ The table's task names the broken rules, how many rows break them, and one of th
 BACKFILL = """\
 # {domain}: backfill
 
-Recomputes a table for a range of time from its inputs, and publishes the rows that differ, in one transaction. Only rows
-that the stream has closed are touched. Run twice, it changes nothing the second time.
+Recomputes a table for a range of time from its inputs, and publishes the rows that differ, in one transaction. Only
+rows that the stream has closed are touched. Run twice, it changes nothing the second time.
 
 Start it with *Trigger*: a table, and a range `[start, end)` of its event time.
 
@@ -90,15 +90,16 @@ param that cannot be meant. The version before a publication is in the task's re
 REPLAY = """\
 # {domain}: replay
 
-Decodes a range of a topic's records again with today's code, publishes what differs in its events, and what follows in
-the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second time.
+Decodes a range of a topic's records again with today's code, publishes what differs in its events, and what follows
+in the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second
+time.
 
 Start it with *Trigger*: a topic, and offsets. `./twofold status` shows the offsets of every partition.
 
 ## When it fails
 
-Nothing of the failed step was published. *failed (exit code 2)* means offsets that the topic does not have. A gap in the
-log (`LogGap`) means that records are no longer in the broker.
+Nothing of the failed step was published. *failed (exit code 2)* means offsets that the topic does not have. A gap in
+the log (`LogGap`) means that records are no longer in the broker.
 
 {topics}
 """

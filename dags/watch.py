@@ -64,7 +64,7 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
     """
     processes = {process["name"]: process for process in status["processes"]}
     wanted = [*([BROKER] if broker else []), driver_name(domain)]
-    present = [name for name in wanted if name in processes]
+    states = {name: process["state"] for name, process in processes.items()}
     driver = processes.get(driver_name(domain), {})
     queries = {query["query"]: query for query in status["queries"] if query["domain"] == domain}
     waiting = _waiting(status, domain, queries)
@@ -72,11 +72,7 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
     idle_s = {name: (at - _instant(query["updated_at"])).total_seconds() for name, query in queries.items()}
     long_up = (driver.get("uptime_s") or 0) > bounds.stalled_s
     return Findings(
-        down={
-            name: processes[name]["state"]
-            for name in present
-            if processes[name]["state"] not in ("RUNNING", "STARTING")
-        },
+        down={name: states[name] for name in wanted if states.get(name, "RUNNING") not in ("RUNNING", "STARTING")},
         missing=tuple(name for name in wanted if name not in processes),
         stalled=tuple(
             f"{name}: {waiting[name]}, no micro-batch for {bounds.stalled_s:.0f} s"
@@ -104,11 +100,9 @@ class StreamOperator(CommandOperator):
         status, findings = self._look(settings)
         if findings.missing:
             raise _failure(f"{', '.join(findings.missing)}: not supervised.", "Start the platform with ./twofold up.")
-        restarts = dict.fromkeys(findings.down, "") | dict.fromkeys(
-            [driver_name(self.domain)] if findings.stalled else [], ""
-        )
+        restarts = list(findings.down) + [driver_name(self.domain)] * bool(findings.stalled)
         if restarts:
-            self._restart(settings, list(restarts))
+            self._restart(settings, restarts)
             status, after = self._look(settings)
             if after.down:
                 raise _failure(
@@ -119,7 +113,7 @@ class StreamOperator(CommandOperator):
             raise _failure(f"{'; '.join(findings.stalled)}. The driver was restarted.", f"See {settings.logs}.")
         if findings.slow:
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
-        return {"restarted": list(restarts), "problems": status["problems"]}
+        return {"restarted": restarts, "problems": status["problems"]}
 
     def _look(self, settings: Settings) -> tuple[Any, Findings]:
         status = self.run(["status", "--json"])
