@@ -1,0 +1,125 @@
+"""Two tables, row by row and column by column, judged by DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import duckdb
+
+from infra.errors import SchemaMismatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+TOLERANCE = 1e-9
+"""Floats are equal when they differ by at most this share of the greater one: sums depend on the order of addends."""
+
+EXAMPLES = 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How a live table differs from the expected one.
+
+    Attributes:
+        rows: of the expected table.
+        missing: rows that the live table lacks.
+        extra: rows that only it has, among them second rows of one key.
+        changed: rows of the same key with other values.
+        examples: some that differ: `difference`, then every column, key columns as they are and others as pairs
+            of `expected` and `live`.
+    """
+
+    rows: int
+    missing: int
+    extra: int
+    changed: int
+    examples: pa.Table
+
+    @property
+    def equal(self) -> bool:
+        return not (self.missing or self.extra or self.changed)
+
+
+def compare(expected: pa.Table, live: pa.Table, key: Sequence[str]) -> Comparison:
+    """Find every difference; nulls equal nulls, NaN equals NaN, floats are equal within `TOLERANCE`.
+
+    Args:
+        live: columns whose names begin with `_` are the platform's own and are left out.
+        key: columns that identify a row; a key that comes twice is met pair by pair.
+
+    Raises:
+        SchemaMismatch: other columns, or other types.
+    """
+    live = live.select([name for name in live.column_names if not name.startswith("_")])
+    with duckdb.connect() as connection:
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("expected_rows", expected)
+        connection.register("live_rows", live)
+        types = _types(connection, "expected_rows")
+        _require_same(types, _types(connection, "live_rows"))
+        connection.execute(_joined(types, key))
+        counts = dict(connection.execute("SELECT difference, count(*) FROM joined GROUP BY ALL").fetchall())
+        columns = ", ".join(
+            _name(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {_name(c)}" for i, c in enumerate(types)
+        )
+        examples = connection.execute(
+            f"SELECT difference, {columns} FROM joined WHERE difference IS NOT NULL "
+            f"ORDER BY {', '.join(map(_name, key))} LIMIT {EXAMPLES}"
+        ).to_arrow_table()
+    return Comparison(
+        rows=expected.num_rows,
+        missing=counts.get("missing", 0),
+        extra=counts.get("extra", 0),
+        changed=counts.get("changed", 0),
+        examples=examples,
+    )
+
+
+def _joined(types: dict[str, str], key: Sequence[str]) -> str:
+    """A full outer join on the key and on the position among rows of equal key."""
+    keys = ", ".join(map(_name, key))
+    rest = ", ".join(map(_name, types))
+    columns = [
+        *(f"coalesce(e.{_name(column)}, l.{_name(column)}) AS {_name(column)}" for column in key),
+        *(f"e.{_name(column)} AS e_{i}, l.{_name(column)} AS l_{i}" for i, column in enumerate(types)),
+    ]
+    differs = " OR ".join([_differs(column, types[column]) for column in types if column not in key] or ["false"])
+    met = " AND ".join(f"e.{_name(column)} IS NOT DISTINCT FROM l.{_name(column)}" for column in [*key, "#nth"])
+    numbered = f'SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {rest}) AS "#nth" FROM'
+    return f"""
+        CREATE TEMP TABLE joined AS
+        SELECT {", ".join(columns)},
+            CASE WHEN l."#nth" IS NULL THEN 'missing' WHEN e."#nth" IS NULL THEN 'extra'
+                 WHEN {differs} THEN 'changed' END AS difference
+        FROM ({numbered} expected_rows) e FULL JOIN ({numbered} live_rows) l ON {met}
+    """
+
+
+def _differs(column: str, kind: str) -> str:
+    e, l = f"e.{_name(column)}", f"l.{_name(column)}"  # noqa: E741 - as in the query
+    different = f"{e} IS DISTINCT FROM {l}"
+    if kind not in ("DOUBLE", "FLOAT"):
+        return different
+    near = f"isfinite({e}) AND isfinite({l}) AND abs({e} - {l}) <= {TOLERANCE} * greatest(abs({e}), abs({l}))"
+    return f"({different} AND NOT coalesce({near}, false))"
+
+
+def _types(connection: duckdb.DuckDBPyConnection, relation: str) -> dict[str, str]:
+    return {name: kind for name, kind, *_ in connection.execute(f"DESCRIBE {relation}").fetchall()}
+
+
+def _require_same(expected: dict[str, str], live: dict[str, str]) -> None:
+    wrong = [
+        f"{column} is {live.get(column, 'missing')}, expected {expected.get(column, 'no such column')}"
+        for column in dict.fromkeys([*expected, *live])
+        if expected.get(column) != live.get(column)
+    ]
+    if wrong:
+        raise SchemaMismatch(f"The tables cannot be compared: {'; '.join(wrong)}.")
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
