@@ -168,8 +168,13 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
     with _rpc(settings, timeout_s=120) as server:
         [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
         for name in (*changed, *removed):
+            # All are told before any is waited for.
+            with contextlib.suppress(xmlrpc.client.Fault):
+                server.stopProcess(name, False)
+        for name in (*changed, *removed):
             server.stopProcessGroup(name)
             server.removeProcessGroup(name)
+            _record(settings, name).unlink(missing_ok=True)
         for name in (*added, *changed):
             server.addProcessGroup(name)
         for program in programs:

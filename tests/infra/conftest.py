@@ -1,0 +1,44 @@
+"""Homes and ports that no other test has."""
+
+from __future__ import annotations
+
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from infra import supervisor
+from infra.settings import Settings
+
+Eventually = Callable[[Callable[[], object]], None]
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@pytest.fixture
+def settings(tmp_path: Path) -> Iterator[Settings]:
+    """A home with nothing in it; whatever a test supervises there is stopped."""
+    own = Settings(
+        home=tmp_path / "home", kafka_port=free_port(), controller_port=free_port(), airflow_port=free_port()
+    )
+    yield own
+    supervisor.stop(own)
+
+
+@pytest.fixture
+def eventually() -> Eventually:
+    """Wait up to 20 s for a condition."""
+
+    def wait(condition: Callable[[], object]) -> None:
+        deadline = time.monotonic() + 20
+        while not condition():
+            assert time.monotonic() < deadline, "the condition never held"
+            time.sleep(0.05)
+
+    return wait

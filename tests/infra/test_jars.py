@@ -1,0 +1,134 @@
+"""Only pinned jars are run: what is missing, extra or different is found."""
+
+from __future__ import annotations
+
+import hashlib
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra import jars
+from infra.errors import MissingTool
+from infra.jars import Jar
+from infra.settings import Settings
+
+ONE = Jar(sha256=hashlib.sha256(b"one").hexdigest(), configuration="spark", organisation="o", name="one", revision="1")
+TEST = replace(ONE, sha256=hashlib.sha256(b"test").hexdigest(), configuration="broker", classifier="test")
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> Path:
+    """A directory that has exactly ONE and TEST."""
+    for path, content in {"spark/one-1.jar": b"one", "broker/one-1-test.jar": b"test"}.items():
+        (tmp_path / path).parent.mkdir()
+        (tmp_path / path).write_bytes(content)
+    return tmp_path
+
+
+def test_the_lock_pins_every_jar_once() -> None:
+    pinned = jars.pinned()
+
+    assert len({jar.path for jar in pinned}) == len(pinned) == 53
+    assert {len(jar.sha256) for jar in pinned} == {64}
+    assert "broker/kafka-storage-4.3.1-test.jar" in {jar.path for jar in pinned}
+    assert "broker/kafka-storage-4.3.1.jar" in {jar.path for jar in pinned}
+
+
+def test_exactly_the_pinned_jars_are_no_problem(directory: Path) -> None:
+    assert jars.problems(directory, [ONE, TEST]) == []
+
+
+def test_a_missing_jar_is_a_problem(directory: Path) -> None:
+    (directory / "spark/one-1.jar").unlink()
+
+    assert jars.problems(directory, [ONE, TEST]) == ["spark/one-1.jar is missing"]
+
+
+def test_an_extra_jar_is_a_problem(directory: Path) -> None:
+    (directory / "spark/log4shell-1.jar").write_bytes(b"")
+
+    assert jars.problems(directory, [ONE, TEST]) == ["spark/log4shell-1.jar is not in jars.lock"]
+
+
+def test_a_jar_with_other_bytes_is_a_problem_that_names_both_digests(directory: Path) -> None:
+    (directory / "spark/one-1.jar").write_bytes(b"onE")
+
+    [problem] = jars.problems(directory, [ONE, TEST])
+
+    assert ONE.sha256 in problem
+    assert hashlib.sha256(b"onE").hexdigest() in problem
+
+
+def test_the_installed_jars_are_complete_until_one_of_them_changes(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    settings = relocated(tmp_path, monkeypatch)
+    jar = settings.jars / "spark" / "one-1.jar"
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(b"one")
+    monkeypatch.setattr(jars, "pinned", lambda: (ONE,))
+
+    assert not jars.is_complete(settings)
+    jars.ensure(settings)
+    assert jars.is_complete(settings)
+    jar.write_bytes(b"onE")
+    assert not jars.is_complete(settings)
+
+
+def test_what_was_fetched_is_refused_when_it_is_not_what_is_pinned(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(target: Path, **_: object) -> None:
+        (target / "spark").mkdir(parents=True)
+        (target / "spark" / "one-1.jar").write_bytes(b"hostile")
+
+    settings = relocated(tmp_path, monkeypatch)
+    monkeypatch.setattr(jars, "pinned", lambda: (ONE,))
+    monkeypatch.setattr(jars, "_resolve", resolve)
+
+    with pytest.raises(MissingTool, match=r"not the pinned ones:\n  spark/one-1.jar has SHA-256"):
+        jars.ensure(settings)
+
+    assert list(settings.jars.glob("*/*.jar")) == []
+
+
+def test_a_jar_of_an_earlier_lock_is_gone_after_the_next_resolve(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def resolve(target: Path, **_: object) -> None:
+        for path, content in {"spark/one-1.jar": b"one", "broker/one-1-test.jar": b"test"}.items():
+            (target / path).parent.mkdir(parents=True)
+            (target / path).write_bytes(content)
+
+    settings = relocated(tmp_path, monkeypatch)
+    (settings.jars / "spark").mkdir(parents=True)
+    (settings.jars / "spark" / "one-0.jar").write_bytes(b"old")
+    monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
+    monkeypatch.setattr(jars, "_resolve", resolve)
+
+    jars.ensure(settings)
+
+    assert sorted(path.name for path in settings.jars.glob("*/*.jar")) == ["one-1-test.jar", "one-1.jar"]
+    assert jars.is_complete(settings)
+
+
+def test_a_fetch_that_fails_says_so_in_one_message(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def ran(*_: object, **__: object) -> subprocess.CompletedProcess[str]:
+        return subprocess.CompletedProcess([], 1, stdout="\t:: o#one;1: not found\n", stderr="")
+
+    settings = relocated(tmp_path, monkeypatch)
+    monkeypatch.setattr(jars, "java", lambda: Path("java"))
+    monkeypatch.setattr(subprocess, "run", ran)
+
+    with pytest.raises(MissingTool, match="cannot be fetched: :: o#one;1: not found") as missing:
+        jars.ensure(settings)
+
+    assert "network" in str(missing.value.hint)
+
+
+def relocated(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    """Settings whose jars lie in a place of this test."""
+    monkeypatch.setattr("infra.settings.ROOT", tmp_path)
+    return Settings(home=tmp_path / "home")

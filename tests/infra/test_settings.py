@@ -1,0 +1,51 @@
+"""Settings come from the environment; a mistake in it is told at once."""
+
+from __future__ import annotations
+
+import dataclasses
+from pathlib import Path
+
+import pytest
+
+from infra.errors import BadSetting
+from infra.settings import Settings
+
+
+def test_an_empty_environment_gives_the_defaults() -> None:
+    settings = Settings.from_environment({"HOME": "/somewhere"})
+
+    assert settings == Settings()
+    assert settings.bootstrap_servers == "127.0.0.1:19092"
+    assert settings.supervises_broker
+
+
+def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
+    settings = Settings(home=tmp_path, kafka_port=1234, engine="spark", airflow_password="secret")
+
+    assert Settings.from_environment(settings.environment()) == settings
+
+
+@pytest.mark.parametrize(
+    ("variable", "value", "said"),
+    [
+        ("TWOFOLD_KAFKA_PORT", "ninety", "a port from 1 to 65535"),
+        ("TWOFOLD_KAFKA_PORT", "70000", "a port from 1 to 65535"),
+        ("TWOFOLD_SMALL_ROWS", "-1", "0 or more"),
+        ("TWOFOLD_ENGINE", "flink", "auto, spark, delta-rs"),
+        ("TWOFOLD_KAFKA_PROT", "9092", "TWOFOLD_KAFKA_PORT"),
+    ],
+)
+def test_a_bad_value_is_refused_with_its_name_and_what_was_expected(variable: str, value: str, said: str) -> None:
+    with pytest.raises(BadSetting) as refused:
+        Settings.from_environment({variable: value})
+
+    assert variable in str(refused.value)
+    assert said in str(refused.value)
+
+
+def test_every_setting_is_documented() -> None:
+    assert [field.name for field in dataclasses.fields(Settings) if not field.metadata.get("doc")] == []
+
+
+def test_a_secret_is_not_shown() -> None:
+    assert Settings(airflow_password="hunter2").shown()["airflow_password"] == "***"
