@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
 from infra.errors import QualityFailed
@@ -72,9 +72,6 @@ class Verdict:
     @property
     def failed(self) -> tuple[RuleVerdict, ...]:
         return tuple(rule for rule in self.rules if not rule.passed)
-
-    def reported(self, report: Path, results: Path) -> Verdict:
-        return replace(self, report=report, results=results)
 
     def raise_if_failed(self) -> None:
         """Refuse the table.

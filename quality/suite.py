@@ -1,0 +1,274 @@
+"""Great Expectations from the same rules: a suite per table, kept results, Data Docs.
+
+The suite judges a projection of the table that both engines of Great Expectations read alike: the columns of the rules,
+and one column for each rule that has no expectation of its own.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import logging
+import math
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from quality.check import holds
+from quality.rules import Between, Expression, FreshWithin, Matches, NotNull, OneOf, Rule, Unique, utc
+
+if TYPE_CHECKING:
+    import pandas as pd  # type: ignore[import-untyped]
+    from pyspark.sql import Column, DataFrame
+
+    from infra.settings import Settings
+
+PANDAS_ROWS = 200_000
+"""Rows up to which the pandas engine judges: one Spark job instead of several per expectation."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outcome:
+    """What Great Expectations says about one rule."""
+
+    rule: Rule
+    passed: bool
+    failing: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """A validated suite.
+
+    Attributes:
+        index: the first page of the Data Docs.
+        validation: the whole result as Great Expectations writes it.
+    """
+
+    index: Path
+    outcomes: tuple[Outcome, ...]
+    validation: dict[str, Any]
+
+
+def validate(
+    df: DataFrame,
+    table: str,
+    rules: Sequence[Rule],
+    settings: Settings,
+    now: datetime,
+    *,
+    rows: int,
+    pandas_rows: int = PANDAS_ROWS,
+) -> Report:
+    """Judge a table by the suite of its rules, keep the result and build its pages.
+
+    One process at a time: others that share the home wait.
+
+    Args:
+        rows: of the table; more than `pandas_rows` are judged by Spark, where they are.
+        now: the clock for `fresh_within`; also names the run.
+    """
+    rules = list(dict.fromkeys(rules))
+    projected = _projected(df, rules, now)
+    on_spark = rows > pandas_rows
+    batch = projected if on_spark else _in_pandas(projected)
+    with _alone(settings.home / "quality"):
+        context = _context(settings.home / "quality")
+        sources = context.data_sources
+        source = sources.add_spark("spark") if on_spark else sources.add_pandas("pandas")
+        definition = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("table")
+        result = _run(context, definition, batch, _suite(context, table, rules), table, now)
+        index = _pages(context, result)
+    # They come grouped by column.
+    found = {one.expectation_config.meta["rule"]: one for one in result.results}
+    outcomes = tuple(_outcome(rule, found[str(rule)]) for rule in rules)
+    return Report(index=index, outcomes=outcomes, validation=result.to_json_dict())
+
+
+def run_name(now: datetime) -> str:
+    """The run at this instant, as it names files: they sort by time."""
+    return f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def _run(context: Any, definition: Any, batch: Any, suite: Any, table: str, now: datetime) -> Any:
+    import great_expectations as gx
+    from great_expectations.core.run_identifier import RunIdentifier
+
+    validation = context.validation_definitions.add(gx.ValidationDefinition(name=table, data=definition, suite=suite))
+    return validation.run(
+        batch_parameters={"dataframe": batch},
+        result_format="SUMMARY",
+        run_id=RunIdentifier(run_name=run_name(now), run_time=now),
+    )
+
+
+def _suite(context: Any, table: str, rules: Sequence[Rule]) -> Any:
+    import great_expectations as gx
+
+    suite = gx.ExpectationSuite(name=table, notes=f"The rules of {table}.")
+    for rule in rules:
+        suite.add_expectation(_expectation(rule))
+    return context.suites.add_or_update(suite)
+
+
+def _expectation(rule: Rule) -> Any:
+    gxe: Any = import_module("great_expectations.expectations")
+    said: dict[str, Any] = {"notes": str(rule), "meta": {"rule": str(rule)}}
+    match rule:
+        case NotNull(columns=(column,)):
+            return gxe.ExpectColumnValuesToNotBeNull(column=column, **said)
+        case Between(columns=(column,)):
+            low, high = _bounds(rule)
+            return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=low, max_value=high, **said)
+        case OneOf(columns=(column,), values=values):
+            return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **said)
+        case Matches(columns=(column,), portable=pattern):
+            # Java and Python spell the end of the text differently; that nothing follows, they spell alike.
+            return gxe.ExpectColumnValuesToMatchRegex(column=column, regex=rf"^(?:{pattern})(?![\s\S])", **said)
+        case Unique(columns=(column,)):
+            return gxe.ExpectColumnValuesToBeUnique(column=column, **said)
+        case Unique(columns=columns):
+            return gxe.ExpectCompoundColumnsToBeUnique(
+                column_list=list(columns), ignore_row_if="any_value_is_missing", **said
+            )
+        case FreshWithin(age=age):
+            return gxe.ExpectColumnValuesToBeBetween(column=_title(rule), max_value=age.total_seconds(), **said)
+        case Expression():
+            return gxe.ExpectColumnValuesToBeInSet(column=_title(rule), value_set=[True], **said)
+        case _:
+            raise TypeError(f"{rule!r} has no expectation")
+
+
+def _bounds(rule: Between) -> tuple[object, object]:
+    """The bounds as both engines compare them: instants as texts, and numbers never open above, where Spark has NaN."""
+    low, high = rule.low, rule.high
+    if rule.domains == ("number",):
+        return low, math.inf if high is None else high
+    return (None if low is None else utc(low).isoformat(), None if high is None else utc(high).isoformat())
+
+
+def _projected(df: DataFrame, rules: Sequence[Rule], now: datetime) -> DataFrame:
+    from pyspark.sql import functions as F
+
+    names = dict.fromkeys(name for rule in rules for name in rule.columns)
+    columns = [_plain(df, name) for name in names]
+    for rule in rules:
+        if isinstance(rule, Expression):
+            columns.append(holds(df, rule).alias(_title(rule)))
+        elif isinstance(rule, FreshWithin):
+            value, newest = F.col(rule.columns[0]).cast("timestamp"), f"_newest_{len(columns)}"
+            df = df.crossJoin(F.broadcast(df.agg(F.max(value).alias(newest))))
+            age = (F.unix_micros(F.lit(now)) - F.unix_micros(newest)) / 1_000_000
+            columns.append(F.when(value.isNotNull(), age).alias(_title(rule)))
+    return df.select(*(columns or [F.lit(1).alias("row")]))
+
+
+def _plain(df: DataFrame, name: str) -> Column:
+    """The column in a type that Great Expectations can handle: dates as instants, nested values as texts."""
+    from pyspark.sql import functions as F
+
+    of = df.schema[name].dataType.typeName()
+    if of in ("date", "timestamp_ntz"):
+        return F.col(name).cast("timestamp").alias(name)
+    return F.col(name).cast("string").alias(name) if of in ("array", "map", "struct", "variant") else F.col(name)
+
+
+def _title(rule: Rule) -> str:
+    """The name of a rule's own column; dots and backticks would be read as paths by Spark."""
+    if isinstance(rule, FreshWithin):
+        return f"age of the newest {rule.columns[0]} in seconds, at most {rule.interval}"
+    return re.sub(r"[.`]", "·", rule.sql if isinstance(rule, Expression) else str(rule))
+
+
+def _in_pandas(df: DataFrame) -> pd.DataFrame:
+    """The rows in pandas, where null and NaN stay different and whole numbers whole."""
+    import pandas as pd
+    import pyarrow as pa
+
+    def kept(of: pa.DataType) -> Any:
+        plain = pa.types.is_integer(of) or pa.types.is_floating(of) or pa.types.is_boolean(of)
+        return pd.ArrowDtype(of) if plain else None
+
+    return df.toArrow().to_pandas(types_mapper=kept)
+
+
+def _outcome(rule: Rule, found: Any) -> Outcome:
+    if found.exception_info.get("raised_exception"):
+        raise RuntimeError(f"Great Expectations cannot judge {rule}: {found.exception_info}")
+    return Outcome(rule=rule, passed=bool(found.success), failing=int(found.result.get("unexpected_count") or 0))
+
+
+def _context(home: Path) -> Any:
+    """A context that keeps suites, results and pages in files, and calls nobody.
+
+    Data sources and what ties them to suites are made anew by each run: nothing that a killed run left half written can
+    stop the next.
+    """
+    import great_expectations as gx
+    from great_expectations.data_context.types.base import DataContextConfig, ProgressBarsConfig
+
+    logging.getLogger("great_expectations").setLevel(logging.ERROR)
+    return gx.get_context(
+        mode="ephemeral",
+        project_config=DataContextConfig(
+            stores={
+                "expectations_store": _store("ExpectationsStore", home / "suites"),
+                "validation_results_store": _store("ValidationResultsStore", home / "validations"),
+                "validation_definition_store": _store("ValidationDefinitionStore"),
+                "checkpoint_store": _store("CheckpointStore"),
+            },
+            expectations_store_name="expectations_store",
+            validation_results_store_name="validation_results_store",
+            checkpoint_store_name="checkpoint_store",
+            data_docs_sites={
+                "docs": {
+                    "class_name": "SiteBuilder",
+                    "show_how_to_buttons": False,
+                    "store_backend": _files(home / "docs"),
+                    "site_index_builder": {"class_name": "DefaultSiteIndexBuilder"},
+                }
+            },
+            analytics_enabled=False,
+            progress_bars=ProgressBarsConfig(globally=False, metric_calculations=False),
+        ),
+    )
+
+
+def _store(kind: str, directory: Path | None = None) -> dict[str, object]:
+    backend = _files(directory) if directory else {"class_name": "InMemoryStoreBackend"}
+    return {"class_name": kind, "store_backend": backend}
+
+
+def _files(directory: Path) -> dict[str, object]:
+    return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(directory)}
+
+
+def _pages(context: Any, result: Any) -> Path:
+    """Write the pages of this run and suite, and the index."""
+    from urllib.parse import urlparse
+    from urllib.request import url2pathname
+
+    from great_expectations.data_context.types.resource_identifiers import (
+        ExpectationSuiteIdentifier,
+        ValidationResultIdentifier,
+    )
+
+    suite = ExpectationSuiteIdentifier(name=result.suite_name)
+    run = ValidationResultIdentifier(
+        expectation_suite_identifier=suite, run_id=result.meta["run_id"], batch_identifier=result.batch_id
+    )
+    urls = context.build_data_docs(resource_identifiers=[run, suite])
+    return Path(url2pathname(urlparse(urls["docs"]).path))
+
+
+@contextlib.contextmanager
+def _alone(home: Path) -> Iterator[None]:
+    """One process at a time: the context rewrites its files as a whole."""
+    home.mkdir(parents=True, exist_ok=True)
+    with (home / ".lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
