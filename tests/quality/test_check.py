@@ -1,0 +1,207 @@
+"""Rules on Spark rows: the same answers as on Arrow batches, and how a whole table fares."""
+
+from __future__ import annotations
+
+import datetime as dt
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+from hypothesis import HealthCheck, given, note, settings
+from hypothesis import strategies as st
+
+from infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
+from quality.check import measure, naming, split
+from quality.records import broken
+from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
+from tests.quality.cases import CASES, Case
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOON = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
+
+
+def numbered(spark: SparkSession, table: pa.Table) -> DataFrame:
+    return spark.createDataFrame(table.append_column("row", pa.array(range(len(table)), pa.int32())))
+
+
+def reasons(df: DataFrame, rules: tuple, rows: int) -> list[list[str]]:
+    """Per row, in order, what `split` says; fails when a row is on both sides or on none."""
+    accepted, rejected = split(df, rules)
+    found = [(row["row"], []) for row in accepted.collect()]
+    found += [(row["row"], row["_reasons"]) for row in rejected.collect()]
+    assert sorted(number for number, _ in found) == list(range(rows))
+    return [said for _, said in sorted(found, key=lambda pair: pair[0])]
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_a_row_gets_the_reasons_worked_out_by_hand(spark: SparkSession, case: Case) -> None:
+    assert reasons(numbered(spark, case.table), case.rules, len(case.rows)) == case.reasons
+
+
+def test_accepted_rows_have_their_own_columns_and_rejected_rows_one_more(spark: SparkSession) -> None:
+    df = spark.sql("SELECT 1 AS v, 'a' AS k")
+    accepted, rejected = split(df, [not_null("v")])
+    assert accepted.schema == df.schema
+    assert rejected.schema.simpleString() == "struct<v:int,k:string,_reasons:array<string>>"
+
+
+ROWS = st.lists(
+    st.fixed_dictionaries(
+        {
+            "n": st.none() | st.integers(-3, 3),
+            "x": st.none() | st.floats(width=64),
+            "k": st.none() | st.text(st.sampled_from("aAé😀\n .\u2028"), max_size=4),
+            "at": st.none() | st.datetimes(dt.datetime(2012, 12, 31), dt.datetime(2013, 1, 2)),
+            "b": st.none() | st.booleans(),
+        }
+    ),
+    max_size=120,
+)
+RULES = (
+    between("n", -1, 2),
+    one_of("n", [-3, 0, 1]),
+    between("x", -1.5, None),
+    between("x", None, 1e300),
+    matches("k", r".[aé\s]*"),
+    matches("k", r"(?:[^a]|\.)?\w?"),
+    one_of("k", ["", "a", "é"]),
+    between("at", "2013-01-01T00:00:00Z", "2013-01-01T12:00:00Z"),
+    not_null("b"),
+    one_of("b", [False]),
+)
+SCHEMA = pa.schema(
+    {"n": pa.int64(), "x": pa.float64(), "k": pa.string(), "at": pa.timestamp("us", tz="UTC"), "b": pa.bool_()}
+)
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@given(rows=ROWS)
+def test_arrow_and_spark_judge_random_rows_alike(spark: SparkSession, rows: list[dict[str, object]]) -> None:
+    table = pa.Table.from_pylist(rows, SCHEMA)
+    on_arrow = [said or [] for said in broken(table, RULES).to_pylist()]
+    note(f"on Arrow {on_arrow}")
+    assert reasons(numbered(spark, table), RULES, len(rows)) == on_arrow
+
+
+FLIGHTS = """
+    SELECT * FROM VALUES
+        ('UA1', 'EWR', 10, timestamp'2013-01-01 09:00:00Z', date'2013-01-01'),
+        ('UA2', 'JFK', 20, timestamp'2013-01-01 10:00:00Z', date'2013-01-01'),
+        ('UA2', 'lga', 99, timestamp'2013-01-01 08:00:00Z', date'2012-12-31'),
+        ('UA2', NULL, NULL, NULL, NULL),
+        (NULL, 'JFK', 0, timestamp'2013-01-01 07:00:00Z', date'2013-01-01'),
+        (NULL, 'JFK', 0, timestamp'2013-01-01 07:00:00Z', date'2013-01-01')
+    AS (id, origin, delay, at, day)
+"""
+
+
+@pytest.mark.parametrize(
+    ("rule", "failing", "observed"),
+    [
+        (not_null("id"), 2, ""),
+        (not_null("day"), 1, ""),
+        (between("delay", 0, 50), 1, "0 to 99"),
+        (between("delay", 0, 99), 0, "0 to 99"),
+        (matches("origin", "[A-Z]{3}"), 1, ""),
+        (one_of("origin", ["EWR"]), 4, ""),
+        (unique("id"), 3, "2 distinct"),
+        (unique("id", "origin"), 0, "3 distinct"),
+        (unique("origin", "at"), 2, "4 distinct"),
+        (fresh_within("at", "2 hours"), 0, "newest 2013-01-01 10:00:00"),
+        (fresh_within("at", "119 minutes"), 5, "newest 2013-01-01 10:00:00"),
+        (fresh_within("day", "12 hours"), 0, "newest 2013-01-01"),
+        (fresh_within("day", "11 hours"), 5, "newest 2013-01-01"),
+        (expression("delay < 20"), 2, ""),
+        (expression("origin = 'JFK' OR delay > 5"), 0, ""),
+    ],
+    ids=str,
+)
+def test_a_table_is_measured_as_counted_by_hand(spark: SparkSession, rule, failing: int, observed: str) -> None:
+    verdict = measure(spark.sql(FLIGHTS), [rule], NOON)
+    (measured,) = verdict.rules
+    assert (verdict.rows, measured.failing, measured.observed) == (6, failing, observed)
+    assert verdict.passed is (failing == 0)
+    assert bool(verdict.samples) is (failing > 0 and rule.kind != "fresh_within")
+
+
+def test_a_table_that_keeps_its_rules_costs_one_job(spark: SparkSession) -> None:
+    df = spark.range(1_000).selectExpr("id", "id % 7 AS v", "timestamp_seconds(id) AS at")
+    rules = [unique("id"), unique("id", "v"), not_null("v"), between("v", 0, 6), expression("v < 7"), matches_none()]
+    spark.sparkContext.setJobGroup("one", "measure")
+    measure(df, [*rules, fresh_within("at", "300000 days")], NOON)
+    jobs = spark.sparkContext.statusTracker().getJobIdsForGroup("one")
+    spark.sparkContext.setJobGroup("", "")
+    # Adaptive execution submits each shuffle of the one query as a job of its own.
+    assert len(jobs) <= 4
+
+
+def matches_none():
+    return one_of("v", list(range(7)))
+
+
+def test_an_empty_table_keeps_every_rule(spark: SparkSession) -> None:
+    rules = [
+        not_null("id"),
+        between("delay", 0, 1),
+        unique("id"),
+        fresh_within("at", "1 second"),
+        expression("delay > 9"),
+    ]
+    verdict = measure(spark.sql(FLIGHTS).limit(0), rules, NOON)
+    assert (verdict.rows, verdict.passed, verdict.samples) == (0, True, ())
+
+
+def test_a_failed_verdict_raises_with_counts_and_sample_keys(spark: SparkSession) -> None:
+    rules = [between("delay", 0, 50), expression("at >= '2013-01-01 08:30:00Z'"), unique("id"), not_null("day")]
+    verdict = measure(spark.sql(FLIGHTS), rules, NOON, key=["id"], table="flights.flights")
+    with pytest.raises(QualityFailed, match=r"flights.flights breaks 4 of 4 rules") as failed:
+        verdict.raise_if_failed()
+    assert failed.value.facts["rules"] == {
+        "between(delay, 0, 50)": 1,
+        "expression(at >= '2013-01-01 08:30:00Z')": 3,
+        "unique(id)": 3,
+        "not_null(day)": 1,
+    }
+    shown = {"id": "UA2", "delay": "99", "at": "2013-01-01 08:00:00", "day": "2012-12-31"}
+    assert shown in failed.value.facts["samples"]
+    assert {"id": "UA2"} in failed.value.facts["samples"]
+
+
+def test_a_runtime_error_in_an_expression_names_the_rule(spark: SparkSession) -> None:
+    rules = [expression("delay >= 0"), expression("100 / delay > 0")]
+    with pytest.raises(BadDeclaration, match=r"The rule expression\(100 / delay > 0\).*DIVIDE_BY_ZERO"):
+        measure(spark.sql(FLIGHTS), rules, NOON)
+    accepted, _ = split(spark.sql(FLIGHTS), rules)
+    with pytest.raises(BadDeclaration, match=r"100 / delay"), naming(rules):
+        accepted.collect()
+
+
+def test_an_error_of_the_table_itself_is_not_blamed_on_a_rule(spark: SparkSession) -> None:
+    from pyspark.errors import ArithmeticException
+
+    df = spark.sql(FLIGHTS).selectExpr("7 / delay AS v")
+    with pytest.raises(ArithmeticException):
+        measure(df, [expression("v > 0")], NOON)
+
+
+@pytest.mark.parametrize("sql", ["nope > 1", "delay + 1", "max(delay) > 1", "delay >", "explode(array(true))"])
+def test_an_expression_that_does_not_fit_the_table_is_refused_by_name(spark: SparkSession, sql: str) -> None:
+    with pytest.raises(BadDeclaration, match="does not fit the table") as refused:
+        split(spark.sql(FLIGHTS), [expression(sql)])
+    assert sql in str(refused.value)
+
+
+def test_rules_that_cannot_judge_the_table_are_refused(spark: SparkSession) -> None:
+    df = spark.sql(FLIGHTS)
+    with pytest.raises(BadDeclaration, match="delay is int"):
+        measure(df, [matches("delay", "1")], NOON)
+    with pytest.raises(SchemaMismatch, match="reads nope"):
+        measure(df, [unique("id", "nope")], NOON)
+    with pytest.raises(BadArgument, match="cannot be decided on a row alone"):
+        split(df, [unique("id")])
+    with pytest.raises(BadArgument, match="has no offset"):
+        measure(df, [], dt.datetime(2013, 1, 1))
