@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
+from rich.measure import Measurement
 
 from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
 from infra.errors import BadArgument
@@ -118,15 +119,28 @@ def _csv_value(value: object) -> object:
 def _print_result(analyst: Analyst, query: str) -> None:
     result = analyst.run(query)
     columns = [column[0] for column in result.description or ()]
-    rows = result.fetchmany(MOST_ROWS + 1)
-    right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows[:20])]
-    out.print(make_table(None, columns, [[_cell(value) for value in row] for row in rows[:MOST_ROWS]], right=right))
-    if len(rows) > MOST_ROWS:
-        out.print(
-            f"The first {MOST_ROWS} rows; --csv and --json print all, LIMIT and ORDER BY choose others.", style="dim"
-        )
+    fetched = result.fetchmany(MOST_ROWS + 1)
+    rows = fetched[:MOST_ROWS]
+    cells = [[_cell(value) for value in row] for row in rows]
+    right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows)]
+    table = make_table(None, [escape(c) for c in columns], cells, right=right, whole=columns)
+    if Measurement.get(out, out.options.update(max_width=10_000), table).minimum <= out.width:
+        out.print(table)
     else:
-        out.print(f"{len(rows)} row{'' if len(rows) == 1 else 's'}", style="dim")
+        _print_records(columns, cells)
+    if len(fetched) > MOST_ROWS:
+        out.print(f"[dim]The first {MOST_ROWS} rows; --csv and --json print all.[/]")
+    else:
+        out.print(f"[dim]{len(rows)} row{'' if len(rows) == 1 else 's'}[/]")
+
+
+def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
+    """Rows that are too wide for the screen, one column a line."""
+    width = max(map(len, columns))
+    for row in cells:
+        for column, cell in zip(columns, row, strict=True):
+            out.print(f"[dim]{escape(column):>{width}}[/]  {cell}", soft_wrap=True)
+        out.print()
 
 
 def _cell(value: object) -> str:

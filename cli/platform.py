@@ -6,7 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Sequence
-from datetime import UTC, datetime, timedelta
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -20,11 +20,11 @@ from infra.settings import ROOT, Settings
 if TYPE_CHECKING:
     from cli.snapshot import QueryState, Snapshot, TopicState
     from infra.doctor import Finding
-    from infra.supervisor import ProcessState, Program
+    from infra.supervisor import Program
     from tables.registry import Registry
 
 STREAM_READY_S = 180.0
-AIRFLOW_READY_S = 180.0
+MOST_STARTS = 3
 
 
 def up(
@@ -102,7 +102,6 @@ def start(settings: Settings, *, airflow: bool = True, streams: bool = True) -> 
         _wait_broker(settings)
     with step("Topics as declared"):
         _ensure_topics(settings, registry)
-    began = datetime.now(UTC)
     if streams:
         programs += [_stream(settings, domain) for domain in registry.domains]
     if fresh:
@@ -114,7 +113,7 @@ def start(settings: Settings, *, airflow: bool = True, streams: bool = True) -> 
     supervisor.start(settings, programs)
     for domain in registry.domains if streams else ():
         with step(f"Stream of the domain {domain}"):
-            _wait_stream(settings, domain, began)
+            _wait_stream(settings, registry, domain)
     if airflow:
         with step("Airflow"):
             _wait_airflow(settings)
@@ -207,35 +206,27 @@ def _airflow(settings: Settings) -> list[Program]:
 
 
 def _wait_airflow(settings: Settings) -> None:
-    from infra.airflow import wait_ready
+    from infra.airflow_api import wait_ready
 
     wait_ready(settings)
 
 
-def _wait_stream(settings: Settings, domain: str, began: datetime) -> None:
-    """Return when the driver told of its queries since `began`, or told of them before and still runs."""
+def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
+    """Return when the driver runs and has made the tables of its domain."""
     from infra import supervisor
-    from streaming.progress import read
+    from tables.lake import Lake
 
+    lake = Lake(settings)
+    declared = [*registry.domain_topics(domain), *registry.in_order(domain)]
     name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
     while True:
         process = next((p for p in supervisor.state(settings) if p.name == name), None)
-        alive_since = _alive_since(process)
-        if alive_since and any(p.updated_at >= min(began, alive_since) for p in read(settings, domain)):
+        if process and process.state == "RUNNING" and all(lake.exists(d.full_name) for d in declared):
             return
-        if time.monotonic() > deadline:
-            state = process.state if process else "not supervised"
-            raise ProcessFailed(
-                f"The stream of {domain} is {state} and has not told of any progress.",
-                hint=f"See {settings.logs / f'{name}.log'}.",
-            )
+        if time.monotonic() > deadline or (process and process.starts > MOST_STARTS):
+            state = f"{process.state}, started {process.starts} times" if process else "not supervised"
+            raise ProcessFailed(f"The stream of {domain} is {state}.", hint=f"See {settings.logs / f'{name}.log'}.")
         time.sleep(0.3)
-
-
-def _alive_since(process: ProcessState | None) -> datetime | None:
-    if process is None or process.uptime_s is None:
-        return None
-    return datetime.now(UTC) - timedelta(seconds=process.uptime_s)
 
 
 def print_status(now: Snapshot) -> None:
@@ -262,9 +253,9 @@ def print_status(now: Snapshot) -> None:
     out.print(
         make_table(
             "Topics",
-            ["topic", "partition", "earliest", "latest", "next ingested", "lag", "quarantined"],
+            ["topic", "partition", "earliest", "latest", "ingested", "lag", "quarantined"],
             [line for topic in now.topics for line in _topic_lines(topic)],
-            right=["partition", "earliest", "latest", "next ingested", "lag", "quarantined"],
+            right=["partition", "earliest", "latest", "ingested", "lag", "quarantined"],
         )
     )
     if now.queries:
@@ -288,9 +279,9 @@ def _print_queries(now: Snapshot) -> None:
     out.print(
         make_table(
             "Queries",
-            ["query", "batch", "watermark (UTC)", "rows in", "rows out", "took", "freshness", "behind", "last"],
+            ["query", "watermark (UTC)", "rows in", "rows out", "took", "freshness", "behind", "last"],
             [_query_line(query, now.at) for query in now.queries],
-            right=["batch", "rows in", "rows out", "took", "freshness", "behind", "last"],
+            right=["rows in", "rows out", "took", "freshness", "behind", "last"],
             whole=["watermark (UTC)"],
         )
     )
@@ -307,8 +298,7 @@ def _topic_lines(topic: TopicState) -> list[tuple[object, ...]]:
 def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
     return (
         f"{query.domain}.{query.query}",
-        query.batch,
-        query.watermark,
+        f"{query.watermark:%Y-%m-%d %H:%M}" if query.watermark else None,
         query.rows_in,
         query.rows_out,
         shown_span(query.batch_s),

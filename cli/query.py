@@ -63,7 +63,8 @@ class Analyst:
                     )
             return self.connection.execute(sql)
         except duckdb.Error as error:
-            raise BadArgument(f"DuckDB: {error}", hint=self._hint()) from error
+            hint = self._hint() if isinstance(error, duckdb.CatalogException) else None
+            raise BadArgument(f"DuckDB: {error}", hint=hint) from error
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """All rows of a query."""

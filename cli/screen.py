@@ -91,7 +91,7 @@ def make_table(
     Cells that are text may carry markup; what came from data must be escaped by the caller.
     """
     cells = [[shown(value) for value in row] for row in rows]
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", pad_edge=False)
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
     for n, column in enumerate(columns):
         number = column in right
         least = None

@@ -67,6 +67,7 @@ class QueryState:
 
     Attributes:
         behind: versions of its inputs that it has not taken yet; None for ingest, whose lag is its topics'.
+        error: why it stands still; empty while it runs.
     """
 
     domain: str
@@ -79,6 +80,7 @@ class QueryState:
     freshness_s: float | None
     updated_at: datetime
     behind: int | None
+    error: str
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +129,7 @@ def take(settings: Settings, registry: Registry) -> Snapshot:
     counts = _tolerant(problems, "late records", lambda: count_late(lake, registry)) or {}
     corrections = _tolerant(problems, "corrections", lambda: count_corrections(lake)) or {}
     problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
+    problems += [f"{p.domain}.{p.query} stands still: {p.error}" for p in progress if p.error]
     return Snapshot(
         at=datetime.now(UTC),
         processes=processes,
@@ -232,6 +235,7 @@ def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
         freshness_s=progress.freshness_s,
         updated_at=progress.updated_at,
         behind=None if progress.query == "ingest" else _behind(progress, registry, lake),
+        error=progress.error,
     )
 
 

@@ -86,16 +86,21 @@ def reconcile(
 
 
 def quality(tables: TableNames = None, as_json: Json = False) -> None:
-    """Check the live tables against their rules and build the Data Docs."""
+    """Check the live tables against their rules and build the Data Docs.
+
+    Fails when a rule is broken; with --json it only tells so, in `passed`.
+    """
     settings = Settings.from_environment()
     names = _full_names(tables or ())
     from batch.gate import quality as run
 
     verdicts = run(settings, names)
     if as_json:
-        print_json([verdict.as_json() for verdict in verdicts])
+        print_json([_verdict(verdict) for verdict in verdicts])
         return
     _print_verdicts(verdicts)
+    for verdict in verdicts:
+        verdict.raise_if_failed()
 
 
 def replay(
@@ -166,6 +171,14 @@ def _versions(outcome: Outcome) -> str | int | None:
     if outcome.version_before == outcome.version_after:
         return outcome.version_after
     return f"{outcome.version_before} → {outcome.version_after}"
+
+
+def _verdict(verdict: Verdict) -> dict[str, object]:
+    rules = [
+        {"rule": str(r.rule), "rows": r.rows, "failing": r.failing, "observed": r.observed, "passed": r.passed}
+        for r in verdict.rules
+    ]
+    return {**verdict.as_json(), "rules": rules, "report": verdict.report, "results": verdict.results}
 
 
 def _print_verdicts(verdicts: Sequence[Verdict]) -> None:
