@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias, BaseOperator
@@ -76,10 +77,16 @@ class AnnounceOperator(BaseOperator):
         return changed
 
 
-def announced_tables(context: Context) -> list[str]:
-    """The tables named by the events that started this run; empty when it was started otherwise."""
+def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:
+    """Those of `tables` that the events which started this run name; all when it was started otherwise."""
     events = [event for several in context["triggering_asset_events"].values() for event in several]
-    return list(dict.fromkeys(name for event in events for name in event.extra.get("tables", [])))
+    if not events:
+        return list(tables)
+    announced = {name for event in events for name in event.extra.get("tables", [])}
+    changed = [name for name in tables if name in announced]
+    if not changed:
+        raise AirflowSkipException("Only events of topics changed, no table.")
+    return changed
 
 
 def _reports(context: Context, source: str) -> list[Report]:

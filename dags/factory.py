@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 
 from dags import pages
-from dags.announce import AnnounceOperator, TableOperator, announced_tables
+from dags.announce import AnnounceOperator, TableOperator, tables_to_check
 from dags.arguments import OFFSETS, backfill_arguments, replay_arguments
 from dags.assets import domain_asset
 from dags.command import CommandOperator
@@ -20,7 +20,7 @@ from dags.watch import Bounds, StreamOperator
 from tables.declaration import Table, Topic
 from tables.registry import Registry
 
-STREAM_EVERY = timedelta(minutes=1)
+STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
 BOUNDS = Bounds()
 # Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
@@ -61,7 +61,7 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
 
 
 def _stream(domain: Domain) -> DAG:
-    with _dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_EVERY) as dag:
+    with _dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_AT) as dag:
         StreamOperator(
             task_id="watch",
             domain=domain.name,
@@ -105,7 +105,7 @@ def _quality(domain: Domain) -> DAG:
         check = CommandOperator(
             task_id="check",
             command="quality",
-            arguments=lambda context: announced_tables(context) or domain.table_names,
+            arguments=lambda context: tables_to_check(context, domain.table_names),
             pool_slots=SPARK_SLOTS,
             execution_timeout=timedelta(minutes=30),
             doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
@@ -119,7 +119,7 @@ def _quality(domain: Domain) -> DAG:
 
 def _backfill(domain: Domain) -> DAG:
     params = {
-        "table": Param(domain.table_names[0], title="Table", enum=domain.table_names, type="string"),
+        "table": Param(title="Table", enum=domain.table_names, type="string"),
         "start": Param(
             title="Start",
             type="string",
@@ -148,7 +148,7 @@ def _replay(domain: Domain) -> DAG:
     offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS})?$"}
     form = "One offset for every partition, `1200`, or `partition:offset` pairs, `0:1200,2:80`."
     params = {
-        "topic": Param(domain.topic_names[0], title="Topic", enum=domain.topic_names, type="string"),
+        "topic": Param(title="Topic", enum=domain.topic_names, type="string"),
         "from_offsets": Param(None, title="From", description=f"First offsets. {form} Empty: the earliest.", **offsets),
         "to_offsets": Param(
             None, title="To", description=f"First offsets after the range. {form} Empty: what was ingested.", **offsets
@@ -176,7 +176,7 @@ def _dag(domain: Domain, kind: str, about: str, *, schedule: Any = None, params:
         description=about,
         doc_md=pages.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
         schedule=schedule,
-        start_date=datetime(2024, 1, 1, tzinfo=UTC),
+        # Without a start date the first run is the next one, not the one that would have been before Airflow started.
         catchup=False,
         max_active_runs=1,
         is_paused_upon_creation=False,

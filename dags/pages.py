@@ -24,7 +24,7 @@ the supervisor; no task of Airflow holds it.
 | it finds | it does |
 |---|---|
 | broker or driver does not run | restarts it; fails when it does not come back |
-| something waits, and no micro-batch was finished for 5 minutes | restarts the driver, and fails: somebody should look |
+| something waits, and no micro-batch was finished for 5 minutes | restarts the driver, fails so that somebody looks |
 | rows become visible more than 15 minutes after the broker had them | fails |
 
 ## When it fails
