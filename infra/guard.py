@@ -67,11 +67,16 @@ def run(order: Order) -> int:
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     kill_marked(order.mark)
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    executed, executing = os.pipe()
     child = os.fork()
     if child == 0:
         _become(order)
     _forward_signals(order, child)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    # The pipe closes when the child has become the command, or has failed to.
+    os.close(executing)
+    os.read(executed, 1)
+    os.close(executed)
     _write_record(order, child)
     code = _reap_until(child)
     # From here on there is nothing to forward, and the cleaning must not be cut short.

@@ -4,10 +4,22 @@ from __future__ import annotations
 
 import contextlib
 import socket
+from dataclasses import dataclass
 
 from infra.errors import PortTaken
 
 HOST = "127.0.0.1"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Holder:
+    """A process that listens on a port."""
+
+    name: str
+    pid: int
+
+    def __str__(self) -> str:
+        return f"{self.name} (pid {self.pid})"
 
 
 def is_free(port: int) -> bool:
@@ -22,14 +34,14 @@ def is_free(port: int) -> bool:
     return True
 
 
-def holder(port: int) -> str | None:
-    """Who listens on this port, as `name (pid 1234)`; None when the system does not tell."""
+def holder(port: int) -> Holder | None:
+    """Who listens on this port; None when nobody does or the system does not tell."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):
         for connection in psutil.net_connections("tcp"):
             if connection.status == psutil.CONN_LISTEN and connection.laddr.port == port and connection.pid:
-                return f"{psutil.Process(connection.pid).name()} (pid {connection.pid})"
+                return Holder(name=psutil.Process(connection.pid).name(), pid=connection.pid)
     return None
 
 

@@ -167,12 +167,8 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
     """Make a running supervisor follow the configuration that was just written."""
     with _rpc(settings, timeout_s=120) as server:
         [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
+        _stop_together(settings, [*changed, *removed])
         for name in (*changed, *removed):
-            # All are told before any is waited for.
-            with contextlib.suppress(xmlrpc.client.Fault):
-                server.stopProcess(name, False)
-        for name in (*changed, *removed):
-            server.stopProcessGroup(name)
             server.removeProcessGroup(name)
             _record(settings, name).unlink(missing_ok=True)
         for name in (*added, *changed):
@@ -232,12 +228,17 @@ def _stop_stages(settings: Settings) -> None:
         if section.startswith("program:"):
             stages.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
     for stage in sorted(stages, reverse=True):
-        with _rpc(settings) as server:
-            for name in stages[stage]:
-                with contextlib.suppress(xmlrpc.client.Fault):
-                    server.stopProcess(name, False)
-        while any(process.state == "STOPPING" for process in state(settings)):
-            time.sleep(0.1)
+        _stop_together(settings, stages[stage])
+
+
+def _stop_together(settings: Settings, names: Sequence[str]) -> None:
+    """Tell all of these programs to stop, then wait until the last one has."""
+    with _rpc(settings) as server:
+        for name in names:
+            with contextlib.suppress(xmlrpc.client.Fault):
+                server.stopProcess(name, False)
+    while any(process.state == "STOPPING" for process in state(settings) if process.name in names):
+        time.sleep(0.1)
 
 
 def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
