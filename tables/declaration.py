@@ -126,14 +126,17 @@ class Table:
         for name in ("key", "recompute_by", "latest_by"):
             value = getattr(self, name)
             if isinstance(value, str):
-                raise BadDeclaration(f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}].")
+                raise BadDeclaration(
+                    f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}]."
+                )
             _set(self, **{name: tuple(value)})
         _set(self, rules=tuple(self.rules))
         if not callable(self.derive):
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
         if not self.inputs:
             raise BadDeclaration(
-                f"derive={self.derive.__name__} has no parameters.", hint="Its parameters name the topics and tables it reads."
+                f"derive={self.derive.__name__} has no parameters.",
+                hint="Its parameters name the topics and tables it reads.",
             )
         if not self.key:
             raise BadDeclaration("key is empty.", hint="Name the columns that identify a row.")
@@ -180,7 +183,9 @@ def _set(declaration: Topic | Table, **values: Any) -> None:
 def _require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, object]) -> None:
     missing = [column for column in wanted if column not in columns]
     if missing:
-        raise BadDeclaration(f"{what} names {', '.join(missing)}, which the schema lacks.", hint=f"It has {', '.join(columns)}.")
+        raise BadDeclaration(
+            f"{what} names {', '.join(missing)}, which the schema lacks.", hint=f"It has {', '.join(columns)}."
+        )
 
 
 def _require_rules(
@@ -191,7 +196,8 @@ def _require_rules(
             raise BadDeclaration(f"rules holds {rule!r}; expected rules.", hint="Import them from quality.rules.")
         if allowed is not None and rule.kind not in allowed:
             raise BadDeclaration(
-                f"The rule {rule} cannot be decided on a record alone.", hint=f"Rules of {of}: {', '.join(sorted(allowed))}."
+                f"The rule {rule} cannot be decided on a record alone.",
+                hint=f"Rules of {of}: {', '.join(sorted(allowed))}.",
             )
         if columns is not None:
             _require_columns(f"The rule {rule}", rule.columns, columns)

@@ -24,4 +24,5 @@ TOPIC = Topic(
         between("delay_min", -240, 2_880),
         between("air_time_min", 1, 1_440),
     ],
+    segment_bytes=1 << 20,  # a month is a few megabytes: small segments reach the archive at once
 )

@@ -29,4 +29,5 @@ TOPIC = Topic(
         between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
         between("delay_min", -240, 2_880),
     ],
+    segment_bytes=1 << 20,  # a month is a few megabytes: small segments reach the archive at once
 )

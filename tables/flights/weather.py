@@ -31,4 +31,5 @@ TOPIC = Topic(
         between("wind_direction_deg", 0, 360),
     ],
     partitions=1,
+    segment_bytes=1 << 20,  # a month is a few megabytes: small segments reach the archive at once
 )

@@ -1,0 +1,169 @@
+"""The process of a domain: its ingest and its tables, kept running until it is told to stop."""
+
+from __future__ import annotations
+
+import fcntl
+import logging
+import signal
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import ProcessFailed, TwofoldError
+from infra.topics import ensure_topics
+from streaming.ingest import Ingest
+from streaming.maintain import Maintain
+from streaming.progress import Progress, read, write
+from tables.registry import load
+from tables.setup import Platform, opened
+from tables.topics import specs
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming import StreamingQuery
+
+    from infra.settings import Settings
+
+_POLL_S = 0.5
+_LONGEST_PAUSE_S = 60.0
+_log = logging.getLogger("twofold.driver")
+
+
+def run(settings: Settings, domain: str) -> None:
+    """Keep the domain's queries running until SIGTERM or SIGINT, then let each end its micro-batch.
+
+    A query that fails is started again after a pause that doubles up to a minute; the others go on.
+
+    Raises:
+        BrokerUnreachable: the broker does not answer when the driver starts.
+        ProcessFailed: another driver runs this domain.
+    """
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    with _domain(settings, domain) as platform:
+        queries = [_Kept(name, start) for name, start in _starters(platform, domain)]
+        while not stop.wait(_POLL_S):
+            for query in queries:
+                query.keep(settings, domain)
+        for query in queries:
+            query.stop()
+
+
+def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str] | None) -> None:
+    """Take in what is there, then stop.
+
+    Args:
+        ingest: read the topics.
+        tables: maintain these tables, each after its inputs; None: all of the domain.
+
+    Raises:
+        BadArgument: a table that the domain has not.
+    """
+    with _domain(settings, domain) as p:
+        wanted = None if tables is None else {p.registry.find_table(name).full_name for name in tables}
+        if ingest:
+            _finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
+        for table in p.registry.in_order(domain):
+            if wanted is None or table.full_name in wanted:
+                _finish(Maintain(p.spark, p.lake, p.registry, table).start(available_now=True))
+
+
+@contextmanager
+def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
+    registry = load()
+    registry.require_domain(domain)
+    with _only_driver(settings, domain):
+        ensure_topics(settings, specs(registry, domain))
+        with opened(settings, domain, [domain]) as platform:
+            yield platform
+
+
+@contextmanager
+def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
+    """Hold the domain's lock, which the system frees however the process ends."""
+    file = Path(settings.home / "run" / f"{domain}.driver.lock")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    with file.open("w") as held:
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise ProcessFailed(
+                f"Another driver of the domain {domain} runs in {settings.home}.",
+                hint="`./twofold status` shows it; `./twofold down` stops it.",
+            ) from None
+        yield
+
+
+def _starters(platform: Platform, domain: str) -> Iterator[tuple[str, _Start]]:
+    spark, lake, registry = platform.spark, platform.lake, platform.registry
+    yield "ingest", _Start(Ingest(spark, lake, registry, domain))
+    for table in registry.in_order(domain):
+        yield table.name, _Start(Maintain(spark, lake, registry, table))
+
+
+@dataclass(frozen=True)
+class _Start:
+    work: Ingest | Maintain
+
+    def __call__(self) -> StreamingQuery:
+        return self.work.start(available_now=False)
+
+
+class _Kept:
+    """A query that is started again when it fails."""
+
+    def __init__(self, name: str, start: _Start) -> None:
+        self._name, self._start = name, start
+        self._query: StreamingQuery | None = None
+        self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
+
+    def keep(self, settings: Settings, domain: str) -> None:
+        """Look at the query, and start it when it does not run and its pause is over."""
+        now = time.monotonic()
+        if self._query is not None and self._query.isActive:
+            if now - self._running_since > _LONGEST_PAUSE_S:
+                self._pause_s = 1.0
+            return
+        if self._query is not None:
+            self._failed(settings, domain, self._query.exception())
+        if now >= self._next_try:
+            try:
+                self._query = self._start()
+                self._running_since = now
+            except Exception as error:
+                self._failed(settings, domain, error)
+
+    def stop(self) -> None:
+        if self._query is not None and self._query.isActive:
+            self._query.stop()
+
+    def _failed(self, settings: Settings, domain: str, error: Exception | None) -> None:
+        self._query = None
+        self._next_try = time.monotonic() + self._pause_s
+        _log.error("query failed domain=%s query=%s pause_s=%.0f error=%s", domain, self._name, self._pause_s, error)
+        self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
+        last = next((p for p in read(settings, domain) if p.query == self._name), None)
+        facts = {**vars(last)} if last else {"domain": domain, "query": self._name}
+        write(settings, Progress(**{**facts, "error": _reason(error)}))
+
+
+def _finish(query: StreamingQuery) -> None:
+    from pyspark.errors import StreamingQueryException
+
+    try:
+        query.awaitTermination()
+    except StreamingQueryException as error:
+        raise ProcessFailed(f"The query {query.name} failed: {_reason(error)}") from error
+
+
+def _reason(error: Exception | None) -> str:
+    """The line of a stream's failure that a person can use."""
+    if isinstance(error, TwofoldError):
+        return str(error)
+    lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+    ours = [line for line in lines if line.startswith("infra.errors.")]
+    return (ours or lines or ["unknown"])[0][:2_000]

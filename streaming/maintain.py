@@ -1,0 +1,263 @@
+"""Events to tables: one query per table, by the strategy that its declaration calls for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import reduce
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from streaming.progress import Progress, write
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table, Topic
+from tables.decode import REPLAYED
+from tables.derive import derive, fingerprint, first_of_each, latest_of_each, payload, version_columns
+from tables.lake import Lake
+from tables.refresh import Refresher
+from tables.registry import Registry
+from tables.scope import from_epoch_ms, merged, scopes_of, time_column
+from tables.writer import Stamp, Writer, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming import StreamingQuery
+
+_TIDY_EVERY = 100
+_SOURCE = "_source"
+_AT = "_at"
+_log = logging.getLogger("twofold.maintain")
+
+
+@dataclass
+class Maintain:
+    """Keeps one table fresh.
+
+    The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
+    twice. A new checkpoint is another stream: it reads its inputs from the beginning and leaves alone what its
+    predecessor had closed, so that corrections stand.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    registry: Registry
+    table: Table
+    _commits: int = field(default=0, init=False)
+
+    def __post_init__(self) -> None:
+        settings = self.lake.settings
+        self._checkpoint = Checkpoint(settings.checkpoints / self.table.domain / self.table.name)
+        self._writer = Writer(self.lake, self.table.full_name, self.spark)
+        self._sources = self.registry.upstream(self.table)
+        self._strategy = self.registry.strategy(self.table)
+        self._fence = _Fence(self._checkpoint, self.lake, self.table)
+
+    def start(self, *, available_now: bool) -> StreamingQuery:
+        """Start the query; with `available_now` it ends when it has read what is there."""
+        from pyspark.sql.streaming import DataStreamWriter
+
+        self._fence.raise_once()
+        plan: dict[str, Callable[[], DataFrame]] = {
+            "append": self._derived,
+            "latest": self._derived,
+            "stateful": self._derived_with_state,
+            "touched": self._touched,
+        }
+        frame = plan[self._strategy]()
+        writer: DataStreamWriter = (
+            frame.writeStream.queryName(self.table.full_name)
+            .outputMode(_output_mode(frame) if self._strategy == "stateful" else "append")
+            .option("checkpointLocation", str(self._checkpoint.path))
+            .foreachBatch(self._batch)
+        )
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self.lake.settings.table_trigger_ms} milliseconds").start()
+
+    def _events(self, topic: Topic) -> DataFrame:
+        """New rows of an events table, in the order of its commits."""
+        return (
+            self.spark.readStream.format("delta")
+            .option("startingVersion", 0)
+            .option("skipChangeCommits", "true")
+            .load(self.lake.uri(topic.full_name))
+            .where(f"NOT {REPLAYED}")
+        )
+
+    def _derived(self) -> DataFrame:
+        inputs = {s.name: payload(self._events(s)) for s in self._sources if isinstance(s, Topic)}
+        return derive(self.table, self._by_parameter(inputs))
+
+    def _derived_with_state(self) -> DataFrame:
+        inputs = {
+            s.name: payload(
+                first_of_each(self._events(s).withWatermark(s.event_time, f"{self.table.watermark_ms} milliseconds"), s)
+            )
+            for s in self._sources
+            if isinstance(s, Topic)
+        }
+        return derive(self.table, self._by_parameter(inputs))
+
+    def _by_parameter(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
+        return {p: inputs[s.name] for p, s in zip(self.table.inputs, self._sources, strict=True)}
+
+    def _touched(self) -> DataFrame:
+        """What changed in the inputs: their `recompute_by` columns and event time, old values and new."""
+        from pyspark.sql import functions as F
+
+        parts = []
+        for number, source in enumerate(self._sources):
+            frame = (
+                self.spark.readStream.format("delta")
+                .option("readChangeFeed", "true")
+                .option("startingVersion", 0)
+                .load(self.lake.uri(source.full_name))
+            )
+            at = time_column(source)
+            parts.append(
+                frame.select(
+                    F.lit(number).alias(_SOURCE),
+                    (F.col(at).cast("timestamp") if at else F.lit(None).cast("timestamp")).alias(_AT),
+                    *(F.col(c) for c in self.table.recompute_by if c in frame.columns),
+                )
+            )
+        return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
+
+    def _batch(self, frame: DataFrame, batch: int) -> None:
+        started = time.monotonic()
+        rows_in, versions = self._consumed(batch)
+        watermark_ms = self._checkpoint.watermark_ms(batch)
+        stamp = Stamp(
+            app=f"stream/{self._checkpoint.stream}",
+            version=batch,
+            info={
+                "cause": "stream",
+                "batch": batch,
+                "versions": versions,
+                "watermark_ms": watermark_ms,
+                "fingerprint": fingerprint(self.table),
+            },
+        )
+        write_batch: dict[str, Callable[[DataFrame, Stamp, int], Written]] = {
+            "append": self._write_new,
+            "latest": self._write_latest,
+            "stateful": self._write_revised,
+            "touched": self._refresh,
+        }
+        written = write_batch[self._strategy](frame, stamp, rows_in)
+        self._note(batch, rows_in, written, versions, watermark_ms, started)
+
+    def _write_new(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+        rows = self._writer.collect(frame.dropDuplicates(list(self.table.key)))
+        return self._upsert(rows, stamp, keep=True)
+
+    def _write_latest(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+        rows = self._writer.collect(latest_of_each(frame, self.table))
+        return self._upsert(rows, stamp, greatest=version_columns(self.table, frame.columns))
+
+    def _write_revised(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+        frame = self._fence.beyond(frame)
+        settings = self.lake.settings
+        # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
+        small = settings.engine == "delta-rs" or (settings.engine == "auto" and rows_in <= settings.small_rows)
+        if small:
+            return self._upsert(frame.toArrow(), stamp)
+        frame = frame.persist()
+        try:
+            return self._upsert(frame, stamp) if frame.count() else Written()
+        finally:
+            frame.unpersist()
+
+    def _upsert(self, rows: pa.Table | DataFrame, stamp: Stamp, **how: Any) -> Written:
+        if isinstance(rows, pa.Table) and not len(rows):
+            return Written()
+        return self._writer.upsert(rows, self.table.key, stamp, **how)
+
+    def _refresh(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+        changed = frame.distinct().toArrow()
+        scopes = []
+        for number, source in enumerate(self._sources):
+            own = changed.filter(pa.compute.equal(changed[_SOURCE], number))
+            columns = [c for c in self.table.recompute_by if c in self.lake.open(source.full_name).schema().json()]
+            at = time_column(source)
+            rows = own.select(columns)
+            scopes += scopes_of(self.table, source, rows.append_column(at, own[_AT]) if at else rows)
+        refresher = Refresher(self.spark, self.lake, self.registry, self.table)
+        return refresher.publish(merged(scopes), stamp.info, check=False)
+
+    def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
+        """Rows that the micro-batch read, and the next version of each input."""
+        rows, versions = 0, {}
+        before = self._checkpoint.sources(batch - 1)
+        for number, (source, end) in enumerate(zip(self._sources, self._checkpoint.sources(batch), strict=True)):
+            if end is None:
+                continue
+            start = before[number]["reservoirVersion"] if before and before[number] else 0
+            last = end["reservoirVersion"] - (1 if end["index"] < 0 else 0)
+            versions[source.full_name] = last + 1
+            commits = self.lake.commits(source.full_name, start - 1, last)
+            rows += sum(added.rows or 0 for commit in commits if commit.changes for added in commit.added)
+        return rows, versions
+
+    def _note(
+        self,
+        batch: int,
+        rows_in: int,
+        written: Written,
+        versions: dict[str, int],
+        watermark_ms: int | None,
+        started: float,
+    ) -> None:
+        if written.changed:
+            self._commits += 1
+            if self._commits % _TIDY_EVERY == 0:
+                self.lake.tidy(self.table.full_name)
+        write(
+            self.lake.settings,
+            Progress(
+                domain=self.table.domain,
+                query=self.table.name,
+                batch=batch,
+                watermark=from_epoch_ms(watermark_ms) if watermark_ms and self.table.closes_at else None,
+                rows_in=rows_in,
+                rows_out=written.changed,
+                versions=versions,
+                updated_at=datetime.now(UTC),
+                batch_s=time.monotonic() - started,
+            ),
+        )
+
+
+class _Fence:
+    """Keeps a stream that begins anew from rewriting what its predecessor had closed."""
+
+    def __init__(self, checkpoint: Checkpoint, lake: Lake, table: Table) -> None:
+        self._file = checkpoint.path.with_name(f"{checkpoint.path.name}.fence")
+        self._checkpoint, self._lake, self._table = checkpoint, lake, table
+
+    def raise_once(self) -> None:
+        """At the first start of a new checkpoint, remember what was closed by then."""
+        if not self._table.closes_at or not self._checkpoint.is_new:
+            return
+        info = self._lake.newest_info(self._table.full_name, "watermark_ms", within=100_000)
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(str((info or {}).get("watermark_ms") or ""))
+
+    def beyond(self, rows: DataFrame) -> DataFrame:
+        """The rows that were still open."""
+        from pyspark.sql import functions as F
+
+        text = self._file.read_text() if self._file.exists() else ""
+        if not text or self._table.closes_at is None:
+            return rows
+        return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(int(text))))
+
+
+def _output_mode(frame: DataFrame) -> str:
+    """`update` revises rows until they close; joins and sessions can only emit final ones."""
+    plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    return "append" if "Join " in plan or "session_window" in plan or "Aggregate" not in plan else "update"

@@ -1,0 +1,67 @@
+"""How far each query has come, written where status and Airflow read it."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+
+@dataclass(frozen=True, kw_only=True)
+class Progress:
+    """A query after its last micro-batch.
+
+    Attributes:
+        query: `ingest`, or the table's name.
+        batch: number of the micro-batch.
+        watermark: rows that close before it are closed; None where nothing closes.
+        rows_in, rows_out: of the micro-batch.
+        offsets: of ingest: topic -> partition -> the next offset to read.
+        versions: of a table: input -> the next Delta version to read.
+        batch_s: seconds that the platform's part of the micro-batch took: write and bookkeeping.
+        freshness_s: seconds from the broker's append of the newest record to its commit; of ingest only.
+        error: why the query stands still; empty while it runs.
+    """
+
+    domain: str
+    query: str
+    batch: int = -1
+    watermark: datetime | None = None
+    rows_in: int = 0
+    rows_out: int = 0
+    offsets: Mapping[str, Mapping[int, int]] = field(default_factory=dict)
+    versions: Mapping[str, int] = field(default_factory=dict)
+    updated_at: datetime = field(default_factory=lambda: datetime.now(UTC))
+    batch_s: float = 0.0
+    freshness_s: float | None = None
+    error: str = ""
+
+
+def write(settings: Settings, progress: Progress) -> None:
+    """Replace what was known of the query, atomically."""
+    file = settings.progress / progress.domain / f"{progress.query}.json"
+    file.parent.mkdir(parents=True, exist_ok=True)
+    draft = file.with_suffix(f".{os.getpid()}.draft")
+    draft.write_text(json.dumps(asdict(progress), default=lambda t: t.isoformat()))
+    draft.replace(file)
+
+
+def read(settings: Settings, domain: str | None = None) -> list[Progress]:
+    """The progress of every query that ever ran, by domain and query."""
+    found = sorted(settings.progress.glob(f"{domain or '*'}/*.json"))
+    return [_parse(json.loads(file.read_text())) for file in found]
+
+
+def _parse(facts: dict[str, object]) -> Progress:
+    for name in ("watermark", "updated_at"):
+        if facts[name] is not None:
+            facts[name] = datetime.fromisoformat(str(facts[name]))
+    offsets: Mapping[str, Mapping[str, int]] = facts["offsets"]  # type: ignore[assignment]
+    facts["offsets"] = {topic: {int(p): o for p, o in ends.items()} for topic, ends in offsets.items()}
+    return Progress(**facts)  # type: ignore[arg-type]

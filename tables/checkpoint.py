@@ -1,0 +1,60 @@
+"""What a Structured Streaming checkpoint says: its stream's id, and each micro-batch's inputs and watermark."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint directory of one query."""
+
+    path: Path
+
+    @property
+    def is_new(self) -> bool:
+        """No micro-batch was planned with it yet."""
+        return not any(self._batches("offsets"))
+
+    @property
+    def stream(self) -> str:
+        """The id that the query keeps over restarts, and loses with its checkpoint; empty before the first start."""
+        metadata = self.path / "metadata"
+        return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
+
+    @property
+    def committed(self) -> int | None:
+        """The last micro-batch that ended."""
+        return max(self._batches("commits"), default=None)
+
+    def watermark_ms(self, batch: int | None = None) -> int | None:
+        """Epoch milliseconds: rows that close before it were closed by that micro-batch, or by the last one that ended.
+
+        Spark writes 0 before it has seen an event; that is None here.
+        """
+        number = self.committed if batch is None else batch
+        lines = self._lines("offsets", number)
+        return int(json.loads(lines[1])["batchWatermarkMs"]) or None if lines else None
+
+    def sources(self, batch: int) -> list[Any]:
+        """The end offsets of a micro-batch, one JSON value per source; empty when the batch is unknown."""
+        return [json.loads(line) if line != "-" else None for line in self._lines("offsets", batch)[2:]]
+
+    def initial(self, source: int = 0) -> Any:
+        """Where a Kafka source began, before the first micro-batch; None when it has not."""
+        lines = self._lines("sources/" + str(source), 0)
+        return json.loads(lines[1]) if len(lines) > 1 else None
+
+    def _batches(self, folder: str) -> list[int]:
+        directory = self.path / folder
+        return [int(p.name) for p in directory.iterdir() if p.name.isdigit()] if directory.is_dir() else []
+
+    def _lines(self, folder: str, batch: int | None) -> list[str]:
+        file = self.path / folder / str(batch)
+        if batch is None or not file.exists():
+            return []
+        # The sources' initial offsets begin with a zero byte in files of old Spark versions.
+        return file.read_text().lstrip("\x00").splitlines()

@@ -1,0 +1,275 @@
+"""Kafka records to typed events: the one parser, for the stream and for every replay."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property
+from typing import TYPE_CHECKING, Annotated, Any
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from quality.records import broken
+from tables.declaration import Topic
+from tables.types import FieldType
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+PARTITION, OFFSET, APPENDED_AT = "_partition", "_offset", "_appended_at"
+LATE_BY_MS, REPLAYED = "_late_by_ms", "_replayed"
+TIMESTAMP = pa.timestamp("us", tz="UTC")
+PROVENANCE = [
+    pa.field(PARTITION, pa.int32()),
+    pa.field(OFFSET, pa.int64()),
+    pa.field(APPENDED_AT, TIMESTAMP),
+]
+RAW_SCHEMA = pa.schema(
+    [
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", TIMESTAMP),
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+    ]
+)
+QUARANTINE_SCHEMA = pa.schema(
+    [
+        *PROVENANCE,
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("reasons", pa.list_(pa.string())),
+    ]
+)
+
+_PYTHON_TYPES: dict[str, Any] = {
+    "string": str,
+    "boolean": bool,
+    "int": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],
+    "long": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
+    "double": float,
+    "date": date,
+    "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
+}
+_SPACES_BEFORE_COLON = (" :", "\t:", "\n:", "\r:")
+
+
+def events_schema(topic: Topic) -> pa.Schema:
+    """Columns of the topic's events table: its fields, then where in the log the record stands and how late it was.
+
+    `_late_by_ms`: the topic's greatest event time committed before the micro-batch, minus the row's own, in
+    milliseconds; negative when the row is ahead, null before anything was committed. `_replayed`: the row came by a
+    replay of the log; streams, whose time has gone on, leave it to the batch.
+    """
+    fields = [pa.field(column, kind.arrow) for column, kind in topic.types.items()]
+    return pa.schema([*fields, *PROVENANCE, pa.field(LATE_BY_MS, pa.int64()), pa.field(REPLAYED, pa.bool_())])
+
+
+@dataclass(frozen=True)
+class Decoded:
+    """The records of a batch, split: every record is in exactly one of the two."""
+
+    accepted: pa.Table
+    rejected: pa.Table
+
+
+@dataclass(frozen=True)
+class Decoder:
+    """Turns raw records of one topic into events, or into quarantined bytes with every reason."""
+
+    topic: Topic
+    replayed: bool = False
+
+    def decode(self, raw: pa.Table | pa.RecordBatch, newest_ms: int | None) -> Decoded:
+        """Split `raw` into events and quarantine.
+
+        Args:
+            raw: columns of `RAW_SCHEMA`; others are ignored.
+            newest_ms: greatest event time of the topic committed so far, epoch milliseconds; None when there is none.
+
+        Returns:
+            Tables of `events_schema(topic)` and `QUARANTINE_SCHEMA`, both in the order of `raw`.
+        """
+        table = pa.Table.from_batches([raw]) if isinstance(raw, pa.RecordBatch) else raw
+        table = table.select(RAW_SCHEMA.names).combine_chunks()
+        values = table["value"]
+        parsed, faults = self._parse(values)
+        good = [row for row, record in enumerate(parsed) if record is not None]
+        if len(good) == len(parsed):
+            source = table
+        else:
+            source = table.take(pa.array(good, pa.int64()))
+            parsed = [parsed[row] for row in good]
+        events = self._events(parsed, source, newest_ms)
+        reasons = broken(events, self.topic.rules) if self.topic.rules else None
+        if reasons is not None:
+            flagged = (
+                [row for row in range(len(events)) if reasons[row].is_valid and len(reasons[row]) > 0]
+                if (reasons.null_count < len(reasons))
+                else []
+            )
+            if flagged:
+                faults.update((good[row], reasons[row].as_py()) for row in flagged)
+                keep = pa.array(sorted(set(range(len(events))) - set(flagged)), pa.int64())
+                events = events.take(keep)
+        return Decoded(events, self._quarantine(table, faults))
+
+    def _parse(self, values: pa.ChunkedArray) -> tuple[list[Any], dict[int, list[str]]]:
+        decode, limit = self._decoder.decode, self.topic.max_bytes
+        parsed: list[Any] = []
+        faults: dict[int, list[str]] = {}
+        for row, value in enumerate(values.to_pylist()):
+            record = None
+            if value is None:
+                faults[row] = ["no value: expected a JSON object"]
+            elif len(value) > limit:
+                faults[row] = [f"{len(value)} bytes: expected at most {limit}"]
+            else:
+                try:
+                    record = decode(value)
+                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
+                    faults[row] = [_readable(error)]
+            parsed.append(record)
+        for row in self._suspects(values, parsed):
+            repeated = _repeated_key(values[row].as_py())
+            if repeated is not None:
+                faults[row] = [f"the key {repeated!r} stands twice"]
+                parsed[row] = None
+        return parsed, faults
+
+    def _suspects(self, values: pa.ChunkedArray, parsed: Sequence[Any]) -> list[int]:
+        """Rows in which a key may stand twice: those that do not show each field once, plainly written.
+
+        A plain record has as many `":` as it has fields. More of them, a field that is absent, or white space
+        before a colon makes a row worth the slow look; no repeated key escapes these three.
+        """
+        colons = pc.count_substring(values, '":')
+        plain = pc.equal(colons, len(self.topic.schema))
+        for spaced in _SPACES_BEFORE_COLON:
+            plain = pc.and_(plain, pc.equal(pc.count_substring(values, spaced), 0))
+        odd = set(pc.indices_nonzero(pc.invert(pc.fill_null(plain, False))).to_pylist())
+        for column in self._optional:
+            odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
+        return sorted(row for row in odd if parsed[row] is not None)
+
+    def _events(self, records: Sequence[Any], source: pa.Table, newest_ms: int | None) -> pa.Table:
+        columns = []
+        for column, kind in self.topic.types.items():
+            cells = [getattr(record, column) for record in records]
+            if kind.nullable:
+                cells = [None if cell is msgspec.UNSET else cell for cell in cells]
+            columns.append(pa.array(cells, kind.arrow))
+        event_ms = pc.floor(pc.divide(columns[self._event_column].cast(pa.int64()).cast(pa.float64()), 1000.0))
+        late = (
+            pa.nulls(len(records), pa.int64())
+            if newest_ms is None
+            else pc.subtract(pa.scalar(newest_ms, pa.int64()), event_ms.cast(pa.int64()))
+        )
+        provenance = [source["partition"], source["offset"], source["timestamp"].cast(TIMESTAMP)]
+        replayed = pa.repeat(self.replayed, len(records))
+        return pa.table([*columns, *provenance, late, replayed], schema=events_schema(self.topic))
+
+    def _quarantine(self, table: pa.Table, faults: dict[int, list[str]]) -> pa.Table:
+        rows = sorted(faults)
+        bad = table.take(pa.array(rows, pa.int64()))
+        return pa.table(
+            [
+                bad["partition"],
+                bad["offset"],
+                bad["timestamp"].cast(TIMESTAMP),
+                bad["key"],
+                bad["value"],
+                pa.array([faults[row] for row in rows], pa.list_(pa.string())),
+            ],
+            schema=QUARANTINE_SCHEMA,
+        )
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        return msgspec.json.Decoder(_struct(self.topic))
+
+    @cached_property
+    def _optional(self) -> list[str]:
+        return [column for column, kind in self.topic.types.items() if kind.nullable]
+
+    @cached_property
+    def _event_column(self) -> int:
+        return list(self.topic.schema).index(self.topic.event_time)
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {"topic": self.topic, "replayed": self.replayed}  # a worker builds its own parser
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+
+
+def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replayed: bool = False) -> DataFrame:
+    """`raw` records (columns of `RAW_SCHEMA`) decoded in Spark's Python workers.
+
+    Returns:
+        Columns of `events_schema(topic)`, then `key`, `value`, `reasons` of the quarantine: null for accepted rows.
+        Accepted rows are those where `reasons` is null; rejected rows have null fields.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    decoder = Decoder(topic, replayed)
+    joined = pa.schema([*events_schema(topic), *list(QUARANTINE_SCHEMA)[len(PROVENANCE) :]])
+
+    def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            split = decoder.decode(batch, newest_ms)
+            for part in (split.accepted, split.rejected):
+                if len(part):
+                    yield from _widen(part, joined).to_batches()
+
+    return raw.select(*RAW_SCHEMA.names).mapInArrow(decoded, from_arrow_schema(joined))
+
+
+def _widen(part: pa.Table, schema: pa.Schema) -> pa.Table:
+    columns = [part[f.name] if f.name in part.column_names else pa.nulls(len(part), f.type) for f in schema]
+    return pa.table(columns, schema=schema)
+
+
+def _struct(topic: Topic) -> type[msgspec.Struct]:
+    fields: list[Any] = []
+    for column, kind in topic.types.items():
+        python = _python_type(kind)
+        fields.append((column, python, msgspec.UNSET) if kind.nullable else (column, python))
+    return msgspec.defstruct(topic.name or "Record", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
+
+
+def _python_type(kind: FieldType) -> Any:
+    python = _PYTHON_TYPES[kind.name]
+    if kind.array:
+        python = list[python]
+    return python | None | msgspec.UnsetType if kind.nullable else python
+
+
+def _readable(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error).replace(" - at `$.", " at `").replace("$.", "")
+
+
+class _RepeatedKey(Exception):
+    pass
+
+
+def _repeated_key(value: bytes) -> str | None:
+    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        for key, cell in items:
+            if key in found:
+                raise _RepeatedKey(key)
+            found[key] = cell
+        return found
+
+    try:
+        json.loads(value, object_pairs_hook=pairs)
+    except _RepeatedKey as repeated:
+        return str(repeated.args[0])
+    return None

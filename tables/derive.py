@@ -1,0 +1,126 @@
+"""Calls a table's function: the only code path from inputs to rows, for the stream and for the batch."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from infra.errors import BadDeclaration
+from tables.declaration import Table, Topic
+from tables.decode import OFFSET, PARTITION
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+_IMPURE = re.compile(
+    r"\b(current_timestamp|current_date|now|localtimestamp|unix_timestamp|rand|randn|uuid|shuffle|"
+    r"monotonically_increasing_id|spark_partition_id|input_file_name)\(",
+    re.IGNORECASE,
+)
+
+
+def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """The table's rows for these inputs.
+
+    Args:
+        inputs: by parameter name: columns as declared by the topic, or the rows of the table read; streaming or not.
+
+    Raises:
+        BadDeclaration: the function fails, its result lacks a declared column, or it is not a pure function.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    try:
+        rows = table.derive(**inputs)
+    except PySparkException as error:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} fails: {_first_line(error)}",
+            hint="Its inputs have " + "; ".join(f"{n}: {', '.join(f.columns)}" for n, f in inputs.items()) + ".",
+        ) from error
+    if not isinstance(rows, DataFrame):
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} returned {type(rows).__name__}; "
+            "expected a DataFrame."
+        )
+    _require_columns(table, rows)
+    impure = _IMPURE.search(rows._jdf.queryExecution().logical().toString())  # type: ignore[operator]
+    if impure:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {impure[1]}(), which gives the "
+            "stream and the batch different answers.",
+            hint="Use the event's own times; a declaration is a pure function of its inputs.",
+        )
+    return rows
+
+
+def payload(frame: DataFrame) -> DataFrame:
+    """The columns that a declaration sees: those that the topic declares, without the platform's own."""
+    return frame.select([column for column in frame.columns if not column.startswith("_")])
+
+
+def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
+    """Without repeated records: of those with equal identity and event time the first in the log stays.
+
+    On a stream the duplicates are found within the watermark; on a table over all rows.
+    """
+    identity = list(dict.fromkeys([*topic.identity, topic.event_time]))
+    if frame.isStreaming:
+        return frame.dropDuplicates(identity)
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*identity).orderBy(PARTITION, OFFSET)
+    return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
+
+
+def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:
+    """Of each key the row that is greatest in `version_columns`, nulls lowest."""
+    from pyspark.sql import functions as F
+
+    version = version_columns(table, rows.columns)
+    greatest = rows.groupBy(*table.key).agg(F.max(F.struct(*version)).alias("_greatest"))
+    return greatest.select(*table.key, "_greatest.*").select(*rows.columns)
+
+
+def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
+    """`latest_by`, then all other columns, so that any two different rows of one key have an order."""
+    rest = [c for c in columns if c not in table.key and c not in table.latest_by]
+    return [*(c for c in table.latest_by if c not in table.key), *rest]
+
+
+def fingerprint(table: Table) -> str:
+    """Twelve hex digits that change when the function or a parameter of the declaration changes."""
+    facts = {
+        name: str(getattr(table, name))
+        for name in ("key", "recompute_by", "event_time", "watermark", "closes_at", "latest_by", "lookback", "late")
+    }
+    text = inspect.getsource(table.derive) + repr(sorted(facts.items()))
+    return hashlib.sha256(text.encode()).hexdigest()[:12]
+
+
+def _require_columns(table: Table, rows: DataFrame) -> None:
+    for what in ("key", "recompute_by", "latest_by", "event_time", "closes_at"):
+        value = getattr(table, what)
+        wanted = [value] if isinstance(value, str) else list(value or [])
+        missing = [column for column in wanted if column not in rows.columns]
+        if missing:
+            raise BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
+                f"which {table.derive.__name__} does not return.",
+                hint=f"It returns {', '.join(rows.columns)}.",
+            )
+    platform = [column for column in rows.columns if column.startswith("_")]
+    if platform:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
+            "which is kept for the platform.",
+            hint="Rename them.",
+        )
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

@@ -1,0 +1,192 @@
+"""Where the Delta tables lie, and the facts that their logs give away cheaply."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import BadArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+    from infra.settings import Settings
+
+QUARANTINE = "_quarantine"
+_PROPERTIES = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.checkpointInterval": "100",
+    # Replays and reconciles read the log of commits; a table forgets it only when people say so.
+    "delta.logRetentionDuration": "interval 365 days",
+    "delta.deletedFileRetentionDuration": "interval 30 days",
+}
+
+
+@dataclass(frozen=True)
+class Added:
+    """A data file that a commit added, with the greatest values of its columns where statistics have them."""
+
+    path: str
+    rows: int | None
+    greatest: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LoggedCommit:
+    """One commit as the Delta log tells it.
+
+    Attributes:
+        rewrites: it removed rows, so that no stream reads it; False for a plain append.
+        changes: it changed rows at all; False for maintenance.
+        info: what the writer said of it (the JSON of `userMetadata`), empty when it said nothing.
+    """
+
+    version: int
+    timestamp_ms: int
+    operation: str
+    rewrites: bool
+    changes: bool
+    added: tuple[Added, ...]
+    info: Mapping[str, Any] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """All Delta tables of a platform, by `domain.name`."""
+
+    settings: Settings
+
+    def uri(self, name: str) -> str:
+        domain, _, bare = name.partition(".")
+        return f"{self.settings.lake_uri}/{domain}/{bare}"
+
+    def exists(self, name: str) -> bool:
+        from deltalake import DeltaTable
+
+        return bool(DeltaTable.is_deltatable(self.uri(name)))
+
+    def open(self, name: str) -> DeltaTable:
+        """The table at its newest version.
+
+        Raises:
+            BadArgument: it was never written.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.uri(name))
+        except TableNotFoundError:
+            raise BadArgument(
+                f"The Delta table {name} does not exist yet.", hint="`./twofold up` makes the tables of every domain."
+            ) from None
+
+    def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str]) -> None:
+        """Create the table when it is not there.
+
+        Args:
+            statistics: columns whose least and greatest values are kept per file; the others cost time and help nobody.
+        """
+        if self.exists(name):
+            return
+        from deltalake import DeltaTable
+
+        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(statistics)}
+        DeltaTable.create(
+            self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
+        )
+
+    def names(self) -> list[str]:
+        """Every Delta table that exists, sorted."""
+        filesystem, root = _filesystem(self.settings.lake_uri)
+        found = filesystem.glob(f"{root}/*/*/_delta_log")
+        return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in found)
+
+    def version(self, name: str) -> int:
+        return int(self.open(name).version())
+
+    def rows(self, name: str) -> int:
+        """Rows of the table, from the statistics of its files."""
+        return int(self.open(name).count())
+
+    def commits(self, name: str, after: int, through: int) -> Iterator[LoggedCommit]:
+        """Commits with `after < version <= through`, oldest first.
+
+        Raises:
+            FileNotFoundError: a commit file is gone: the log was cleaned up.
+        """
+        filesystem, root = _filesystem(self.uri(name))
+        for version in range(after + 1, through + 1):
+            text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
+            yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
+
+    def newest_info(self, name: str, wanted: str, within: int = 500) -> Mapping[str, Any] | None:
+        """The newest commit's `info` that holds the key `wanted`; None when the last `within` commits have none."""
+        newest = self.version(name)
+        filesystem, root = _filesystem(self.uri(name))
+        for version in range(newest, max(-1, newest - within), -1):
+            try:
+                text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
+            except FileNotFoundError:
+                return None
+            for line in text.splitlines():
+                if b'"commitInfo"' in line:
+                    info = _info(json.loads(line)["commitInfo"])
+                    if wanted in info:
+                        return info
+        return None
+
+    def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
+        """The table in Spark, as it is now or as it was at `version`."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.uri(name))
+
+    def tidy(self, name: str) -> None:
+        """Merge small files and write a log checkpoint; rows stay as they are."""
+        table = self.open(name)
+        table.optimize.compact()
+        table.create_checkpoint()
+
+
+def _filesystem(uri: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    filesystem, root = url_to_fs(uri)
+    return filesystem, str(root)
+
+
+def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
+    info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    adds = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
+    removes = [a for a in actions if "remove" in a and a["remove"].get("dataChange", True)]
+    return LoggedCommit(
+        version=version,
+        timestamp_ms=int(info.get("timestamp", 0)),
+        operation=str(info.get("operation", "")),
+        rewrites=bool(removes),
+        changes=bool(adds or removes),
+        added=tuple(_added(add) for add in adds),
+        info=_info(info),
+    )
+
+
+def _info(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = commit_info.get("userMetadata")
+    try:
+        info = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _added(add: Mapping[str, Any]) -> Added:
+    from urllib.parse import unquote
+
+    statistics = json.loads(add["stats"]) if add.get("stats") else {}
+    return Added(unquote(add["path"]), statistics.get("numRecords"), statistics.get("maxValues") or {})

@@ -1,0 +1,157 @@
+"""The one primitive: touched scopes -> recompute them -> difference -> publish the difference."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.errors import QualityFailed, WriteConflict
+from tables.declaration import Table, Topic
+from tables.derive import derive, fingerprint, first_of_each, latest_of_each, payload
+from tables.difference import difference
+from tables.lake import Lake
+from tables.registry import Registry
+from tables.scope import Scope, ScopeFilter, from_epoch_ms
+from tables.writer import CHANGE, Stamp, Writer, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ATTEMPTS = 5
+_FENCE = "refresh"
+_log = logging.getLogger("twofold.refresh")
+
+
+@dataclass(frozen=True)
+class Refresher:
+    """Recomputes parts of one table from its inputs and publishes what differs.
+
+    Attributes:
+        closed_before_ms: rows whose `closes_at` is at or after it are the stream's and are left alone; None: all rows
+            are ours.
+        versions: input -> Delta version to read; an input that is not named is read as it is now.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    registry: Registry
+    table: Table
+    closed_before_ms: int | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+    def recompute(self, scopes: Sequence[Scope]) -> DataFrame:
+        """The rows that the scopes should hold, by the table's own function over its inputs."""
+        wanted = ScopeFilter(self.spark, self.table, scopes)
+        inputs = {
+            name: self._input(declaration, wanted)
+            for name, declaration in zip(self.table.inputs, self.registry.upstream(self.table), strict=True)
+        }
+        rows = derive(self.table, inputs)
+        if self.table.latest_by:
+            rows = latest_of_each(rows, self.table)
+        elif self.registry.strategy(self.table) == "append":
+            rows = rows.dropDuplicates(list(self.table.key))
+        return self._closed(wanted.outputs(rows))
+
+    def live(self, scopes: Sequence[Scope]) -> DataFrame:
+        """The rows that the scopes hold now."""
+        wanted = ScopeFilter(self.spark, self.table, scopes)
+        return self._closed(wanted.outputs(self.lake.frame(self.spark, self.table.full_name)))
+
+    def difference(self, scopes: Sequence[Scope]) -> DataFrame:
+        """How the live rows of the scopes differ from what they should be, as `tables.difference` tells it."""
+        return difference(self.recompute(scopes), self.live(scopes), self.table.key)
+
+    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+        """Bring the scopes of the live table to what they should hold, in one commit; none when nothing differs.
+
+        Two refreshes of a table that overlap in time are fenced by its transaction id `refresh`: the slower one finds
+        that the number it read has been used, and recomputes. A row that anybody else changed meanwhile is left alone
+        and looked at again.
+
+        Args:
+            info: what the commit says of itself, see `tables.writer.Stamp`.
+            check: refuse rows that break the table's rules.
+
+        Raises:
+            QualityFailed: names the rules and a row that breaks them; nothing was published.
+            WriteConflict: others changed the same rows, five times in a row.
+        """
+        if not scopes:
+            return Written()
+        writer = Writer(self.lake, self.table.full_name, self.spark)
+        info = {**info, "fingerprint": fingerprint(self.table)}
+        total = Written()
+        for _ in range(_ATTEMPTS):
+            number = (self.lake.open(self.table.full_name).transaction_version(_FENCE) or 0) + 1
+            changes = writer.collect(self.difference(scopes))
+            wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
+            if wanted == 0:
+                return total
+            if check:
+                self._require_good(changes)
+            written = writer.apply(changes, self.table.key, Stamp(app=_FENCE, version=number, info=info))
+            total = _sum(total, written)
+            if written.changed >= wanted:
+                return total
+            _log.info("retry table=%s wanted=%d changed=%d", self.table.full_name, wanted, written.changed)
+        raise WriteConflict(
+            f"{self.table.full_name}: other writers changed the rows of this refresh {_ATTEMPTS} times in a row.",
+            hint="Run it again when the table is quieter.",
+        )
+
+    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> DataFrame:
+        frame = self.lake.frame(self.spark, declaration.full_name, self.versions.get(declaration.full_name))
+        frame = wanted.inputs(frame, declaration)
+        if isinstance(declaration, Topic):
+            if self.registry.strategy(self.table) == "stateful":
+                frame = first_of_each(frame, declaration)
+            frame = payload(frame)
+        return frame
+
+    def _closed(self, rows: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        if self.closed_before_ms is None or self.table.closes_at is None:
+            return rows
+        return rows.where(F.col(self.table.closes_at) < F.lit(from_epoch_ms(self.closed_before_ms)))
+
+    def _require_good(self, changes: pa.Table | DataFrame) -> None:
+        from quality.check import split
+
+        if not self.table.rules:
+            return
+        frame = changes if not isinstance(changes, pa.Table) else self.spark.createDataFrame(changes)
+        bad = split(frame.where(f"{CHANGE} <> 'delete'"), self.table.rules)[1].limit(1).collect()
+        if bad:
+            row = bad[0].asDict()
+            raise QualityFailed(
+                f"{self.table.full_name}: the recomputed row { ({c: row[c] for c in self.table.key}) } breaks "
+                f"{', '.join(row['_reasons'])}; nothing was published.",
+                hint=f"Correct the function or the rules in tables/{self.table.domain}/{self.table.name}.py, then run it again.",
+            )
+
+
+def everything(table: Table) -> list[Scope]:
+    """The scope that holds every row of the table."""
+    return [Scope(tuple(... for _ in table.recompute_by), None)]
+
+
+def run_name(cause: str) -> str:
+    """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
+    return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def _sum(a: Written, b: Written) -> Written:
+    return Written(
+        inserted=a.inserted + b.inserted,
+        updated=a.updated + b.updated,
+        deleted=a.deleted + b.deleted,
+        files=a.files + b.files,
+        version=b.version if b.version is not None else a.version,
+    )

@@ -1,0 +1,83 @@
+"""Opens a platform for work: a session, its lake, and every Delta table that the work may touch."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tables.declaration import Table, Topic
+from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
+from tables.derive import derive, payload
+from tables.lake import QUARANTINE, Lake
+from tables.ledgers import Ledgers
+from tables.registry import Registry, load
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a stream driver or a batch job works with."""
+
+    spark: SparkSession
+    lake: Lake
+    registry: Registry
+
+
+@contextmanager
+def opened(settings: Settings, name: str, domains: Iterable[str]) -> Iterator[Platform]:
+    """A platform whose tables of these domains exist; its session ends with the block.
+
+    Raises:
+        BadDeclaration: a table's function does not fit its inputs or its own declaration.
+        MissingTool: no Java, or the jars were not resolved yet.
+    """
+    from infra.spark import session
+
+    registry = load()
+    spark = session(settings, f"twofold {name}")
+    try:
+        lake = Lake(settings)
+        for domain in dict.fromkeys(domains):
+            ensure_domain(spark, lake, registry, domain)
+        yield Platform(spark, lake, registry)
+    finally:
+        spark.stop()
+
+
+def ensure_domain(spark: SparkSession, lake: Lake, registry: Registry, domain: str) -> None:
+    """Create what is missing: ledgers, events and quarantine of each topic, then each table.
+
+    Raises:
+        BadDeclaration: a table's function does not fit its inputs or its own declaration.
+    """
+    Ledgers(lake, spark).ensure()
+    for topic in registry.domain_topics(domain):
+        statistics = [topic.event_time, topic.key, PARTITION, OFFSET, LATE_BY_MS]
+        lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
+        lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
+    for table in registry.in_order(domain):
+        if not lake.exists(table.full_name):
+            _create(spark, lake, registry, table)
+
+
+def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    inputs = {}
+    for name, declaration in zip(table.inputs, registry.upstream(table), strict=True):
+        frame = lake.frame(spark, declaration.full_name)
+        inputs[name] = payload(frame) if isinstance(declaration, Topic) else frame
+    rows = derive(table, inputs)
+    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    statistics = [*table.key, *table.recompute_by, table.event_time, table.closes_at]
+    lake.ensure(
+        table.full_name,
+        schema.remove_metadata(),
+        statistics=list(dict.fromkeys(column for column in statistics if column)),
+    )
