@@ -38,7 +38,7 @@ OUTAGE_S = 600
 IN_FLIGHT = 10_000
 """Records that may wait for their acknowledgement; kafka-python itself would buffer without bound."""
 FAREWELL_S = 30
-"""How long a run that was told to end waits for the last acknowledgements."""
+"""How long a run that was told to end, or that failed, waits for the last acknowledgements."""
 PROGRESS_S = 0.2
 
 log = logging.getLogger(__name__)
@@ -267,7 +267,10 @@ def _producer(settings: Settings) -> Iterator[KafkaProducer]:
             metrics_enabled=False,
         )
     except KafkaError as error:
-        raise BrokerUnreachable(f"No Kafka broker answers at {settings.bootstrap_servers}: {error}.") from error
+        raise BrokerUnreachable(
+            f"No Kafka broker answers at {settings.bootstrap_servers}: {error}.",
+            hint="./twofold status says how it does.",
+        ) from error
     try:
         yield producer
     finally:
@@ -316,7 +319,8 @@ class _Outbox:
         from kafka.errors import KafkaError
 
         try:
-            self._producer.flush(timeout=FAREWELL_S if self._stop.is_set() else OUTAGE_S)
+            hopeful = self._failure is None and not self._stop.is_set()
+            self._producer.flush(timeout=OUTAGE_S if hopeful else FAREWELL_S)
         except KafkaError as error:
             self._failure = self._failure or error
 

@@ -1,0 +1,228 @@
+from __future__ import annotations
+
+import os
+import signal
+import socket
+import threading
+import time
+import zlib
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra import broker, supervisor
+from infra.errors import BadArgument, BrokerUnreachable
+from infra.settings import Settings
+from infra.topics import TopicSpec, ensure_topics, offsets
+from tables import registry
+from tables.declaration import Topic
+from traffic import replay
+from traffic.flights import NEW_YORK
+from traffic.imperfections import Imperfections
+from traffic.journal import read
+
+DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"domain": "boats"}, "boats"),
+        ({"start": date(2013, 1, 16)}, "not before"),
+        ({"start": date(2012, 12, 31)}, "leaves the source"),
+        ({"end": date(2014, 1, 2)}, "leaves the source"),
+        ({"speed": 0}, "speed=0"),
+        ({"speed": -2.0}, "speed=-2"),
+        ({"speed": float("nan")}, "speed=nan"),
+    ],
+)
+def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_touched(
+    wrong: dict[str, Any], says: str, tmp_path: Path
+) -> None:
+    with pytest.raises(BadArgument, match=says):
+        replay.run(Settings(home=tmp_path / "home", kafka_port=1), **{**DAY, **wrong})
+    assert not (tmp_path / "home").exists()
+
+
+def test_a_broker_that_does_not_answer_is_told_and_leaves_no_journal(tmp_path: Path) -> None:
+    with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 "):
+        replay.run(Settings(home=tmp_path / "home", kafka_port=1), **DAY)
+    assert not (tmp_path / "home").exists()
+
+
+def topics_of_flights() -> dict[str, Topic]:
+    return {topic.full_name: topic for topic in registry.load().domain_topics("flights")}
+
+
+@pytest.fixture(scope="module")
+def topics() -> dict[str, Topic]:
+    return topics_of_flights()
+
+
+def test_messages_come_in_the_order_of_their_arrival_over_the_bounds_of_days(topics: dict[str, Topic]) -> None:
+    found = list(replay.messages(date(2013, 1, 1), date(2013, 1, 6), topics, Imperfections(hours_share=0.3)))
+    assert found == sorted(found)
+    happened_late = sum(m.send_at > datetime(2013, 1, 6, 12, tzinfo=NEW_YORK) for m in found)
+    assert happened_late > 100  # records of the last days that were reported up to two days after
+
+
+def test_two_ranges_send_what_one_range_over_both_sends(topics: dict[str, Topic]) -> None:
+    a, b, c = date(2013, 3, 9), date(2013, 3, 10), date(2013, 3, 11)
+    how = Imperfections(corrupt_share=0.05)
+    halves = [*replay.messages(a, b, topics, how), *replay.messages(b, c, topics, how)]
+    assert sorted(halves) == list(replay.messages(a, c, topics, how))
+
+
+def test_no_record_happens_long_before_its_day(topics: dict[str, Topic]) -> None:
+    for day in (date(2013, 1, 1) + timedelta(days=n) for n in range(0, 364, 60)):
+        first = next(replay.messages(day, day + timedelta(days=1), topics, Imperfections.none()))
+        assert (
+            first.send_at >= datetime(day.year, day.month, day.day, tzinfo=NEW_YORK) - replay.EARLIEST_BEFORE_MIDNIGHT
+        )
+
+
+def test_the_partition_of_a_key_is_where_kafka_puts_it() -> None:
+    """The hash of `21` is the first example in the tests of Kafka's own Java client."""
+    assert replay._hash(b"21") == -973932308 & 0x7FFFFFFF
+
+
+def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) -> None:
+    source = replay.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
+    hour = 3_600
+    began = time.monotonic()
+    paced = replay._paced(source, 10 * hour, threading.Event())
+    first = next(paced)
+    for message in paced:
+        if message.send_at >= first.send_at + timedelta(hours=5):
+            break
+    assert 0.5 <= time.monotonic() - began < 1.0
+
+
+def test_a_pause_ends_the_moment_that_the_run_is_told_to_end(topics: dict[str, Topic]) -> None:
+    source = replay.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
+    stop = threading.Event()
+    threading.Timer(0.2, stop.set).start()
+    began = time.monotonic()
+    assert len(list(replay._paced(source, 0.001, stop))) < 10
+    assert time.monotonic() - began < 2
+
+
+def test_the_first_signal_ends_the_run_in_order_and_the_second_is_as_usual() -> None:
+    stop = threading.Event()
+    usual = signal.getsignal(signal.SIGTERM)
+    with replay._stopped_by_signals(stop):
+        os.kill(os.getpid(), signal.SIGTERM)
+        assert stop.wait(1)
+        assert signal.getsignal(signal.SIGTERM) == usual
+        assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+def free_ports(count: int) -> list[int]:
+    with ExitStack() as held:
+        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
+        for each in sockets:
+            each.bind(("127.0.0.1", 0))
+        return [each.getsockname()[1] for each in sockets]
+
+
+@pytest.fixture
+def platform(tmp_path: Path) -> Iterator[Settings]:
+    """A supervised broker with the topics of `flights`."""
+    kafka_port, controller_port = free_ports(2)
+    settings = Settings(home=tmp_path / "home", kafka_port=kafka_port, controller_port=controller_port)
+    broker.prepare(settings)
+    supervisor.start(settings, [broker.program(settings)])
+    try:
+        broker.wait_ready(settings)
+        declared = registry.load().domain_topics("flights")
+        ensure_topics(settings, [TopicSpec(name=t.full_name, partitions=t.partitions) for t in declared])
+        yield settings
+    finally:
+        supervisor.stop(settings)
+
+
+def contents(settings: Settings) -> dict[tuple[str, int, int], tuple[str, int]]:
+    """Topic, partition, offset -> key and checksum, of every record on the broker."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    ends = {
+        TopicPartition(topic, number): bounds.latest
+        for topic, partitions in offsets(settings, list(topics_of_flights())).items()
+        for number, bounds in partitions.items()
+    }
+    consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers, group_id=None)
+    consumer.assign(list(ends))
+    consumer.seek_to_beginning()
+    found = {}
+    while any(consumer.position(partition) < end for partition, end in ends.items()):
+        for records in consumer.poll(timeout_ms=1_000).values():
+            for r in records:
+                found[r.topic, r.partition, r.offset] = (r.key.decode(), zlib.crc32(r.value))
+    consumer.close()
+    return found
+
+
+def journalled(summary: replay.Summary) -> dict[tuple[str, int, int], tuple[str, int]]:
+    rows = list(read(summary.journal))
+    found = {(row.topic, row.partition, row.offset): (row.key, row.crc) for row in rows}
+    assert len(found) == len(rows) == summary.records
+    return found
+
+
+@pytest.mark.platform
+def test_the_journal_of_a_day_is_what_the_topics_hold(platform: Settings) -> None:
+    """15 January: 894 flights, 881 landings, 72 observations, counted with grep and awk."""
+    seen: list[replay.Progress] = []
+    summary = replay.run(platform, **DAY, on_progress=seen.append)
+    assert summary.complete
+    assert {topic: kinds["true"] for topic, kinds in summary.acknowledged.items()} == {
+        "flights.departures": 894,
+        "flights.arrivals": 881,
+        "flights.weather": 72,
+    }
+    held = contents(platform)
+    assert journalled(summary) == held
+    partitions: dict[str, set[int]] = {}
+    for (topic, partition, _), (key, _) in held.items():
+        if topic != "flights.weather":
+            partitions.setdefault(key, set()).add(partition)
+    assert {len(numbers) for numbers in partitions.values()} == {1}
+    assert len(partitions) == 894
+    assert set.union(*partitions.values()) == {0, 1, 2}
+    assert sum(seen[-1].acknowledged.values()) == seen[-1].sent == summary.records
+
+
+@pytest.mark.platform
+def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(platform: Settings) -> None:
+    killed: list[int] = []
+
+    def kill_once(progress: replay.Progress) -> None:
+        if not killed and sum(progress.acknowledged.values()) > 2_000:
+            [process] = [p for p in supervisor.state(platform) if p.name == broker.NAME]
+            assert process.pid is not None
+            os.kill(process.pid, signal.SIGKILL)
+            killed.append(process.pid)
+
+    range_of_days = {**DAY, "end": date(2013, 1, 29)}
+    summary = replay.run(platform, **range_of_days, on_progress=kill_once)
+    assert killed
+    assert summary.complete
+    held = contents(platform)
+    assert journalled(summary) == held
+    sent = list(replay.messages(DAY["start"], date(2013, 1, 29), topics_of_flights(), Imperfections()))
+    assert Counter(held.values()) == Counter((m.key.decode(), zlib.crc32(m.value)) for m in sent)
+
+
+@pytest.mark.platform
+def test_a_run_that_is_told_to_end_journals_all_that_it_sent(platform: Settings) -> None:
+    stop = threading.Event()
+    threading.Timer(1.0, stop.set).start()
+    summary = replay.run(platform, **DAY, speed=7_200, stop=stop)
+    assert not summary.complete
+    assert 0 < summary.records < 1_500
+    assert journalled(summary) == contents(platform)
