@@ -86,7 +86,7 @@ def _reconcile(domain: Domain) -> DAG:
         )
         reports = {
             table.full_name: TableOperator(
-                task_id=table.name,
+                task_id=table.full_name,
                 source="recompute",
                 table=table.full_name,
                 doc_md=pages.table_task(table),
@@ -112,7 +112,7 @@ def _quality(domain: Domain) -> DAG:
         )
         for table in domain.tables:
             check >> VerdictOperator(
-                task_id=table.name, source="check", table=table.full_name, doc_md=pages.rules(table), **_LIGHT
+                task_id=table.full_name, source="check", table=table.full_name, doc_md=pages.rules(table), **_LIGHT
             )
     return dag
 
@@ -146,7 +146,7 @@ def _backfill(domain: Domain) -> DAG:
 
 def _replay(domain: Domain) -> DAG:
     offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS})?$"}
-    form = "One offset for every partition, `1200`, or `partition:offset` pairs, `0:1200,2:80`."
+    form = "One offset for every partition, as 1200, or partition:offset pairs, as 0:1200,2:80."
     params = {
         "topic": Param(title="Topic", enum=domain.topic_names, type="string"),
         "from_offsets": Param(None, title="From", description=f"First offsets. {form} Empty: the earliest.", **offsets),

@@ -21,17 +21,16 @@ STREAM = """\
 Every minute: is the broker up, does the stream driver of `{domain}` run, does it move? The stream itself runs under
 the supervisor; no task of Airflow holds it.
 
-| it finds | it does |
-|---|---|
-| broker or driver does not run | restarts it; fails when it does not come back |
-| something waits, and no micro-batch was finished for 5 minutes | restarts the driver, fails so that somebody looks |
-| rows become visible more than 15 minutes after the broker had them | fails |
+- Broker or driver does not run: it is restarted; the task fails when it does not come back.
+- Something waits, and no micro-batch was finished for 5 minutes: the driver is restarted, and the task fails so that
+  somebody looks.
+- Rows become visible more than 15 minutes after the broker had them: the task fails.
 
 ## When it fails
 
 1. `./twofold status` shows processes, lag and freshness; `./twofold doctor` whether the machine lacks something.
 2. The log of the driver is `.twofold/logs/{driver}.log`, that of the broker `.twofold/logs/broker.log`.
-3. *Not supervised*: start the platform with `./twofold up`.
+3. **Not supervised**: start the platform with `./twofold up`.
 4. To keep the stream stopped for a while, pause this DAG first: it would start it again.
 
 {tables}
@@ -43,9 +42,14 @@ RECONCILE = """\
 Every 15 minutes. Finds the records that came too late for the stream, recomputes exactly the rows that they can have
 changed, and publishes the differences. Each correction is in `ledger.corrections`, with the records that forced it.
 
-`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile. Then each table's
-task shows what was done: *success*, some rows were corrected; *skipped*, the table was right; *failed*, a difference
-has no explanation. A corrected table's asset gets an event; `announce` starts `{domain}.quality`.
+`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile. Then the task of
+each table shows what was done:
+
+- **success**: some rows were corrected; the table's asset gets an event;
+- **skipped**: the table was right;
+- **failed**: a difference has no explanation.
+
+`announce` tells which tables changed, and so starts `{domain}.quality`.
 
 ## When it fails
 
@@ -77,12 +81,12 @@ BACKFILL = """\
 Recomputes a table for a range of time from its inputs, and publishes the rows that differ, in one transaction. Only
 rows that the stream has closed are touched. Run twice, it changes nothing the second time.
 
-Start it with *Trigger*: a table, and a range `[start, end)` of its event time.
+Start it with **Trigger**: a table, and a range `[start, end)` of its event time.
 
 ## When it fails
 
-Nothing was published: rows are checked before, and published all at once or not at all. *failed (exit code 2)* means a
-param that cannot be meant. The version before a publication is in the task's result, `version_before`.
+Nothing was published: rows are checked before, and published all at once or not at all. **failed (exit code 2)**
+means a param that cannot be meant. The version before a publication is in the task's result, `version_before`.
 
 {tables}
 """
@@ -94,11 +98,11 @@ Decodes a range of a topic's records again with today's code, publishes what dif
 in the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second
 time.
 
-Start it with *Trigger*: a topic, and offsets. `./twofold status` shows the offsets of every partition.
+Start it with **Trigger**: a topic, and offsets. `./twofold status` shows the offsets of every partition.
 
 ## When it fails
 
-Nothing of the failed step was published. *failed (exit code 2)* means offsets that the topic does not have. A gap in
+Nothing of the failed step was published. **failed (exit code 2)** means offsets that the topic does not have. A gap in
 the log (`LogGap`) means that records are no longer in the broker.
 
 {topics}
@@ -130,20 +134,19 @@ def rules(table: Table) -> str:
 
 
 def _tables(tables: Sequence[Table], registry: Registry) -> str:
-    lines = ["| table | what it is | reads | key | how the stream keeps it |", "|---|---|---|---|---|"]
+    lines = []
     for table in tables:
         reads = _names([declaration.full_name for declaration in registry.upstream(table)])
         keeps = STRATEGIES[registry.strategy(table)]
-        lines.append(f"| `{table.full_name}` | {_cell(table.description)} | {reads} | {_names(table.key)} | {keeps} |")
+        lines.append(f"- **{table.full_name}**: {table.description} Reads {reads}; key {_names(table.key)}; {keeps}.")
     return "\n".join(lines)
 
 
 def _topics(topics: Sequence[Topic]) -> str:
-    lines = ["| topic | what it is | partitions | event time |", "|---|---|---|---|"]
+    lines = []
     for topic in topics:
-        lines.append(
-            f"| `{topic.full_name}` | {_cell(topic.description)} | {topic.partitions} | `{topic.event_time}` |"
-        )
+        partitions = f"{topic.partitions} partition{'' if topic.partitions == 1 else 's'}"
+        lines.append(f"- **{topic.full_name}**: {topic.description} {partitions}; event time `{topic.event_time}`.")
     return "\n".join(lines)
 
 
@@ -153,7 +156,3 @@ def _listed(table: Table) -> str:
 
 def _names(names: Sequence[str]) -> str:
     return ", ".join(f"`{name}`" for name in names)
-
-
-def _cell(text: str) -> str:
-    return text.replace("|", "\\|")
