@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pickle
 import re
+from collections.abc import Callable
 
 import pytest
 
@@ -59,7 +60,7 @@ def test_a_rule_says_what_it_is(rule: Rule, kind: str, columns: tuple[str, ...],
         (lambda: expression("  "), "a condition in SQL"),
     ],
 )
-def test_an_argument_that_cannot_be_meant_is_refused_with_a_hint(wrong, said: str) -> None:
+def test_an_argument_that_cannot_be_meant_is_refused_with_a_hint(wrong: Callable[[], Rule], said: str) -> None:
     with pytest.raises(BadDeclaration, match=said) as refused:
         wrong()
     assert refused.value.hint
@@ -141,7 +142,7 @@ def test_a_regular_expression_that_engines_read_differently_is_refused(regex: st
         (r"(a|b)+?c?", ["ab", "abc"], ["", "c"]),
         (r"[^a-c\]]\-\.", ["d-.", "^-."], ["a-.", "]-."]),
         (r"[\w.-]+@\w+", ["a.b-c@d"], ["@d", "é@d"]),
-        (r"\d{1,3}(?:,\d{3})*", ["1,234,567"], ["1,23"]),
+        (r"\d{1,3}(?:,\d{3})*", ["1,234,567"], ["1,23", "٣"]),
         (r"[a^]", ["a", "^"], ["b"]),
         (r"\{\}\$\^", ["{}$^"], ["{}"]),
         (r"\S\W\D", ["a-b"], ["1a1"]),

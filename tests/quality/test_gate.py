@@ -1,0 +1,143 @@
+"""The batch gate: Great Expectations agrees with the one-pass check, and what it finds is kept."""
+
+from __future__ import annotations
+
+import datetime as dt
+import json
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.errors import QualityFailed
+from infra.settings import Settings
+from quality.check import measure
+from quality.gate import gate
+from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
+from quality.suite import validate
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+NOW = dt.datetime(2013, 1, 1, 12, tzinfo=dt.UTC)
+
+GOOD = """
+    SELECT * FROM VALUES
+        (1, 0.5D, 'EWR', timestamp'2013-01-01 11:00:00Z', date'2013-01-01', true, 1.5, array(1)),
+        (2, NULL, NULL, timestamp'2013-01-01 00:00:00Z', date'2013-01-01', NULL, NULL, array(2)),
+        (NULL, 1D, 'JFK', NULL, NULL, true, 2.5, array(3))
+    AS (n, x, k, at, day, b, price, parts)
+"""
+BAD = """
+    SELECT * FROM VALUES
+        (1, double('NaN'), 'ewr', timestamp'2012-12-31 23:59:59.999999Z', date'2012-12-31', false, 9.5, NULL),
+        (1, -1D, 'EWR\n', timestamp'2013-01-01 00:00:00Z', date'2013-01-02', false, NULL, NULL),
+        (9, double('Infinity'), 'é', timestamp'2012-12-31 00:00:00Z', date'2013-01-01', true, 1.5, array(1)),
+        (9, double('Infinity'), NULL, NULL, NULL, NULL, 1.5, array(1)),
+        (NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL)
+    AS (n, x, k, at, day, b, price, parts)
+"""
+NOTHING_BUT_NULL = """
+    SELECT int(NULL) AS n, double(NULL) AS x, string(NULL) AS k, timestamp(NULL) AS at, date(NULL) AS day,
+        boolean(NULL) AS b, cast(NULL AS decimal(2, 1)) AS price, cast(NULL AS array<int>) AS parts
+    FROM range(2)
+"""
+RULES = [
+    between("n", 1, 3),
+    between("n", 0.5, None),
+    between("x", 0, 1),
+    between("x", 0, None),
+    between("x", None, 1),
+    between("price", 1, 2.5),
+    between("at", "2013-01-01T00:00:00Z", "2013-01-02T00:00:00+01:00"),
+    between("at", "2013-01-01", None),
+    between("day", "2013-01-01", "2013-01-01"),
+    one_of("n", [1, 2]),
+    one_of("x", [0.5, 1]),
+    one_of("k", ["EWR", "JFK"]),
+    one_of("b", [True]),
+    matches("k", "[A-Z]{3}"),
+    unique("n"),
+    unique("x"),
+    unique("n", "x"),
+    unique("k", "b"),
+    expression("n < 3.5"),
+    expression("n < 4 AND `b`"),
+    fresh_within("at", "2 hours"),
+    fresh_within("day", "12 hours"),
+]
+COMPLETE = [not_null("parts"), not_null("b"), not_null("at")]
+
+
+@pytest.fixture
+def home(tmp_path: Path) -> Settings:
+    return Settings(home=tmp_path)
+
+
+@pytest.mark.parametrize("engine", ["pandas", "spark"])
+@pytest.mark.parametrize(
+    ("sql", "broken"),
+    [(GOOD, 2), (BAD, 22), (NOTHING_BUT_NULL, 3), (GOOD + " LIMIT 0", 0)],
+    ids=["good", "bad", "null", "empty"],
+)
+def test_great_expectations_counts_what_measure_counts(
+    spark: SparkSession, home: Settings, sql: str, broken: int, engine: str
+) -> None:
+    df, rules = spark.sql(sql), RULES + COMPLETE
+    measured = measure(df, rules, NOW)
+    report = validate(
+        df, "flights.trial", rules, home, NOW, rows=measured.rows, pandas_rows=1_000 if engine == "pandas" else -1
+    )
+    assert [(str(one.rule), one.passed, one.failing) for one in report.outcomes] == [
+        (str(one.rule), one.passed, one.failing) for one in measured.rules
+    ]
+    assert len(measured.failed) == broken
+    assert report.validation["success"] is measured.passed
+
+
+def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Settings) -> None:
+    rules = [unique("n"), between("x", 0, None), expression("n < 4")]
+    later = NOW + dt.timedelta(hours=1)
+    bad = gate(spark.sql(BAD), "flights.trial", rules, ["n"], home, NOW)
+    good = gate(spark.sql(GOOD), "flights.trial", rules, ["n"], home, later)
+    other = gate(spark.sql(GOOD), "weather.trial", rules, ["n"], home, later)
+
+    assert (bad.passed, good.passed, other.passed) == (False, True, True)
+    assert [rule.failing for rule in bad.rules] == [4, 2, 2]
+    with pytest.raises(QualityFailed, match=r"docs/index\.html"):
+        bad.raise_if_failed()
+    good.raise_if_failed()
+
+    kept = sorted((home.home / "quality" / "results" / "flights.trial").iterdir())
+    assert kept == [bad.results, good.results]
+    assert bad.results
+    found = json.loads(bad.results.read_text(), parse_constant=pytest.fail)
+    assert (found["passed"], found["rules"][1]["failing"]) == (False, 2)
+    assert found["great_expectations"]["statistics"]["unsuccessful_expectations"] == 3
+
+    assert bad.report
+    assert bad.report == home.home / "quality" / "docs" / "index.html"
+    index = bad.report.read_text()
+    assert "flights.trial" in index
+    assert "weather.trial" in index
+    pages = list((home.home / "quality" / "docs" / "validations").rglob("*.html"))
+    assert len(pages) == 3
+
+
+def test_a_table_without_rules_passes_the_gate(spark: SparkSession, home: Settings) -> None:
+    verdict = gate(spark.sql(GOOD), "flights.trial", [], ["n"], home, NOW)
+    assert (verdict.passed, verdict.rows) == (True, 3)
+
+
+def test_a_rule_on_which_the_counts_differ_fails(
+    spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import quality.suite
+
+    wrong = between("n", 5, None)
+    monkeypatch.setattr(quality.suite, "_bounds", lambda rule: (wrong.low, None))
+    verdict = gate(spark.sql(GOOD), "flights.trial", [between("n", 0, None)], ["n"], home, NOW)
+    assert (verdict.passed, verdict.rules[0].failing) == (False, 2)
+    assert "Great Expectations counts 2" in verdict.rules[0].observed
