@@ -214,7 +214,8 @@ def _paced(source: Iterator[Message], speed: float | None, stop: threading.Event
     for message in source:
         if speed is not None:
             first = first or message.send_at
-            stop.wait(max(0.0, (message.send_at - first).total_seconds() / speed - (time.monotonic() - began)))
+            due_s = (message.send_at - first).total_seconds() / speed
+            stop.wait(min(max(0.0, due_s - (time.monotonic() - began)), threading.TIMEOUT_MAX))
         if stop.is_set():
             return
         yield message
