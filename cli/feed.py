@@ -88,7 +88,7 @@ def _live(*, quiet: bool) -> Iterator[Callable[[Progress], None] | None]:
         def show(progress: Progress) -> None:
             acknowledged = sum(progress.acknowledged.values())
             rate = acknowledged / progress.elapsed_s if progress.elapsed_s else 0.0
-            reached = f"{progress.event_time:%Y-%m-%d %H:%M} UTC"
+            reached = f"{progress.event_time:%Y-%m-%d %H:%M} UTC" if progress.event_time else "connecting"
             bar.update(task, description=f"{reached}  {acknowledged:,} records acknowledged, {rate:,.0f} a second")
 
         yield show

@@ -217,11 +217,11 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     from tables.lake import Lake
 
     lake = Lake(settings)
-    declared = [*registry.domain_topics(domain), *registry.in_order(domain)]
+    declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in registry.in_order(domain)]
     name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
     while True:
         process = next((p for p in supervisor.state(settings) if p.name == name), None)
-        if process and process.state == "RUNNING" and all(lake.exists(d.full_name) for d in declared):
+        if process and process.state == "RUNNING" and all(map(lake.exists, declared)):
             return
         if time.monotonic() > deadline or (process and process.starts > MOST_STARTS):
             state = f"{process.state}, started {process.starts} times" if process else "not supervised"
@@ -314,5 +314,12 @@ def _coloured(state: str) -> str:
 
 
 def _print_findings(findings: Sequence[Finding]) -> None:
+    rows = [
+        ("[green]✓[/]" if f.ok else "[bold red]✗[/]", f.name, escape(f.found), escape(f.expected)) for f in findings
+    ]
+    out.print(make_table(None, ["", "what", "found", "expected"], rows))
     for finding in findings:
-        out.print(finding)
+        if not finding.ok:
+            out.print(f"[bold red]✗[/] {escape(finding.name)}: {escape(finding.hint)}", soft_wrap=True)
+    if all(finding.ok for finding in findings):
+        out.print("Nothing is wrong.")

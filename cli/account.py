@@ -1,0 +1,212 @@
+"""The final account: what the stream computed, what was corrected, and whether the source files say the same."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+from cli.query import Analyst
+from cli.snapshot import count_corrections, count_late
+from infra.settings import Settings
+from infra.topics import offsets
+from streaming.progress import read
+from tables.lake import QUARANTINE, Lake
+from traffic import journal, truth
+from traffic.comparison import compare
+
+if TYPE_CHECKING:
+    from infra.topics import PartitionOffsets
+    from tables.declaration import Table, Topic
+    from tables.registry import Registry
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicAccount:
+    """Whether events + quarantine = log, by offset.
+
+    Attributes:
+        records: in the log.
+        acknowledged: in the journal of the traffic.
+        events, quarantined: rows of the two tables.
+        missing: offsets of the log, or of the journal, that are in neither table.
+        repeated: rows beyond the first of their offset, in both tables together.
+        misjudged: sound records in quarantine and corrupt ones among the events, by the journal.
+    """
+
+    name: str
+    records: int
+    acknowledged: int
+    events: int
+    quarantined: int
+    missing: int
+    repeated: int
+    misjudged: int
+
+    @property
+    def is_right(self) -> bool:
+        return not (self.missing or self.repeated or self.misjudged)
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableAccount:
+    """Whether a table holds what the source files say.
+
+    Attributes:
+        rows: of the live table.
+        by_stream: those that the stream wrote, the others were added by batch work.
+        late: input records later than the watermark; None where no row closes.
+        corrected: rows that batch work inserted, updated or deleted.
+        unexplained: differences to a recomputation that nothing explains; None when it was not recomputed.
+        compared: closed rows by DuckDB's computation from the source files.
+        missing, extra, changed: how the live rows differ from those.
+    """
+
+    name: str
+    rows: int
+    by_stream: int
+    late: int | None
+    corrected: int
+    unexplained: int | None
+    compared: int
+    missing: int
+    extra: int
+    changed: int
+
+    @property
+    def is_right(self) -> bool:
+        return self.unexplained == 0 and not (self.missing or self.extra or self.changed)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Account:
+    """The account of a domain.
+
+    Attributes:
+        start, end: the New York days that were fed.
+    """
+
+    start: date
+    end: date
+    topics: Sequence[TopicAccount]
+    tables: Sequence[TableAccount]
+
+    @property
+    def is_right(self) -> bool:
+        return all(topic.is_right for topic in self.topics) and all(table.is_right for table in self.tables)
+
+
+def draw(settings: Settings, registry: Registry, unexplained: Mapping[str, int]) -> Account:
+    """Compare everything of the domain `flights` with its journal and its source files.
+
+    Args:
+        unexplained: table -> differences that a full recomputation could not explain.
+    """
+    lake = Lake(settings)
+    analyst = Analyst(lake)
+    start, end = fed_days(analyst)
+    bounds = offsets(settings, [topic.full_name for topic in registry.domain_topics("flights")])
+    late, corrected = count_late(lake, registry), count_corrections(lake)
+    added = _rows_added(analyst)
+    tables = []
+    for table in registry.in_order("flights"):
+        if table.full_name in truth.KEYS:
+            rows = lake.rows(table.full_name)
+            tables.append(
+                TableAccount(
+                    name=table.full_name,
+                    rows=rows,
+                    by_stream=rows - added.get(table.full_name, 0),
+                    late=late.get(table.full_name),
+                    corrected=corrected.get(table.full_name, 0),
+                    unexplained=unexplained.get(table.full_name),
+                    **_verdict(analyst, table.full_name, start, end, closed_before(settings, registry, table)),
+                )
+            )
+    return Account(
+        start=start,
+        end=end,
+        topics=[
+            _topic(analyst, settings, topic, bounds[topic.full_name]) for topic in registry.domain_topics("flights")
+        ],
+        tables=tables,
+    )
+
+
+def fed_days(analyst: Analyst) -> tuple[date, date]:
+    """The New York days that the departures span: first, and first after the last."""
+    day = "(scheduled_at AT TIME ZONE 'America/New_York')::DATE"
+    first, last = analyst.rows(f"SELECT min({day}), max({day}) FROM flights.departures")[0]
+    assert isinstance(first, date)
+    assert isinstance(last, date)
+    return first, last + timedelta(days=1)
+
+
+def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
+    """The watermark of the stream of a table, or the least of the streams that it reads; None where nothing closes."""
+    from tables.declaration import Table
+
+    if table.closes_at:
+        return next((p.watermark for p in read(settings, table.domain) if p.query == table.name), None)
+    above = [declared for declared in registry.upstream(table) if isinstance(declared, Table)]
+    return min((mark for mark in (closed_before(settings, registry, t) for t in above) if mark), default=None)
+
+
+def _verdict(analyst: Analyst, table: str, start: date, end: date, before: datetime | None) -> dict[str, int]:
+    condition = truth.is_final(table, before) if before else "true"
+    live = analyst.run(f"FROM {table} WHERE {condition}").to_arrow_table()
+    compared = compare(truth.expected(table, start, end, before), live, truth.KEYS[table])
+    return {
+        "compared": compared.rows,
+        "missing": compared.missing,
+        "extra": compared.extra,
+        "changed": compared.changed,
+    }
+
+
+def _rows_added(analyst: Analyst) -> dict[str, int]:
+    """Table -> rows that batch work inserted, less those that it deleted."""
+    net = "count(*) FILTER (change = 'insert') - count(*) FILTER (change = 'delete')"
+    return {str(t): int(str(n)) for t, n in analyst.rows(f'SELECT "table", {net} FROM ledger.corrections GROUP BY ALL')}
+
+
+def _topic(analyst: Analyst, settings: Settings, topic: Topic, bounds: Mapping[int, PartitionOffsets]) -> TopicAccount:
+    import pyarrow as pa
+
+    acknowledged = journal.load(*journal.files(settings, topic.domain))
+    log = pa.table({"partition": list(bounds), "latest": [b.latest for b in bounds.values()]})
+    analyst.connection.register("acknowledged", acknowledged)
+    analyst.connection.register("log", log)
+    analyst.connection.execute(_TAKEN.format(topic=topic.full_name, quarantine=topic.full_name + QUARANTINE))
+    counts = analyst.connection.execute(_COUNTS, {"topic": topic.full_name}).fetchone()
+    assert counts is not None
+    names = ("records", "acknowledged", "events", "quarantined", "missing", "repeated", "misjudged")
+    return TopicAccount(name=topic.full_name, **dict(zip(names, map(int, counts), strict=True)))
+
+
+_TAKEN = """
+CREATE OR REPLACE TEMP TABLE taken AS
+SELECT _partition AS "partition", _offset AS "offset", 'event' AS place FROM {topic}
+UNION ALL
+SELECT _partition, _offset, 'quarantine' FROM {quarantine}
+"""
+
+_COUNTS = """
+WITH sent AS (SELECT "partition", "offset", kind FROM acknowledged WHERE topic = $topic),
+once AS (SELECT "partition", "offset", min(place) AS place FROM taken GROUP BY ALL),
+known AS (
+    SELECT "partition", "offset" FROM sent
+    UNION
+    SELECT "partition", unnest(range(latest)) AS "offset" FROM log
+)
+SELECT
+    (SELECT coalesce(sum(latest), 0) FROM log),
+    (SELECT count(*) FROM sent),
+    (SELECT count(*) FROM taken WHERE place = 'event'),
+    (SELECT count(*) FROM taken WHERE place = 'quarantine'),
+    (SELECT count(*) FROM known ANTI JOIN once USING ("partition", "offset")),
+    (SELECT count(*) FROM taken) - (SELECT count(*) FROM once),
+    (SELECT count(*) FROM sent JOIN once USING ("partition", "offset")
+     WHERE starts_with(kind, 'corrupt') <> (place = 'quarantine'))
+"""

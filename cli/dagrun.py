@@ -1,0 +1,80 @@
+"""Runs a DAG of the running Airflow and shows what it does."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from cli.screen import out, shown_span
+from infra.errors import ProcessFailed
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.status import Status
+
+    from infra.airflow_api import Client
+
+LOADED_S = 60.0
+FINISHED_S = 420.0
+
+
+def run_dag(settings: Settings, dag: str) -> None:
+    """Trigger a DAG and return when its run succeeded.
+
+    Raises:
+        ProcessFailed: it failed; tells which task, and what that logged last.
+    """
+    from infra.airflow_api import FINISHED, Client
+
+    client = Client(settings)
+    began = time.monotonic()
+    _await_dag(client, dag)
+    run = client.trigger(dag)
+    with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
+        told = ""
+        while (state := client.dag_run_state(dag, run)) not in FINISHED:
+            doing = ", ".join(
+                f"{t.task_id} {t.state}" for t in client.task_instances(dag, run) if t.state not in (None, "success")
+            )
+            if doing != told:
+                told = doing
+                _say(status, f"{dag}: {doing or state}")
+            if time.monotonic() - began > FINISHED_S:
+                raise ProcessFailed(
+                    f"{dag} is {state} after {FINISHED_S:.0f} s: {doing}.", hint="Its page in Airflow tells more."
+                )
+            time.sleep(0.5)
+    tasks = client.task_instances(dag, run)
+    if state != "success":
+        failed = next((t for t in tasks if t.state == "failed"), None)
+        said = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
+        raise ProcessFailed(
+            f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(said.splitlines()[-12:]),
+            hint="Its page in Airflow tells more.",
+        )
+    out.print(f"[green]✓[/] {dag}: {len(tasks)} tasks [dim]{shown_span(time.monotonic() - began)}[/]")
+
+
+def _await_dag(client: Client, dag: str) -> None:
+    deadline = time.monotonic() + LOADED_S
+    while dag not in client.dags():
+        if time.monotonic() > deadline:
+            errors = "; ".join(
+                f"{file}: {text.strip().splitlines()[-1]}" for file, text in client.import_errors().items()
+            )
+            raise ProcessFailed(f"Airflow has not loaded the DAG {dag}. {errors}")
+        time.sleep(1)
+
+
+@contextmanager
+def _quiet() -> Iterator[None]:
+    yield None
+
+
+def _say(status: Status | None, text: str) -> None:
+    if status is None:
+        out.print(text, soft_wrap=True)
+    else:
+        status.update(text)

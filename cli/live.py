@@ -1,0 +1,143 @@
+"""The traffic in the background, and what it does to the platform on the screen."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from cli.screen import make_table, out, shown, shown_span
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from cli.snapshot import QueryState, Snapshot
+    from traffic.replay import Progress, Summary
+
+    Show = Callable[["Feed", Snapshot], None]
+
+TELL_S = 5.0
+
+
+@dataclass
+class Feed:
+    """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`."""
+
+    settings: Settings
+    domain: str
+    start: date
+    end: date
+    seconds: float
+    progress: Progress | None = None
+    summary: Summary | None = None
+    failure: BaseException | None = None
+    stop: threading.Event = field(default_factory=threading.Event)
+
+    @property
+    def reached(self) -> datetime | None:
+        """The instant of 2013 that the traffic has reached; None before the first record."""
+        return self.progress.event_time if self.progress else None
+
+    def run(self) -> None:
+        from traffic.replay import run
+
+        try:
+            self.summary = run(
+                self.settings,
+                domain=self.domain,
+                start=self.start,
+                end=self.end,
+                speed=(self.end - self.start).total_seconds() / self.seconds,
+                on_progress=self._keep,
+                stop=self.stop,
+            )
+        except BaseException as error:
+            self.failure = error
+
+    def _keep(self, progress: Progress) -> None:
+        self.progress = progress
+
+
+@contextmanager
+def feeding(feed: Feed) -> Iterator[threading.Thread]:
+    """Run the traffic in a thread of its own; leaving the block ends it early."""
+    thread = threading.Thread(target=feed.run, name="traffic")
+    thread.start()
+    try:
+        yield thread
+    finally:
+        feed.stop.set()
+        thread.join()
+
+
+@contextmanager
+def moving() -> Iterator[Show]:
+    """A picture that moves on a terminal; a line every few seconds anywhere else."""
+    if not out.is_terminal:
+        told = [0.0]
+
+        def tell(feed: Feed, now: Snapshot) -> None:
+            if time.monotonic() - told[0] > TELL_S:
+                told[0] = time.monotonic()
+                out.print(_line(feed, now), soft_wrap=True)
+
+        yield tell
+        return
+    from rich.live import Live
+
+    with Live(console=out, auto_refresh=False) as live:
+        yield lambda feed, now: live.update(_picture(feed, now), refresh=True)
+
+
+def _line(feed: Feed, now: Snapshot) -> str:
+    reached = f"{feed.reached:%Y-%m-%d %H:%M}" if feed.reached else "connecting"
+    produced, lag = _total(t.produced for t in now.topics), _total(t.lag for t in now.topics)
+    quarantined = _total(t.quarantined for t in now.topics)
+    tables = ", ".join(f"{t.name.split('.')[1]} {shown(t.rows)}" for t in now.tables)
+    late = max((t.late or 0 for t in now.tables), default=0)
+    return f"{reached}  produced {produced:,}, lag {lag:,}, quarantined {quarantined:,}, late {late:,}; rows: {tables}"
+
+
+def _picture(feed: Feed, now: Snapshot) -> RenderableType:
+    from rich.console import Group
+    from rich.progress_bar import ProgressBar
+    from rich.table import Table
+
+    reached = feed.reached.date() if feed.reached else feed.start
+    share = (reached - feed.start) / (feed.end - feed.start)
+    head = Table.grid(padding=(0, 2))
+    done = feed.summary is not None
+    what = "the month is sent, the streams take what is left" if done else f"{reached:%A, %d %B %Y} in New York"
+    head.add_row(ProgressBar(total=1, completed=1 if done else min(share, 1), width=30), what)
+    freshness = next((q.freshness_s for q in now.queries if q.query == "ingest"), None)
+    behind = {f"{q.domain}.{q.query}": q for q in now.queries}
+    topics = make_table(
+        None,
+        ["topic", "produced", "ingested", "lag", "quarantined"],
+        [(t.name, t.produced, t.ingested, t.lag, t.quarantined) for t in now.topics],
+        right=["produced", "ingested", "lag", "quarantined"],
+    )
+    tables = make_table(
+        None,
+        ["table", "strategy", "rows", "late records", "corrected rows", "last micro-batch"],
+        [(t.name, t.strategy, t.rows, t.late, t.corrections, _last(behind.get(t.name), now)) for t in now.tables],
+        right=["rows", "late records", "corrected rows", "last micro-batch"],
+    )
+    tail = f"[dim]events are visible {shown_span(freshness)} after the broker has them[/]" if freshness else ""
+    problems = [f"[yellow]![/] {escape(problem)}" for problem in now.problems]
+    return Group(head, topics, tables, *problems, tail)
+
+
+def _last(query: QueryState | None, now: Snapshot) -> str | None:
+    return f"{shown_span((now.at - query.updated_at).total_seconds())} ago" if query else None
+
+
+def _total(values: Iterable[int | None]) -> int:
+    return sum(value or 0 for value in values)
