@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib.metadata
 import os
 import shutil
@@ -38,7 +39,7 @@ def examine(settings: Settings) -> list[Finding]:
     return [
         _python(),
         _java(),
-        _memory(),
+        _memory(settings),
         _disk(settings),
         _home(settings),
         *_ports(settings),
@@ -67,14 +68,17 @@ def _java() -> Finding:
     return Finding(name="Java", ok=True, found=f"{java_version(launcher)} ({launcher})", expected=expected, hint="")
 
 
-def _memory() -> Finding:
+def _memory(settings: Settings) -> Finding:
+    """Memory that the platform may have, or has already."""
     import psutil
 
-    available = psutil.virtual_memory().available / GIB
+    pids = [process.pid for process in supervisor.state(settings) if process.pid]
+    used = sum(_memory_of_tree(pid) for pid in pids)
+    available = (psutil.virtual_memory().available + used) / GIB
     return Finding(
         name="Memory",
         ok=available >= MEMORY_GIB,
-        found=f"{available:.1f} GiB available",
+        found=f"{available:.1f} GiB available{f', {used / GIB:.1f} of it in use by this platform' if used else ''}",
         expected=f"{MEMORY_GIB} GiB available",
         hint="Close other programs, or lower TWOFOLD_DRIVER_MEMORY.",
     )
@@ -180,6 +184,19 @@ def _installed(package: str) -> str | None:
 def _existing(path: Path) -> Path:
     """The path, or the nearest directory above it that exists."""
     return next(candidate for candidate in (path, *path.parents) if candidate.exists())
+
+
+def _memory_of_tree(pid: int) -> int:
+    """Bytes of memory that a process and its descendants would give back."""
+    import psutil
+
+    total = 0
+    with contextlib.suppress(psutil.Error):
+        top = psutil.Process(pid)
+        for process in (top, *top.children(recursive=True)):
+            with contextlib.suppress(psutil.Error):
+                total += process.memory_full_info().uss
+    return total
 
 
 def _is_or_descends_from(pid: int, ancestors: set[int | None]) -> bool:

@@ -122,7 +122,8 @@ def state(settings: Settings) -> list[ProcessState]:
     try:
         with _rpc(settings) as server:
             answers = cast("list[dict[str, Any]]", server.getAllProcessInfo())
-    except (OSError, http.client.HTTPException):
+    # A fault: it is shutting down.
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return []
     return [_state(settings, answer) for answer in answers]
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import subprocess
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 
@@ -111,6 +113,30 @@ def test_a_jar_of_an_earlier_lock_is_gone_after_the_next_resolve(
     jars.ensure(settings)
 
     assert sorted(path.name for path in settings.jars.glob("*/*.jar")) == ["one-1-test.jar", "one-1.jar"]
+    assert jars.is_complete(settings)
+
+
+def test_of_two_that_start_together_one_fetches_and_both_find_the_jars(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fetched = []
+
+    def resolve(target: Path, **_: object) -> None:
+        fetched.append(target)
+        time.sleep(0.3)
+        for path, content in {"spark/one-1.jar": b"one", "broker/one-1-test.jar": b"test"}.items():
+            (target / path).parent.mkdir(parents=True)
+            (target / path).write_bytes(content)
+
+    settings = relocated(tmp_path, monkeypatch)
+    monkeypatch.setattr(jars, "pinned", lambda: (ONE, TEST))
+    monkeypatch.setattr(jars, "_resolve", resolve)
+
+    with ThreadPoolExecutor(2) as pool:
+        for done in [pool.submit(jars.ensure, settings) for _ in range(2)]:
+            done.result()
+
+    assert len(fetched) == 1
     assert jars.is_complete(settings)
 
 

@@ -1,0 +1,39 @@
+"""Topics on a broker that is not there."""
+
+from __future__ import annotations
+
+import time
+
+import pytest
+
+from infra import topics
+from infra.errors import BrokerUnreachable
+from infra.settings import Settings
+from infra.topics import TopicSpec
+from tests.infra.conftest import free_port
+
+
+@pytest.fixture
+def nobody() -> Settings:
+    """Settings whose broker does not run."""
+    return Settings(kafka_port=free_port())
+
+
+def test_a_broker_that_does_not_answer_is_told_within_five_seconds_with_address_and_setting(nobody: Settings) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(BrokerUnreachable) as unreachable:
+        topics.offsets(nobody, ["t"])
+
+    assert time.monotonic() - began < 5
+    assert f"127.0.0.1:{nobody.kafka_port}" in str(unreachable.value)
+    assert "TWOFOLD_KAFKA_PORT" in str(unreachable.value)
+    assert "./twofold up" in str(unreachable.value.hint)
+    assert unreachable.value.retryable
+
+
+def test_a_cluster_of_yours_that_does_not_answer_is_told_by_its_own_setting() -> None:
+    settings = Settings(bootstrap=f"127.0.0.1:{free_port()}")
+
+    with pytest.raises(BrokerUnreachable, match="TWOFOLD_BOOTSTRAP"):
+        topics.ensure_topics(settings, [TopicSpec(name="t", partitions=1)])
