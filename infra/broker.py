@@ -48,7 +48,6 @@ def program(settings: Settings) -> Program:
         "-XX:+UseG1GC",
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
-        f"-Dlog4j2.configurationFile={_logging(settings)}",
         *_kafka(settings, "kafka.Kafka"),
         str(_properties(settings)),
     ]
@@ -166,7 +165,9 @@ def _format(settings: Settings) -> None:
 
 
 def _kafka(settings: Settings, main_class: str) -> list[str]:
-    return ["-cp", f"{settings.jars / 'broker'}/*", main_class]
+    # Of logging configurations, the jar of the archive brings one that writes into the working directory.
+    logging = f"-Dlog4j2.configurationFile={_logging(settings).as_uri()}"
+    return [logging, "-cp", f"{settings.jars / 'broker'}/*", main_class]
 
 
 def _cluster_id() -> str:
