@@ -15,6 +15,18 @@ Params = Mapping[str, object]
 OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
+def reconcile_arguments(params: Params, tables: Collection[str]) -> list[str]:
+    """`TABLE... [--verify]` of a run's params.
+
+    Raises:
+        BadArgument: `verify` is neither true nor false.
+    """
+    verify = params.get("verify", False)
+    if not isinstance(verify, bool):
+        raise BadArgument(f"verify={verify!r}: expected true or false.")
+    return [*tables, *(["--verify"] if verify else [])]
+
+
 def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
     """`TABLE --start ... --end ...` of a run's params.
 

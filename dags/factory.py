@@ -11,7 +11,7 @@ from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 
 from dags import pages
 from dags.announce import AnnounceOperator, TableOperator, tables_to_check
-from dags.arguments import OFFSETS, backfill_arguments, replay_arguments
+from dags.arguments import OFFSETS, backfill_arguments, reconcile_arguments, replay_arguments
 from dags.assets import domain_asset
 from dags.command import CommandOperator
 from dags.failure import log_failure
@@ -75,11 +75,17 @@ def _stream(domain: Domain) -> DAG:
 
 def _reconcile(domain: Domain) -> DAG:
     about = "Corrects what late records changed, and proves that nothing else differs."
-    with _dag(domain, "reconcile", about, schedule=RECONCILE_AT) as dag:
+    verify = Param(
+        False,
+        title="Verify",
+        type="boolean",
+        description="Also recompute every closed row, and count differences that no late record explains.",
+    )
+    with _dag(domain, "reconcile", about, schedule=RECONCILE_AT, params={"verify": verify}) as dag:
         recompute = CommandOperator(
             task_id="recompute",
             command="reconcile",
-            arguments=domain.table_names,
+            arguments=lambda context: reconcile_arguments(context["params"], domain.table_names),
             pool_slots=SPARK_SLOTS,
             execution_timeout=timedelta(minutes=30),
             doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",

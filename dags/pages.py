@@ -49,7 +49,8 @@ each table shows what was done:
 - **skipped**: the table was right;
 - **failed**: a difference has no explanation.
 
-`announce` tells which tables changed, and so starts `{domain}.quality`.
+`announce` tells which tables changed, and so starts `{domain}.quality`. Started by hand with **Verify**, the run also
+recomputes every closed row, and fails when any differs that no late record explains.
 
 ## When it fails
 

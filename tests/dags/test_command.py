@@ -1,0 +1,203 @@
+"""The operator that runs a command: what each end of it means to Airflow, and that nothing is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import psutil
+import pytest
+
+from infra.errors import BadArgument
+from infra.settings import ROOT
+
+StandIn = Callable[[str], None]
+
+
+def operator(**settings: Any) -> Any:
+    from airflow.sdk import DAG
+
+    from dags.command import CommandOperator
+
+    with DAG("flights.reconcile", schedule=None):
+        return CommandOperator(**{"task_id": "recompute", "command": "reconcile", **settings})
+
+
+def execute(task: Any, **context: Any) -> Any:
+    """`execute` without Airflow's guard against calls from outside of a task."""
+    return type(task).execute.__wrapped__(task, context)
+
+
+def test_the_last_json_document_on_stdout_is_the_result(stand_in: StandIn) -> None:
+    stand_in("import json, sys\nprint('{not json}')\nprint(json.dumps([{'a': [1, {}]}, sys.argv[1:]], indent=2))")
+    assert execute(operator(arguments=["flights.flights"])) == [
+        {"a": [1, {}]},
+        ["reconcile", "flights.flights", "--json"],
+    ]
+
+
+def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
+    from dags.child import Child
+
+    script = "import sys, time; print('half way', file=sys.stderr, flush=True); time.sleep(1); print('at the end')"
+    child = Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
+    seen: dict[str, float] = {}
+    ended = child.run(lambda line: seen.setdefault(line, time.monotonic()) and None)
+    assert (ended.code, ended.stdout, ended.stderr) == (0, ["at the end"], ["half way"])
+    assert seen["at the end"] - seen["half way"] > 0.8
+
+
+@pytest.mark.parametrize(
+    ("code", "retried"),
+    [(75, True), (1, False), (2, False), (3, False)],
+    ids=["retryable", "failed", "refused", "other"],
+)
+def test_only_a_retryable_exit_code_is_tried_again(stand_in: StandIn, code: int, retried: bool) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+    error = json.dumps(
+        {"error": "The broker is away.", "kind": "X", "hint": "Start it.", "retryable": retried}, indent=2
+    )
+    stand_in(f"import sys\nprint('''{error}''')\nsys.exit({code})")
+    with pytest.raises(AirflowException, match=r"The broker is away\.\nHint: Start it\.") as raised:
+        execute(operator())
+    assert isinstance(raised.value, AirflowFailException) is not retried
+
+
+def test_a_command_without_a_message_fails_with_its_last_lines(stand_in: StandIn) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    stand_in("raise SystemExit('out of disk')")
+    with pytest.raises(AirflowFailException, match="out of disk"):
+        execute(operator())
+
+
+def test_a_command_that_was_killed_is_tried_again(stand_in: StandIn) -> None:
+    from airflow.sdk.exceptions import AirflowException, AirflowFailException
+
+    stand_in("import os, signal\nos.kill(os.getpid(), signal.SIGKILL)")
+    with pytest.raises(AirflowException, match="SIGKILL") as raised:
+        execute(operator())
+    assert not isinstance(raised.value, AirflowFailException)
+
+
+def test_arguments_that_are_refused_fail_the_task_before_anything_runs(stand_in: StandIn, tmp_path: Path) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    stand_in(f"open({str(tmp_path / 'ran')!r}, 'w')")
+
+    def refuse(_: Any) -> list[str]:
+        raise BadArgument("No such table.", hint="There are others.")
+
+    with pytest.raises(AirflowFailException, match=r"No such table\.\nHint: There are others\."):
+        execute(operator(arguments=refuse))
+    assert not (tmp_path / "ran").exists()
+
+
+def test_the_command_sees_the_settings_but_none_of_airflows_own(
+    stand_in: StandIn, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("AIRFLOW__API_AUTH__JWT_SECRET", "secret")
+    stand_in("import json, os\nprint(json.dumps(dict(os.environ)))")
+    seen = execute(operator())
+    assert seen["TWOFOLD_HOME"] == str(home)
+    assert [name for name in seen if name.startswith("AIRFLOW__")] == []
+
+
+SLEEPERS = """
+import subprocess, sys, time
+children = [subprocess.Popen(["sleep", "300"]), subprocess.Popen(["setsid", "sleep", "300"])]
+with open({pids!r} + ".partial", "w") as file:
+    file.write(" ".join(str(child.pid) for child in children) + f" {{__import__('os').getpid()}}")
+__import__("os").replace({pids!r} + ".partial", {pids!r})
+time.sleep(300)
+"""
+
+WORKER = """
+import signal, sys
+from unittest.mock import patch
+from airflow.sdk import DAG
+from dags import command
+
+command.PROGRAM = (sys.executable, {script!r})
+with DAG("flights.reconcile", schedule=None):
+    task = command.CommandOperator(task_id="recompute", command="reconcile")
+signal.signal(signal.SIGTERM, lambda *_: task.on_kill())
+type(task).execute.__wrapped__(task, {{}})
+"""
+
+
+@pytest.fixture
+def sleepers(tmp_path: Path) -> tuple[str, Path]:
+    """A command that starts two children, one of which detaches itself; the file that tells the ids of all three."""
+    script, pids = tmp_path / "sleepers.py", tmp_path / "pids"
+    script.write_text(SLEEPERS.format(pids=str(pids)))
+    return str(script), pids
+
+
+def start_worker(script: str) -> subprocess.Popen[bytes]:
+    return subprocess.Popen([sys.executable, "-c", WORKER.format(script=script)], cwd=ROOT, stderr=subprocess.DEVNULL)
+
+
+def wait_for(condition: Callable[[], bool], timeout_s: float) -> bool:
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        if time.monotonic() > deadline:
+            return False
+        time.sleep(0.05)
+    return True
+
+
+def alive(pids: list[int]) -> list[int]:
+    return [pid for pid in pids if psutil.pid_exists(pid) and psutil.Process(pid).status() != psutil.STATUS_ZOMBIE]
+
+
+@pytest.mark.parametrize("end", [signal.SIGTERM, signal.SIGKILL], ids=["stopped", "killed"])
+def test_no_process_of_a_task_outlives_its_worker(home: Path, sleepers: tuple[str, Path], end: signal.Signals) -> None:
+    script, file = sleepers
+    worker = start_worker(script)
+    try:
+        assert wait_for(file.exists, 30)
+        pids = [int(pid) for pid in file.read_text().split()]
+        assert len(alive(pids)) == 3
+        worker.send_signal(end)
+        worker.wait(10)
+        assert wait_for(lambda: not alive(pids), 10), alive(pids)
+    finally:
+        worker.kill()
+
+
+def test_a_retry_first_ends_what_an_earlier_attempt_left_running(
+    home: Path, sleepers: tuple[str, Path], stand_in: StandIn
+) -> None:
+    script, file = sleepers
+    worker = start_worker(script)
+    try:
+        assert wait_for(file.exists, 30)
+        pids = [int(pid) for pid in file.read_text().split()]
+        os.kill(worker.pid, signal.SIGSTOP)  # a worker that lost its heartbeat, but whose process is still there
+        stand_in(f"import psutil, json\nprint(json.dumps([psutil.pid_exists(pid) for pid in {pids}]))")
+        assert execute(operator()) == [False, False, False]
+    finally:
+        worker.kill()
+        worker.wait(10)
+
+
+def test_another_process_with_a_reused_id_is_left_alone(home: Path, stand_in: StandIn) -> None:
+    with subprocess.Popen(["sleep", "300"]) as other:
+        place = home / "run" / "tasks" / "flights.reconcile.recompute.json"
+        place.parent.mkdir(parents=True)
+        place.write_text(json.dumps({"pid": other.pid, "started": 1.0, "mark": "task-of-old"}))
+        stand_in("print('{}')")
+        try:
+            assert execute(operator()) == {}
+            assert alive([other.pid]) == [other.pid]
+        finally:
+            other.kill()

@@ -1,0 +1,140 @@
+"""What the stream DAG finds in `./twofold status`, and what it does about it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dags.watch import Bounds, examine
+from infra.errors import ProcessFailed
+
+AT = "2013-01-05T12:00:00+00:00"
+LONG_AGO, JUST_NOW = "2013-01-05T11:50:00+00:00", "2013-01-05T11:59:59+00:00"
+
+
+def process(name: str, state: str = "RUNNING", uptime_s: float | None = 3_600.0) -> dict[str, Any]:
+    return {"name": name, "state": state, "pid": 7, "uptime_s": uptime_s}
+
+
+def query(name: str, updated_at: str = JUST_NOW, freshness_s: float = 0.5, behind: int | None = 0) -> dict[str, Any]:
+    return {"domain": "flights", "query": name, "updated_at": updated_at, "freshness_s": freshness_s, "behind": behind}
+
+
+def status(*processes: dict[str, Any], queries: tuple[dict[str, Any], ...] = (), lag: int | None = 0) -> dict[str, Any]:
+    topics = [
+        {"name": "flights.departures", "partitions": [{"partition": 0, "lag": lag}]},
+        {"name": "trains.departures", "partitions": [{"partition": 0, "lag": 1_000_000}]},
+    ]
+    return {"at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": []}
+
+
+def look(given: dict[str, Any], *, broker: bool = True) -> Any:
+    return examine(given, "flights", broker=broker, bounds=Bounds())
+
+
+UP = (process("broker"), process("stream-flights"), process("stream-trains", "FATAL"))
+
+
+def test_a_stream_that_runs_and_has_nothing_to_do_is_well() -> None:
+    assert look(status(*UP, queries=(query("ingest", LONG_AGO), query("flights", LONG_AGO)))) == look(status(*UP))
+    assert (look(status(*UP)).down, look(status(*UP)).stalled, look(status(*UP)).slow) == ({}, (), ())
+
+
+def test_what_does_not_run_is_found() -> None:
+    assert look(status(process("broker", "BACKOFF"), process("stream-flights", "STOPPED"))).down == {
+        "broker": "BACKOFF", "stream-flights": "STOPPED",
+    }  # fmt: skip
+
+
+def test_what_is_not_supervised_is_missing() -> None:
+    assert look(status()).missing == ("broker", "stream-flights")
+    assert look(status(process("stream-flights")), broker=False).missing == ()
+
+
+def test_records_that_wait_while_nothing_moves_are_a_stall() -> None:
+    assert look(status(*UP, queries=(query("ingest", LONG_AGO),), lag=12)).stalled == (
+        "ingest: 12 records wait, no micro-batch for 300 s",
+    )
+    assert look(status(*UP, queries=(query("ingest", JUST_NOW),), lag=12)).stalled == ()
+    assert look(status(*UP, lag=12)).stalled == ("ingest: 12 records wait, no micro-batch for 300 s",)
+
+
+def test_versions_that_wait_while_a_table_does_not_move_are_a_stall() -> None:
+    queries = (query("ingest"), query("flights", LONG_AGO, behind=4))
+    assert look(status(*UP, queries=queries)).stalled == ("flights: 4 versions wait, no micro-batch for 300 s",)
+
+
+def test_a_driver_that_has_just_started_is_given_time() -> None:
+    young = (process("broker"), process("stream-flights", uptime_s=20))
+    assert look(status(*young, queries=(query("ingest", LONG_AGO),), lag=12)).stalled == ()
+
+
+def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> None:
+    assert look(status(*UP, queries=(query("ingest", freshness_s=901),))).slow == (
+        "ingest: rows are visible 901 s after the broker had them",
+    )
+    assert look(status(*UP, queries=(query("ingest", LONG_AGO, freshness_s=901),))).slow == ()
+
+
+@pytest.fixture
+def watch(
+    stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
+) -> Callable[..., tuple[Any, list[str]]]:
+    """Runs the task against one status after the other; what it returned, and what it restarted."""
+    from airflow.sdk import DAG
+
+    from dags.watch import StreamOperator
+
+    def run(*statuses: dict[str, Any], comes_back: bool = True) -> tuple[Any, list[str]]:
+        for number, one in enumerate(statuses):
+            (tmp_path / f"status-{number}").write_text(json.dumps(one))
+        stand_in(
+            "import pathlib, sys\nfiles = sorted(pathlib.Path(sys.argv[0]).parent.glob('status-*'))\n"
+            "print(files[0].read_text())\nlen(files) > 1 and files[0].unlink()"
+        )
+        restarted: list[str] = []
+
+        def restart(_: Any, name: str) -> None:
+            restarted.append(name)
+            if not comes_back:
+                raise ProcessFailed(f"{name}: spawn error")
+
+        monkeypatch.setattr("infra.supervisor.restart", restart)
+        monkeypatch.setattr("dags.watch.SETTLE_S", 0)
+        with DAG("flights.stream", schedule=None):
+            task = StreamOperator(task_id="watch", domain="flights", bounds=Bounds())
+        return type(task).execute.__wrapped__(task, {}), restarted  # type: ignore[attr-defined]
+
+    return run
+
+
+def test_a_stopped_stream_is_started_again(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    down = status(process("broker"), process("stream-flights", "STOPPED", None))
+    assert watch(down, status(*UP)) == ({"restarted": ["stream-flights"], "problems": []}, ["stream-flights"])
+
+
+def test_a_stream_that_does_not_come_back_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    down = status(process("broker"), process("stream-flights", "BACKOFF", None))
+    with pytest.raises(AirflowFailException, match="stream-flights was restarted and is BACKOFF"):
+        watch(down, down)
+    with pytest.raises(AirflowFailException, match="spawn error"):
+        watch(down, comes_back=False)
+
+
+def test_a_stall_restarts_the_driver_and_still_fails(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"12 records wait.*The driver was restarted"):
+        watch(status(*UP, queries=(query("ingest", LONG_AGO),), lag=12))
+
+
+def test_a_platform_that_is_down_is_told_to_be_started(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"not supervised.*\n.*\./twofold up"):
+        watch(status())
