@@ -26,6 +26,13 @@ tries.write_text(tries.read_text() + "x")
 if len(tries.read_text()) == 3:
     time.sleep(600)
 """
+DETACHES = """
+import os, sys, time
+if os.fork() == 0:
+    os.setsid()
+    open(sys.argv[1], "w").write(str(os.getpid()))
+time.sleep(600)
+"""
 SLEEPER = Program(name="sleeper", command=["sleep", "600"], start_s=0, stop_wait_s=2)
 
 
@@ -109,6 +116,22 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     assert not psutil.pid_exists(before)
     mark = f"{supervisor._mark(settings)}#sleeper"
     assert [process.pid for process in marked(mark)] == [only(settings).pid]
+
+
+def test_a_daemon_that_outlived_the_supervisor_and_its_guard_is_ended_by_the_next_start(
+    settings: Settings, tmp_path: Path, eventually: Eventually
+) -> None:
+    file = tmp_path / "pid"
+    supervisor.start(settings, [replace(SLEEPER, command=[sys.executable, "-c", DETACHES, str(file)])])
+    eventually(lambda: file.exists() and file.read_text())
+    daemon = psutil.Process(int(file.read_text()))
+    for process in (psutil.Process(supervisor_pid(settings)), psutil.Process(only(settings).pid).parent()):
+        assert process
+        process.kill()
+
+    supervisor.start(settings, [])
+
+    assert not daemon.is_running()
 
 
 def test_a_supervisor_whose_socket_vanished_is_replaced(settings: Settings, eventually: Eventually) -> None:
