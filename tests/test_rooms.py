@@ -1,0 +1,164 @@
+"""The order of the rooms: who may import whom, and that the names of the packages are ours."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import importlib.metadata
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.settings import ROOT
+
+MAY_IMPORT = {
+    "infra": set(),
+    "quality": {"infra"},
+    "tables": {"infra", "quality"},
+    "streaming": {"infra", "quality", "tables"},
+    "batch": {"infra", "quality", "tables"},
+    "dags": {"infra", "tables"},
+    "traffic": {"infra", "quality", "tables", "streaming", "batch"},
+    "cli": {"infra", "quality", "tables", "streaming", "batch", "traffic"},
+}
+HEAVY = {"pyspark", "delta", "airflow", "pandas"}
+MADE = {"__pycache__", "metastore_db", "spark-warehouse"}
+# Spelled so that these expressions do not find themselves.
+REGISTRY_HOST = re.compile(
+    r"\b(?:pypi|pythonhosted|anaconda|npmjs|crates|maven|sonatype|jfrog)\.(?:org|io|com|net)\b"
+    r"|\b(?:repo1?|central|search)\.maven\b|\brepo\.spring\b",
+    re.IGNORECASE,
+)
+MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work|mnt|private)/\w")
+
+
+def imports_of(source: str) -> Iterator[tuple[str, int]]:
+    """Every module that the source imports, wherever it does so, with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from ((alias.name, node.lineno) for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            yield ("." * node.level + (node.module or ""), node.lineno)
+
+
+def trespasses(room: str, source: str) -> list[str]:
+    """Imports that a file of the room must not hold."""
+    forbidden = set(MAY_IMPORT) - MAY_IMPORT[room] - {room} | {"tests", "benchmarks"}
+    return [
+        f"line {line}: {module}"
+        for module, line in imports_of(source)
+        if module.split(".")[0] in forbidden or module.startswith(".")
+    ]
+
+
+def files_of(folder: Path, suffix: str = "") -> Iterator[Path]:
+    """Files that belong to the repository, not those that a run left there."""
+    for place, folders, names in os.walk(folder):
+        folders[:] = sorted(f for f in folders if f not in MADE and (not f.startswith(".") or f == ".ci"))
+        yield from (Path(place) / name for name in sorted(names) if name.endswith(suffix) and not name.endswith(".pyc"))
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
+    found = {
+        str(path.relative_to(ROOT)): wrong
+        for path in files_of(ROOT / room, ".py")
+        if (wrong := trespasses(room, path.read_text("utf-8")))
+    }
+    assert found == {}
+
+
+def test_streaming_and_batch_know_nothing_of_each_other() -> None:
+    assert "batch" not in MAY_IMPORT["streaming"]
+    assert "streaming" not in MAY_IMPORT["batch"]
+    assert trespasses("batch", "def run():\n    from streaming.progress import read\n") == [
+        "line 2: streaming.progress"
+    ]
+
+
+def test_nobody_imports_the_outermost_rooms() -> None:
+    assert [room for room, allowed in MAY_IMPORT.items() if "cli" in allowed or "dags" in allowed] == []
+    assert [room for room, allowed in MAY_IMPORT.items() if "traffic" in allowed] == ["cli"]
+
+
+def test_an_import_for_types_alone_and_a_relative_one_count() -> None:
+    source = "if TYPE_CHECKING:\n    import batch.replay\nfrom . import rules\n"
+    assert trespasses("quality", source) == ["line 3: .", "line 2: batch.replay"]
+
+
+@pytest.mark.parametrize("room", MAY_IMPORT)
+def test_a_package_is_the_one_of_this_checkout(room: str) -> None:
+    package = importlib.import_module(room)
+    assert package.__file__ is not None
+    assert Path(package.__file__).resolve() == ROOT / room / "__init__.py"
+
+
+def test_no_installed_distribution_claims_the_name_of_a_room() -> None:
+    claimed = {
+        room: owners for room, owners in importlib.metadata.packages_distributions().items() if room in MAY_IMPORT
+    }
+    assert claimed == {}
+
+
+def test_nothing_in_dags_bears_the_name_of_a_room() -> None:
+    # Airflow puts the folder of the DAGs on the path: such a file would be imported instead of the room.
+    assert {path.stem for path in files_of(ROOT / "dags")} & set(MAY_IMPORT) == set()
+    assert {path.name for path in (ROOT / "dags").iterdir() if path.is_dir()} & set(MAY_IMPORT) == set()
+
+
+def test_declarations_load_neither_spark_nor_airflow() -> None:
+    declarations = [p for d in (ROOT / "tables").iterdir() if d.is_dir() for p in files_of(d, ".py")]
+    assert len(declarations) >= 7
+    heavy = {
+        str(path.relative_to(ROOT)): sorted(found)
+        for path in declarations
+        if (found := HEAVY & {m.split(".")[0] for m, _ in imports_of(_at_load(path.read_text("utf-8")))})
+    }
+    assert heavy == {}
+
+
+def _at_load(source: str) -> str:
+    """What runs when the file is loaded: neither bodies of functions nor what is there for types alone."""
+    tree = ast.parse(source)
+    tree.body = [
+        node
+        for node in tree.body
+        if not isinstance(node, ast.FunctionDef)
+        and not (isinstance(node, ast.If) and "TYPE_CHECKING" in ast.dump(node.test))
+    ]
+    return ast.unparse(tree)
+
+
+def test_no_file_names_a_package_registry_or_a_place_on_one_machine() -> None:
+    found = []
+    for path in files_of(ROOT):
+        try:
+            text = path.read_text("utf-8")
+        except UnicodeDecodeError:
+            continue
+        found += [
+            f"{path.relative_to(ROOT)}:{text.count(chr(10), 0, hit.start()) + 1}: {hit[0]}"
+            for pattern in (REGISTRY_HOST, MACHINE_PATH)
+            for hit in pattern.finditer(text)
+        ]
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    ("text", "is_refused"),
+    [
+        ("https://files." + "pythonhosted" + ".org/packages/x.whl", True),
+        ("--index-url https://" + "pypi" + ".org/simple", True),
+        ("https://repo1." + "maven" + ".org/maven2", True),
+        ("cd " + "/ho" + "me/ann/twofold", True),
+        ("open('" + "/Us" + "ers/ann/x.csv')", True),
+        ("org.apache.kafka:kafka-clients:3.9.2", False),
+        ("ROOT / 'home'", False),
+        ("`events/home/x`", False),
+    ],
+)
+def test_what_counts_as_a_registry_or_a_place(text: str, is_refused: bool) -> None:
+    assert bool(REGISTRY_HOST.search(text) or MACHINE_PATH.search(text)) is is_refused
