@@ -11,6 +11,7 @@ import fcntl
 import logging
 import math
 import re
+import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -18,6 +19,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infra.errors import QualityFailed
 from quality.check import holds
 from quality.rules import Between, Expression, FreshWithin, Matches, NotNull, OneOf, Rule, Unique, utc
 
@@ -29,6 +31,9 @@ if TYPE_CHECKING:
 
 PANDAS_ROWS = 200_000
 """Rows up to which the pandas engine judges: one Spark job instead of several per expectation."""
+
+KEPT_RUNS = 100
+"""Runs of a table that stay in the Data Docs; the index reads each of them (4 ms)."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,6 +76,9 @@ def validate(
     Args:
         rows: of the table; more than `pandas_rows` are judged by Spark, where they are.
         now: the clock for `fresh_within`; also names the run.
+
+    Raises:
+        QualityFailed: an expectation could not be computed.
     """
     rules = list(dict.fromkeys(rules))
     projected = _projected(df, rules, now)
@@ -82,6 +90,7 @@ def validate(
         source = sources.add_spark("spark") if on_spark else sources.add_pandas("pandas")
         definition = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("table")
         result = _run(context, definition, batch, _suite(context, table, rules), table, now)
+        _forget(settings.home / "quality", table)
         index = _pages(context, result)
     # They come grouped by column.
     found = {one.expectation_config.meta["rule"]: one for one in result.results}
@@ -197,8 +206,13 @@ def _in_pandas(df: DataFrame) -> pd.DataFrame:
 
 
 def _outcome(rule: Rule, found: Any) -> Outcome:
-    if found.exception_info.get("raised_exception"):
-        raise RuntimeError(f"Great Expectations cannot judge {rule}: {found.exception_info}")
+    # Either one record of what was raised, or one per metric.
+    for info in (found.exception_info, *found.exception_info.values()):
+        if isinstance(info, dict) and info.get("raised_exception"):
+            raise QualityFailed(
+                f"Great Expectations cannot judge the rule {rule}: {info.get('exception_message')}",
+                hint="Nothing is known about the table. Compare the rule with the type of its column.",
+            )
     return Outcome(rule=rule, passed=bool(found.success), failing=int(found.result.get("unexpected_count") or 0))
 
 
@@ -263,6 +277,15 @@ def _pages(context: Any, result: Any) -> Path:
     )
     urls = context.build_data_docs(resource_identifiers=[run, suite])
     return Path(url2pathname(urlparse(urls["docs"]).path))
+
+
+def _forget(home: Path, table: str) -> None:
+    """Remove all but the newest runs of a table; their verdicts stay in `results`."""
+    runs, pages = (home.joinpath(kind, *table.split(".")) for kind in ("validations", "docs/validations"))
+    kept = {run.name for run in sorted(runs.iterdir())[-KEPT_RUNS:]}
+    for run in (*runs.iterdir(), *(pages.iterdir() if pages.is_dir() else ())):
+        if run.name not in kept:
+            shutil.rmtree(run)
 
 
 @contextlib.contextmanager

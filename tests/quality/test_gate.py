@@ -76,14 +76,20 @@ def home(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path)
 
 
-@pytest.mark.parametrize("engine", ["pandas", "spark"])
 @pytest.mark.parametrize(
-    ("sql", "broken"),
-    [(GOOD, 2), (BAD, 22), (NOTHING_BUT_NULL, 3), (GOOD + " LIMIT 0", 0)],
-    ids=["good", "bad", "null", "empty"],
+    ("engine", "sql", "broken"),
+    [
+        pytest.param("pandas", GOOD, 2, id="pandas good"),
+        pytest.param("pandas", BAD, 22, id="pandas bad"),
+        pytest.param("pandas", NOTHING_BUT_NULL, 3, id="pandas null"),
+        pytest.param("pandas", GOOD + " LIMIT 0", 0, id="pandas empty"),
+        # Seconds each, as Spark judges expectation by expectation.
+        pytest.param("spark", BAD, 22, id="spark bad"),
+        pytest.param("spark", NOTHING_BUT_NULL, 3, id="spark null"),
+    ],
 )
 def test_great_expectations_counts_what_measure_counts(
-    spark: SparkSession, home: Settings, sql: str, broken: int, engine: str
+    spark: SparkSession, home: Settings, engine: str, sql: str, broken: int
 ) -> None:
     df, rules = spark.sql(sql), RULES + COMPLETE
     measured = measure(df, rules, NOW)
@@ -124,6 +130,25 @@ def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Setti
     assert "weather.trial" in index
     pages = list((home.home / "quality" / "docs" / "validations").rglob("*.html"))
     assert len(pages) == 3
+
+
+def test_the_oldest_runs_leave_the_pages_and_keep_their_results(
+    spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quality.suite.KEPT_RUNS", 2)
+    for hour in range(4):
+        gate(spark.sql(GOOD), "flights.trial", [unique("n")], ["n"], home, NOW + dt.timedelta(hours=hour))
+    shown = home.home / "quality" / "docs" / "validations" / "flights" / "trial"
+    assert sorted(run.name[9:11] for run in shown.iterdir()) == ["14", "15"]
+    assert len(list((home.home / "quality" / "results" / "flights.trial").iterdir())) == 4
+
+
+def test_an_expectation_that_cannot_be_computed_is_an_error_and_no_pass(
+    spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("quality.suite._bounds", lambda rule: (dt.date(2013, 1, 1), None))
+    with pytest.raises(QualityFailed, match="cannot judge the rule between"):
+        gate(spark.sql(GOOD), "flights.trial", [between("n", 0, None)], ["n"], home, NOW)
 
 
 def test_a_table_without_rules_passes_the_gate(spark: SparkSession, home: Settings) -> None:

@@ -51,7 +51,7 @@ def test_a_rule_says_what_it_is(rule: Rule, kind: str, columns: tuple[str, ...],
         (lambda: one_of("v", []), "lists no value"),
         (lambda: one_of("v", "abc"), "a list of values"),
         (lambda: one_of("v", ["a", 1]), "mixes types"),
-        (lambda: one_of("v", [None]), "expected texts"),
+        (lambda: one_of("v", [None]), "expected texts"),  # type: ignore[list-item]
         (lambda: one_of("v", [float("nan")]), "expected texts"),
         (lambda: unique(), "each once"),
         (lambda: unique("a", "a"), "each once"),
