@@ -1,0 +1,58 @@
+"""Commands that look: they work on whatever is there."""
+
+from __future__ import annotations
+
+import pytest
+
+from tables import registry
+from tests.cli.conftest import Cli
+
+
+def test_tables_lists_every_declaration_before_anything_ran(cli: Cli) -> None:
+    document = cli("tables", "--json").document
+    declared = registry.load()
+    assert {topic["name"] for topic in document["topics"]} == set(declared.topics)
+    assert {table["name"]: table["strategy"] for table in document["tables"]} == {
+        name: declared.strategy(table) for name, table in declared.tables.items()
+    }
+    assert all(table["rows"] is None for table in document["tables"])
+
+
+def test_show_tells_a_declaration_before_anything_ran(cli: Cli) -> None:
+    page = cli("show", "delays_by_hour", "--json").document
+    assert page["name"] == "flights.delays_by_hour"
+    assert page["declaration"]["watermark"] == "2 hours"
+    assert page["declaration"]["reads"] == ["flights.departures"]
+    assert "not_null(origin)" in page["rules"]
+    assert page["rows"] is None
+    assert cli("show", "delays_by_hour").code == 0
+
+
+def test_show_knows_topics_too(cli: Cli) -> None:
+    page = cli("show", "departures", "--json").document
+    assert {"name": "delay_min", "type": "int?"} in page["columns"]
+
+
+@pytest.mark.parametrize("width", ["60", "80", "200"])
+def test_screens_fit_any_width(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: str) -> None:
+    monkeypatch.setenv("COLUMNS", width)
+    for command in (["tables"], ["show", "flights.flights"]):
+        assert max(len(line.rstrip()) for line in cli(*command).out.splitlines()) <= int(width)
+
+
+def test_status_of_a_platform_that_is_down_says_so_and_shows_what_there_is(cli: Cli) -> None:
+    ran = cli("status")
+    assert ran.code == 0
+    assert "The platform is down: ./twofold up starts it." in ran.out
+    assert "flights.departures" in ran.out
+
+
+def test_status_as_json_has_every_part_even_when_all_are_down(cli: Cli) -> None:
+    document = cli("status", "--json").document
+    assert document["processes"] == []
+    assert document["queries"] == []
+    assert [len(topic["partitions"]) for topic in document["topics"]] == [
+        topic.partitions for topic in registry.load().topics.values()
+    ]
+    assert all(p["lag"] is None for topic in document["topics"] for p in topic["partitions"])
+    assert any("No Kafka broker answers" in problem for problem in document["problems"])

@@ -1,0 +1,116 @@
+"""DuckDB over Delta tables."""
+
+from __future__ import annotations
+
+import csv
+import io
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from tests.cli.conftest import Cli
+
+pytestmark = pytest.mark.usefixtures("lake")
+
+
+def test_a_table_is_found_by_its_full_name_and_by_its_bare_name(cli: Cli) -> None:
+    by_full_name = cli("sql", "SELECT sum(flights) AS n FROM flights.hours", "--json")
+    by_bare_name = cli("sql", "SELECT sum(flights) AS n FROM hours", "--json")
+    assert by_full_name.document == by_bare_name.document == [{"n": 3}]
+
+
+def test_a_bare_name_that_two_domains_share_is_no_table(cli: Cli) -> None:
+    assert cli("sql", "FROM rail.delays", "--json").document == [{"train": 7}]
+    ran = cli("sql", "FROM delays")
+    assert ran.code == 2
+    assert "flights.delays" in ran.err
+    assert "rail.delays" in ran.err
+
+
+def test_json_keeps_types_and_nulls_and_writes_times_in_utc(cli: Cli) -> None:
+    ran = cli("sql", "FROM hours ORDER BY mean_delay_min NULLS LAST", "--json")
+    assert ran.code == 0
+    assert ran.document[0] == {
+        "origin": "JFK",
+        "hour": "2013-01-01T10:00:00+00:00",
+        "mean_delay_min": -2.0,
+        "flights": 1,
+    }
+    assert ran.document[2] == {"origin": "JFK", "hour": None, "mean_delay_min": None, "flights": 0}
+
+
+def test_csv_has_a_header_and_every_row(cli: Cli) -> None:
+    rows = list(csv.reader(io.StringIO(cli("sql", "FROM range(20001)", "--csv").out)))
+    assert rows[0] == ["range"]
+    assert rows[-1] == ["20000"]
+    assert len(rows) == 20_002
+
+
+def test_rows_that_a_delta_commit_deleted_are_not_seen(cli: Cli, lake: Path) -> None:
+    DeltaTable(lake / "flights" / "hours").delete("origin = 'JFK'")
+    assert cli("sql", "SELECT origin FROM hours", "--json").document == [{"origin": "EWR"}]
+
+
+def test_rows_are_those_of_the_newest_version(cli: Cli, lake: Path) -> None:
+    write_deltalake(lake / "rail" / "delays", pa.table({"train": [8]}), mode="append")
+    assert cli("sql", "SELECT max(train) AS t FROM rail.delays", "--json").document == [{"t": 8}]
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "COPY (SELECT 1) TO '{file}'",
+        "INSERT INTO flights.hours SELECT * FROM flights.hours",
+        "CREATE TABLE mine AS SELECT 1",
+        "ATTACH '{file}'",
+        "SELECT 1; COPY (SELECT 1) TO '{file}'",
+    ],
+)
+def test_a_statement_that_writes_is_refused(cli: Cli, tmp_path: Path, statement: str) -> None:
+    file = tmp_path / "written"
+    ran = cli("sql", statement.format(file=file))
+    assert ran.code == 2
+    assert "only read here" in ran.err
+    assert not file.exists()
+
+
+def test_a_mistake_in_the_query_is_one_message(cli: Cli) -> None:
+    ran = cli("sql", "SELEC 1")
+    assert ran.code == 2
+    assert 'syntax error at or near "SELEC"' in ran.err
+    assert "Traceback" not in ran.err
+
+
+def test_json_and_csv_exclude_each_other(cli: Cli) -> None:
+    assert cli("sql", "SELECT 1", "--json", "--csv").code == 2
+
+
+def test_text_that_looks_like_markup_is_printed_as_it_is(cli: Cli) -> None:
+    assert "[red]x[/]" in cli("sql", "SELECT '[red]x[/]' AS v").out
+
+
+def test_a_result_that_is_too_wide_is_printed_a_column_a_line(cli: Cli) -> None:
+    ran = cli("sql", "SELECT " + ", ".join(f"'{'x' * 40}' AS c{n}" for n in range(4)))
+    assert [line.split()[0] for line in ran.out.splitlines()[:4]] == ["c0", "c1", "c2", "c3"]
+
+
+def test_the_prompt_answers_statements_of_several_lines_and_survives_mistakes(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    typed = iter([".tables", "SELECT sum(flights)", "FROM hours;", "SELEC 1;", "FROM rail.delays;", ".quit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    ran = cli("sql")
+    assert ran.code == 0
+    lines = [line.strip() for line in ran.out.splitlines()]
+    assert "rail.delays" in lines
+    assert "3" in lines
+    assert "7" in lines
+    assert "syntax error" in ran.err
+
+
+def test_a_query_can_come_through_a_pipe(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("SELECT 40 + 2 AS answer"))
+    assert cli("sql", "--json").document == [{"answer": 42}]
