@@ -37,7 +37,7 @@ def test_the_traffic_and_the_truth_date_every_flight_alike(start: date, end: dat
     assert {row["flight_id"]: row["arrived_at"] for row in truth if row["arrived_at"]} == landed
 
 
-def test_the_traffic_and_the_truth_agree_on_the_latest_weather_of_an_hour_that_came_twice() -> None:
+def test_the_traffic_and_the_truth_agree_on_the_latest_weather() -> None:
     for day in (date(2013, 11, 3), date(2013, 1, 31), date(2013, 7, 4)):
         next_day = day + timedelta(days=1)
         [(_, found)] = records(day, next_day)

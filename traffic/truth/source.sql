@@ -46,23 +46,18 @@ SELECT * EXCLUDE (wall, elapsed, unchanged, shift, shifted, shown, zone),
     CASE WHEN hour(shown) * 60 + minute(shown) = arrival_minute THEN shifted ELSE unchanged END AS arrived_at
 FROM aboard;
 
--- The hour of 3 November that New York had twice: DuckDB reads a local time as the second one, and the file is in order.
+-- The hour of 3 November that New York had twice is read as one; a range ends with a day, so it is never the latest.
 CREATE TEMP TABLE observed AS
 SELECT
-    * EXCLUDE (year, month, day, hour, line),
-    make_timestamp(year, month, day, hour, 0, 0) AT TIME ZONE 'America/New_York'
-    - to_hours((count(*) OVER same_hour - row_number() OVER (same_hour ORDER BY line))::INTEGER) AS observed_at
-FROM (
-    SELECT origin, year, month, day, hour, temp, humid, wind_dir, wind_speed, precip, visib, row_number() OVER () AS line
-    FROM read_csv(
-        getvariable('weather_csv'), header = true, nullstr = 'NA',
-        columns = {
-            'origin': 'VARCHAR', 'year': 'INTEGER', 'month': 'INTEGER', 'day': 'INTEGER', 'hour': 'INTEGER',
-            'temp': 'DOUBLE', 'dewp': 'DOUBLE', 'humid': 'DOUBLE', 'wind_dir': 'INTEGER', 'wind_speed': 'DOUBLE',
-            'wind_gust': 'DOUBLE', 'precip': 'DOUBLE', 'pressure': 'DOUBLE', 'visib': 'DOUBLE', 'time_hour': 'VARCHAR'
-        }
-    )
+    origin, temp, humid, wind_dir, wind_speed, precip, visib,
+    make_timestamp(year, month, day, hour, 0, 0) AT TIME ZONE 'America/New_York' AS observed_at
+FROM read_csv(
+    getvariable('weather_csv'), header = true, nullstr = 'NA',
+    columns = {
+        'origin': 'VARCHAR', 'year': 'INTEGER', 'month': 'INTEGER', 'day': 'INTEGER', 'hour': 'INTEGER',
+        'temp': 'DOUBLE', 'dewp': 'DOUBLE', 'humid': 'DOUBLE', 'wind_dir': 'INTEGER', 'wind_speed': 'DOUBLE',
+        'wind_gust': 'DOUBLE', 'precip': 'DOUBLE', 'pressure': 'DOUBLE', 'visib': 'DOUBLE', 'time_hour': 'VARCHAR'
+    }
 )
 WHERE make_date(year, month, day) >= getvariable('start_day')
-  AND make_date(year, month, day) < getvariable('end_day')
-WINDOW same_hour AS (PARTITION BY origin, year, month, day, hour);
+  AND make_date(year, month, day) < getvariable('end_day');
