@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from infra.errors import TwofoldError
+from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -125,7 +125,7 @@ def take(settings: Settings, registry: Registry) -> Snapshot:
     lake = Lake(settings)
     progress = _tolerant(problems, "progress", lambda: _progress(settings)) or []
     processes = supervisor.state(settings)
-    offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry)) or {}
+    offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
     counts = _tolerant(problems, "late records", lambda: count_late(lake, registry)) or {}
     corrections = _tolerant(problems, "corrections", lambda: count_corrections(lake)) or {}
     problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
@@ -190,9 +190,14 @@ def _progress(settings: Settings) -> list[Progress]:
     return read(settings)
 
 
-def _offsets(settings: Settings, registry: Registry) -> dict[str, dict[int, PartitionOffsets]]:
+def _offsets(
+    settings: Settings, registry: Registry, processes: Sequence[ProcessState]
+) -> dict[str, dict[int, PartitionOffsets]]:
     from infra.topics import offsets
 
+    if settings.supervises_broker and not any(p.name == "broker" and p.pid for p in processes):
+        # Asking would only wait for an answer that cannot come.
+        raise BrokerUnreachable("The broker does not run.")
     return offsets(settings, list(registry.topics))
 
 

@@ -35,12 +35,8 @@ Cli = Callable[..., Ran]
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home in which nothing runs; its ports belong to nobody."""
-    for variable, value in {
-        "HOME": tmp_path / "home",
-        "KAFKA_PORT": 1,
-        "CONTROLLER_PORT": 2,
-        "AIRFLOW_PORT": 3,
-    }.items():
+    places = {"HOME": tmp_path / "home", "KAFKA_PORT": 1, "CONTROLLER_PORT": 2, "AIRFLOW_PORT": 3}
+    for variable, value in places.items():
         monkeypatch.setenv(f"TWOFOLD_{variable}", str(value))
     monkeypatch.setenv("COLUMNS", "120")
     return tmp_path / "home"

@@ -17,9 +17,8 @@ from tables import registry
 @pytest.fixture
 def checkout(tmp_path: Path) -> Path:
     """A copy of the declarations."""
-    shutil.copytree(
-        ROOT / "tables" / "flights", tmp_path / "tables" / "flights", ignore=shutil.ignore_patterns("__pycache__")
-    )
+    folder = Path("tables") / "flights"
+    shutil.copytree(ROOT / folder, tmp_path / folder, ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
 
 

@@ -32,12 +32,7 @@ def test_a_bare_name_that_two_domains_share_is_no_table(cli: Cli) -> None:
 def test_json_keeps_types_and_nulls_and_writes_times_in_utc(cli: Cli) -> None:
     ran = cli("sql", "FROM hours ORDER BY mean_delay_min NULLS LAST", "--json")
     assert ran.code == 0
-    assert ran.document[0] == {
-        "origin": "JFK",
-        "hour": "2013-01-01T10:00:00+00:00",
-        "mean_delay_min": -2.0,
-        "flights": 1,
-    }
+    assert list(ran.document[0].values()) == ["JFK", "2013-01-01T10:00:00+00:00", -2.0, 1]
     assert ran.document[2] == {"origin": "JFK", "hour": None, "mean_delay_min": None, "flights": 0}
 
 
