@@ -16,6 +16,7 @@ import json
 import os
 import signal
 import sys
+import time
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
@@ -98,6 +99,15 @@ def marked(mark: str) -> Iterator[psutil.Process]:
                 yield process
 
 
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process does nothing any more, also when nobody has collected it yet."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
 def with_mark(environment: Mapping[str, str], mark: str) -> dict[str, str]:
     """An environment whose processes also carry this mark."""
     marks = [other for other in environment.get(MARK, "").split("|") if other and other != mark]
@@ -112,7 +122,7 @@ def kill_marked(mark: str) -> None:
         for process in remaining:
             with contextlib.suppress(psutil.Error):
                 process.kill()
-        psutil.wait_procs(remaining, timeout=1)
+        time.sleep(0.02)
 
 
 def _become(order: Order) -> NoReturn:

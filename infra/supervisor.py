@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any, Literal, cast
 
 from infra.errors import BadArgument, ProcessFailed
-from infra.guard import MARK, Order, kill_marked, marked, with_mark
+from infra.guard import MARK, Order, has_ended, kill_marked, marked, with_mark
 from infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
@@ -212,13 +212,15 @@ def _sweep(settings: Settings) -> None:
     """End every process of this home: politely those that supervise, then all that is left."""
     import psutil
 
-    leftovers = list(marked(_mark(settings)))
-    for process in leftovers:
+    told = []
+    for process in marked(_mark(settings)):
         with contextlib.suppress(psutil.Error):
-            if "infra.guard" in process.cmdline() or "supervisor.supervisord" in process.cmdline():
+            if {"infra.guard", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
-    longest = max((order.stop_wait_s for order in _orders(settings)), default=0)
-    psutil.wait_procs(leftovers, timeout=longest + 5)
+                told.append(process)
+    deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in _orders(settings)), default=0)
+    while not all(has_ended(process) for process in told) and time.monotonic() < deadline:
+        time.sleep(0.05)
     kill_marked(_mark(settings))
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.guard import MARK, with_mark
+from infra.guard import MARK, Order, has_ended, with_mark
 from infra.settings import ROOT
 from tests.infra.conftest import Eventually
 
@@ -57,12 +57,6 @@ def started(file: Path, eventually: Eventually) -> psutil.Process:
     return psutil.Process(int(file.read_text()))
 
 
-def ended(process: psutil.Process) -> bool:
-    with contextlib.suppress(psutil.NoSuchProcess):
-        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
-    return True
-
-
 def test_the_exit_code_is_that_of_the_command() -> None:
     with guarded("raise SystemExit(3)") as guard:
         assert guard.wait(timeout=20) == 3
@@ -95,7 +89,7 @@ def test_a_guard_that_is_killed_takes_its_command_with_it(tmp_path: Path, eventu
         command = started(tmp_path / "pid", eventually)
         guard.kill()
 
-        eventually(lambda: ended(command))
+        eventually(lambda: has_ended(command))
 
 
 def test_a_daemon_that_the_command_left_behind_is_killed(tmp_path: Path, eventually: Eventually) -> None:
@@ -103,7 +97,7 @@ def test_a_daemon_that_the_command_left_behind_is_killed(tmp_path: Path, eventua
         daemon = started(tmp_path / "pid", eventually)
         guard.wait(timeout=20)
 
-        assert ended(daemon)
+        assert has_ended(daemon)
 
 
 def test_the_command_is_stopped_when_the_parent_of_its_guard_is_killed(tmp_path: Path, eventually: Eventually) -> None:
@@ -120,14 +114,12 @@ def test_the_command_is_stopped_when_the_parent_of_its_guard_is_killed(tmp_path:
     parent.kill()
     parent.wait()
 
-    eventually(lambda: ended(command))
+    eventually(lambda: has_ended(command))
 
 
 def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    from infra.guard import Order
-
     order = Order(command=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], mark=f"test-{tmp_path}")
     order.save(tmp_path / "order.json")
     run = [sys.executable, "-m", "infra.guard", "--order", str(tmp_path / "order.json")]
@@ -135,11 +127,11 @@ def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
     daemon = started(tmp_path / "pid", eventually)
     first.kill()
     first.wait()
-    assert not ended(daemon)
+    assert not has_ended(daemon)
 
     second = subprocess.Popen(run, cwd=ROOT)
     try:
-        eventually(lambda: ended(daemon))
+        eventually(lambda: has_ended(daemon))
     finally:
         second.terminate()
         second.wait(timeout=20)

@@ -14,7 +14,7 @@ import pytest
 
 from infra import supervisor
 from infra.errors import BadArgument, ProcessFailed
-from infra.guard import marked
+from infra.guard import has_ended, marked
 from infra.settings import Settings
 from infra.supervisor import ProcessState, Program
 from tests.infra.conftest import Eventually
@@ -131,7 +131,7 @@ def test_a_daemon_that_outlived_the_supervisor_and_its_guard_is_ended_by_the_nex
 
     supervisor.start(settings, [])
 
-    assert not daemon.is_running()
+    assert has_ended(daemon)
 
 
 def test_a_supervisor_whose_socket_vanished_is_replaced(settings: Settings, eventually: Eventually) -> None:
@@ -195,9 +195,12 @@ def test_a_program_can_be_stopped_started_and_restarted_by_name(settings: Settin
     supervisor.stop_program(settings, "sleeper")
     assert (only(settings).state, only(settings).pid) == ("STOPPED", None)
     supervisor.start_program(settings, "sleeper")
+    eventually(lambda: runs(settings, other_than=first))
+    second = only(settings).pid
     supervisor.restart(settings, "sleeper")
 
-    eventually(lambda: runs(settings, other_than=first))
+    eventually(lambda: runs(settings, other_than=second))
+    assert only(settings).starts == 3
 
 
 def test_an_unknown_program_is_refused_with_the_names_there_are(settings: Settings) -> None:
