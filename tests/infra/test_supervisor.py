@@ -106,14 +106,13 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
 ) -> None:
     supervisor.start(settings, [SLEEPER])
     eventually(lambda: runs(settings))
-    before = only(settings).pid
-    assert before
+    before = psutil.Process(only(settings).pid)
     os.kill(supervisor_pid(settings), signal.SIGKILL)
 
     supervisor.start(settings, [SLEEPER])
-    eventually(lambda: runs(settings, other_than=before))
+    eventually(lambda: runs(settings, other_than=before.pid))
 
-    assert not psutil.pid_exists(before)
+    assert has_ended(before)
     mark = f"{supervisor._mark(settings)}#sleeper"
     assert [process.pid for process in marked(mark)] == [only(settings).pid]
 
@@ -137,14 +136,14 @@ def test_a_daemon_that_outlived_the_supervisor_and_its_guard_is_ended_by_the_nex
 def test_a_supervisor_whose_socket_vanished_is_replaced(settings: Settings, eventually: Eventually) -> None:
     supervisor.start(settings, [SLEEPER])
     eventually(lambda: runs(settings))
-    first = supervisor_pid(settings)
+    first = psutil.Process(supervisor_pid(settings))
     supervisor.socket_path(settings).unlink()
 
     supervisor.start(settings, [SLEEPER])
     eventually(lambda: runs(settings))
 
-    assert supervisor_pid(settings) != first
-    assert not psutil.pid_exists(first)
+    assert supervisor_pid(settings) != first.pid
+    assert has_ended(first)
 
 
 def test_stopping_ends_every_process_of_this_home_and_none_of_another(
