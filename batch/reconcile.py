@@ -204,11 +204,12 @@ class Reconcile:
         if self.table.closes_at and self._watermark_ms is None and self._stream:
             return 0
         differing = self._refresher().difference(everything(self.table))
-        if not differing.limit(1).count():
+        columns = [*self.table.recompute_by, *([self.table.event_time] if self.table.event_time else [])]
+        rows = differing.select(columns) if isinstance(differing, pa.Table) else differing.select(*columns).toArrow()
+        if not len(rows):
             return 0
-        rows = differing.select(*self.table.recompute_by, *([self.table.event_time] if self.table.event_time else []))
         in_flight = [s for t in self._in_flight() for s in t.scopes]
-        differing_scopes = _scopes_of_rows(self.table, rows.toArrow())
+        differing_scopes = _scopes_of_rows(self.table, rows)
         return sum(not any(_covers(s, d) for s in in_flight) for d in differing_scopes)
 
     def _in_flight(self) -> Iterator[Touched]:

@@ -55,6 +55,7 @@ _PYTHON_TYPES: dict[str, Any] = {
     "date": date,
     "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
 }
+_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _SPACES_BEFORE_COLON = (" :", "\t:", "\n:", "\r:")
 
 
@@ -105,18 +106,24 @@ class Decoder:
             source = table.take(pa.array(good, pa.int64()))
             parsed = [parsed[row] for row in good]
         events = self._events(parsed, source, newest_ms)
-        reasons = broken(events, self.topic.rules) if self.topic.rules else None
-        if reasons is not None:
-            flagged = (
-                [row for row in range(len(events)) if reasons[row].is_valid and len(reasons[row]) > 0]
-                if (reasons.null_count < len(reasons))
-                else []
-            )
-            if flagged:
-                faults.update((good[row], reasons[row].as_py()) for row in flagged)
-                keep = pa.array(sorted(set(range(len(events))) - set(flagged)), pa.int64())
-                events = events.take(keep)
+        broken_by = self._broken(events)
+        if broken_by:
+            faults.update((good[row], reasons) for row, reasons in broken_by.items())
+            events = events.take(pa.array([row for row in range(len(events)) if row not in broken_by], pa.int64()))
         return Decoded(events, self._quarantine(table, faults))
+
+    def _broken(self, events: pa.Table) -> dict[int, list[str]]:
+        """Row -> what is wrong with the values of a record that could be parsed."""
+        found: dict[int, list[str]] = {}
+        for column, kind in self.topic.types.items():
+            if kind.name == "timestamp":
+                for row in _beyond_calendar(events[column]):
+                    found.setdefault(row, []).append(f"expected a year from 1 to 9999 in UTC at `{column}`")
+        reasons = broken(events, self.topic.rules)
+        if reasons.null_count < len(reasons):
+            for row in pc.indices_nonzero(reasons.is_valid()).to_pylist():
+                found.setdefault(row, []).extend(reasons[row].as_py())
+        return found
 
     def _parse(self, values: pa.ChunkedArray) -> tuple[list[Any], dict[int, list[str]]]:
         decode, limit = self._decoder.decode, self.topic.max_bytes
@@ -163,12 +170,11 @@ class Decoder:
             if kind.nullable:
                 cells = [None if cell is msgspec.UNSET else cell for cell in cells]
             columns.append(pa.array(cells, kind.arrow))
-        event_ms = pc.floor(pc.divide(columns[self._event_column].cast(pa.int64()).cast(pa.float64()), 1000.0))
-        late = (
-            pa.nulls(len(records), pa.int64())
-            if newest_ms is None
-            else pc.subtract(pa.scalar(newest_ms, pa.int64()), event_ms.cast(pa.int64()))
-        )
+        if newest_ms is None:
+            late = pa.nulls(len(records), pa.int64())
+        else:
+            event_us = columns[self._event_column].cast(pa.int64()).to_numpy(zero_copy_only=False)
+            late = pa.array(newest_ms - event_us // 1_000)
         provenance = [source["partition"], source["offset"], source["timestamp"].cast(TIMESTAMP)]
         replayed = pa.repeat(self.replayed, len(records))
         return pa.table([*columns, *provenance, late, replayed], schema=events_schema(self.topic))
@@ -227,6 +233,18 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
                     yield from _widen(part, joined).to_batches()
 
     return raw.select(*RAW_SCHEMA.names).mapInArrow(decoded, from_arrow_schema(joined))
+
+
+def _beyond_calendar(column: pa.ChunkedArray) -> list[int]:
+    """Rows with a time that its offset moves out of the years that a date can have."""
+    cells = column.combine_chunks()
+    nested = pa.types.is_list(cells.type)
+    micros = (cells.flatten() if nested else cells).cast(pa.int64())
+    beyond = pc.or_(pc.less(micros, _FIRST_US), pc.greater(micros, _LAST_US))
+    if not pc.any(beyond).as_py():
+        return []
+    positions = pc.indices_nonzero(beyond)
+    return sorted(set((pc.list_parent_indices(cells).take(positions) if nested else positions).to_pylist()))
 
 
 def _widen(part: pa.Table, schema: pa.Schema) -> pa.Table:

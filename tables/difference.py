@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:
@@ -45,3 +47,39 @@ def difference(
         CHANGE,
         *(F.col(f"_live_{c}").alias(BEFORE + c) for c in others),
     )
+
+
+def difference_of_tables(
+    should: pa.Table, live: pa.Table, key: Sequence[str], compared: Sequence[str] | None = None
+) -> pa.Table:
+    """The same for rows in memory, in tenths of a second less: by DuckDB, in this process.
+
+    Args:
+        should, live, key, compared: as for `difference`.
+
+    Returns:
+        The columns of `difference`, of the types of `live`.
+    """
+    import duckdb
+
+    others = [c for c in live.column_names if c not in key]
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("should", should.select(live.column_names).cast(live.schema))
+    connection.register("live", live)
+    same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
+    changed = " OR ".join(
+        f's."{c}" IS DISTINCT FROM l."{c}"' for c in (others if compared is None else compared)
+    )
+    columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
+    columns += [
+        f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' "
+        f"WHEN {changed or 'false'} THEN 'update' END AS {CHANGE}"
+    ]
+    columns += [f'l."{c}" AS "{BEFORE}{c}"' for c in others]
+    found = connection.sql(
+        f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM should) s "
+        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {same_key}) WHERE {CHANGE} IS NOT NULL"
+    ).to_arrow_table()
+    types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
+    return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
+from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
@@ -43,6 +45,8 @@ class LoggedCommit:
         rewrites: it removed rows, so that no stream reads it; False for a plain append.
         changes: it changed rows at all; False for maintenance.
         info: what the writer said of it (the JSON of `userMetadata`), empty when it said nothing.
+        transactions: app -> version of each transaction id that it carries.
+        metrics: what the engine counted, under that engine's names.
     """
 
     version: int
@@ -52,6 +56,12 @@ class LoggedCommit:
     changes: bool
     added: tuple[Added, ...]
     info: Mapping[str, Any] = field(default_factory=dict)
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def count(self, *names: str) -> int:
+        """The first of these metrics that the commit has; 0 when it has none."""
+        return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
 
 
 @dataclass(frozen=True)
@@ -124,6 +134,15 @@ class Lake:
             text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
             yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
 
+    def commit_of(self, name: str, app: str, number: int, after: int) -> LoggedCommit | None:
+        """The commit with `version > after` that carries this transaction id; None when there is none yet."""
+        with suppress(FileNotFoundError):
+            for version in count(after + 1):
+                for commit in self.commits(name, version - 1, version):
+                    if commit.transactions.get(app) == number:
+                        return commit
+        return None
+
     def newest_info(self, name: str, wanted: str, within: int = 500) -> Mapping[str, Any] | None:
         """The newest commit's `info` that holds the key `wanted`; None when the last `within` commits have none."""
         newest = self.version(name)
@@ -162,7 +181,7 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
 
 def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
-    info = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
     adds = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
     removes = [a for a in actions if "remove" in a and a["remove"].get("dataChange", True)]
     return LoggedCommit(
@@ -173,6 +192,8 @@ def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
         changes=bool(adds or removes),
         added=tuple(_added(add) for add in adds),
         info=_info(info),
+        transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+        metrics=info.get("operationMetrics") or {},
     )
 
 

@@ -13,10 +13,11 @@ import pyarrow as pa
 from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
 from tables.derive import derive, fingerprint, first_of_each, latest_of_each, payload
-from tables.difference import difference
+from tables.difference import difference, difference_of_tables
 from tables.lake import Lake
 from tables.registry import Registry
-from tables.scope import Scope, ScopeFilter, from_epoch_ms
+from tables.scope import Scope
+from tables.scope_filter import ScopeFilter
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
@@ -46,26 +47,61 @@ class Refresher:
 
     def recompute(self, scopes: Sequence[Scope]) -> DataFrame:
         """The rows that the scopes should hold, by the table's own function over its inputs."""
-        wanted = ScopeFilter(self.spark, self.table, scopes)
+        return self._wanted(scopes).exact(self._derived(scopes))
+
+    def live(self, scopes: Sequence[Scope]) -> DataFrame:
+        """The rows that the scopes hold now."""
+        return self._wanted(scopes).exact(self.lake.frame(self.spark, self.table.full_name))
+
+    def difference(self, scopes: Sequence[Scope]) -> pa.Table | DataFrame:
+        """How the live rows of the scopes differ from what they should be, as `tables.difference` tells it.
+
+        Returns:
+            A table in memory where rows are few, else a frame.
+        """
+        small = self._small_difference(scopes) if self.lake.settings.engine != "spark" else None
+        if small is not None:
+            return small
+        return difference(self.recompute(scopes), self.live(scopes), self.table.key)
+
+    def _small_difference(self, scopes: Sequence[Scope]) -> pa.Table | None:
+        """The difference where both sides are few rows; None where they are not.
+
+        Spark recomputes; the live side is read and compared in this process, which spares most of a small refresh.
+        """
+        import duckdb
+
+        wanted, bound = self._wanted(scopes), self.lake.settings.small_rows
+        should = wanted.near(self._derived(scopes)).limit(bound + 1).toArrow()
+        table = self.lake.open(self.table.full_name)
+        schema = pa.schema(table.schema())
+        live = pa.table(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
+        if max(len(should), len(live)) > bound:
+            return None
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
+        sides = []
+        for rows in (should.select(schema.names).cast(schema), live):
+            connection.register("rows", rows)
+            exact = connection.sql(f"SELECT * FROM rows WHERE {wanted.exact_sql('rows')}")
+            sides.append(exact.to_arrow_table().cast(schema))
+        return difference_of_tables(sides[0], sides[1], self.table.key)
+
+    def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
+        return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+
+    def _derived(self, scopes: Sequence[Scope]) -> DataFrame:
+        """Rows by the table's function, of inputs that hold all that the scopes depend on."""
+        wanted = self._wanted(scopes)
         inputs = {
             name: self._input(declaration, wanted)
             for name, declaration in zip(self.table.inputs, self.registry.upstream(self.table), strict=True)
         }
         rows = derive(self.table, inputs)
         if self.table.latest_by:
-            rows = latest_of_each(rows, self.table)
-        elif self.registry.strategy(self.table) == "append":
-            rows = rows.dropDuplicates(list(self.table.key))
-        return self._closed(wanted.outputs(rows))
-
-    def live(self, scopes: Sequence[Scope]) -> DataFrame:
-        """The rows that the scopes hold now."""
-        wanted = ScopeFilter(self.spark, self.table, scopes)
-        return self._closed(wanted.outputs(self.lake.frame(self.spark, self.table.full_name)))
-
-    def difference(self, scopes: Sequence[Scope]) -> DataFrame:
-        """How the live rows of the scopes differ from what they should be, as `tables.difference` tells it."""
-        return difference(self.recompute(scopes), self.live(scopes), self.table.key)
+            return latest_of_each(rows, self.table)
+        return rows.dropDuplicates(list(self.table.key)) if self.registry.strategy(self.table) == "append" else rows
 
     def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
         """Bring the scopes of the live table to what they should hold, in one commit; none when nothing differs.
@@ -89,7 +125,9 @@ class Refresher:
         total = Written()
         for _ in range(_ATTEMPTS):
             number = (self.lake.open(self.table.full_name).transaction_version(_FENCE) or 0) + 1
-            changes = writer.collect(self.difference(scopes))
+            changes = self.difference(scopes)
+            if not isinstance(changes, pa.Table):
+                changes = writer.collect(changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
             if wanted == 0:
                 return total
@@ -113,13 +151,6 @@ class Refresher:
                 frame = first_of_each(frame, declaration)
             frame = payload(frame)
         return frame
-
-    def _closed(self, rows: DataFrame) -> DataFrame:
-        from pyspark.sql import functions as F
-
-        if self.closed_before_ms is None or self.table.closes_at is None:
-            return rows
-        return rows.where(F.col(self.table.closes_at) < F.lit(from_epoch_ms(self.closed_before_ms)))
 
     def _require_good(self, changes: pa.Table | DataFrame) -> None:
         from quality.check import split

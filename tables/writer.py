@@ -9,19 +9,21 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
-from infra.errors import SchemaMismatch, WriteConflict
+from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from tables.lake import Lake
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import TypeIs
 
-Rows = "pa.Table | DataFrame"
 Change = Literal["insert", "update", "delete"]
 CHANGE = "_change"
 BEFORE = "_before_"
@@ -91,10 +93,10 @@ class Writer:
             SchemaMismatch: names the missing and the unexpected columns.
             WriteConflict: after bounded retries.
         """
-        self._require_columns(rows, set())
-        if isinstance(rows, pa.Table) and self.lake.settings.engine != "spark":
-            return self._retry(lambda: self._append_arrow(rows, stamp), stamp)
-        return self._append_spark(self._frame(rows), stamp)
+        if self._through_rust(rows):
+            return self._commit(rows, stamp, lambda table: _append_arrow(table, rows, stamp))
+        frame = self._frame(rows)
+        return self._commit(rows, stamp, lambda table: self._append_spark(frame, stamp))
 
     def upsert(
         self,
@@ -108,12 +110,19 @@ class Writer:
         """Insert rows whose `key` is new, replace the others; rows that stay equal are not touched.
 
         Args:
-            rows: unique by `key`.
+            rows: unique by `key`; of Arrow rows this is checked.
             greatest: replace only where the new row is greater here, compared left to right, nulls lowest.
             keep: never replace: the first row of a key stays.
+
+        Returns:
+            All zero, and no commit, when every row is there already.
+
+        Raises:
+            QualityFailed: two rows of one key.
+            SchemaMismatch: names the missing and the unexpected columns.
+            WriteConflict: after bounded retries.
         """
-        self._require_columns(rows, set())
-        columns = self._columns(rows)
+        columns = _columns(rows)
         others = [c for c in columns if c not in key]
         if keep:
             condition = "false"
@@ -127,7 +136,7 @@ class Writer:
             columns=columns,
             key=tuple(key),
         )
-        return self._merge(rows, plan, stamp)
+        return self._merge(rows, plan, stamp, set())
 
     def apply(self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: Stamp) -> Written:
         """Publish a difference: each row is an insert, an update or a delete of the row with its key.
@@ -140,8 +149,7 @@ class Writer:
         Returns:
             Rows really changed; fewer than asked for when others were faster.
         """
-        columns = [c for c in self._columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
-        self._require_columns(changes, {CHANGE, *(BEFORE + c for c in columns if c not in key)})
+        columns = [c for c in _columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
         same = " AND ".join(_same(c, BEFORE + c) for c in others) or "true"
         plan = _Merge(
@@ -152,81 +160,68 @@ class Writer:
             columns=columns,
             key=tuple(key),
         )
-        return self._merge(changes, plan, stamp)
+        return self._merge(changes, plan, stamp, {CHANGE, *(BEFORE + c for c in others)})
 
     def done(self, stamp: Stamp) -> bool:
         """Whether a commit of that app and version, or a later one, is in the table."""
-        last = self.lake.open(self.name).transaction_version(stamp.app)
-        return last is not None and last >= stamp.version
+        return _done(self.lake.open(self.name), stamp)
 
-    def _merge(self, rows: pa.Table | DataFrame, plan: _Merge, stamp: Stamp) -> Written:
-        if isinstance(rows, pa.Table) and self.lake.settings.engine != "spark":
-            return self._retry(lambda: self._merge_arrow(rows, plan, stamp), stamp)
-        return self._retry(lambda: self._merge_spark(self._frame(rows), plan, stamp), stamp)
+    def _merge(self, rows: pa.Table | DataFrame, plan: _Merge, stamp: Stamp, extra: set[str]) -> Written:
+        if self._through_rust(rows):
+            _require_unique(self.name, rows, plan.key)
+            return self._commit(rows, stamp, lambda table: _merge_arrow(table, rows, plan, stamp), extra)
+        frame = self._frame(rows)
+        return self._commit(rows, stamp, lambda table: self._merge_spark(frame, plan, stamp), extra)
 
-    def _retry(self, attempt: Any, stamp: Stamp) -> Written:
-        """Try until it is in: a lost race against another writer of the table is tried again with a fresh snapshot."""
-        from deltalake.exceptions import CommitFailedError, DeltaError
-
+    def _commit(
+        self,
+        rows: pa.Table | DataFrame,
+        stamp: Stamp,
+        attempt: Callable[[DeltaTable], None],
+        extra: Collection[str] = (),
+    ) -> Written:
+        """Try until it is in: a race lost against another writer of the table is run again on a fresh snapshot."""
+        failure: Exception | None = None
         for number in range(_ATTEMPTS):
-            if self.done(stamp):
+            table = self.lake.open(self.name)
+            _require_columns(self.name, table, rows, extra)
+            if _done(table, stamp):
                 return Written(skipped=True)
+            before = table.version()
             try:
-                written: Written = attempt()
-            except CommitFailedError as error:
-                _log.info("conflict table=%s app=%s attempt=%d", self.name, stamp.app, number)
-                failure: Exception = error
-            except DeltaError as error:
-                if "transaction" not in str(error).lower() and "conflict" not in str(error).lower():
-                    raise
-                failure = error
+                attempt(table)
             except Exception as error:
-                if type(error).__module__ != "delta.exceptions" and "Concurrent" not in type(error).__name__:
+                if not _lost_a_race(error):
                     raise
+                _log.info("conflict table=%s app=%s attempt=%d", self.name, stamp.app, number)
                 failure = error
+                time.sleep(min(0.02 * 2**number, 1.0))
             else:
-                return written
-            time.sleep(min(0.02 * 2**number, 1.0))
+                return self._written(stamp, before)
         raise WriteConflict(
             f"{self.name}: {_ATTEMPTS} attempts to commit {stamp.app} {stamp.version} lost against other writers.",
             hint="Run the command again; if it happens often, look for a second driver of the same domain.",
         ) from failure
 
-    def _append_arrow(self, rows: pa.Table, stamp: Stamp) -> Written:
-        from deltalake import write_deltalake
-
-        table = self.lake.open(self.name)
-        before = table.version()
-        write_deltalake(table, rows, mode="append", commit_properties=_properties(stamp))
-        return Written(inserted=len(rows), files=1, version=before + 1)
-
-    def _merge_arrow(self, rows: pa.Table, plan: _Merge, stamp: Stamp) -> Written:
-        table = self.lake.open(self.name)
-        merger = table.merge(
-            rows, plan.rust(plan.on), source_alias="s", target_alias="t", commit_properties=_properties(stamp)
-        )
-        values = {f'"{c}"': f's."{c}"' for c in plan.columns}
-        if plan.delete:
-            merger = merger.when_matched_delete(predicate=plan.rust(plan.delete))
-        if plan.update:
-            merger = merger.when_matched_update(updates=values, predicate=plan.rust(plan.update))
-        merger = merger.when_not_matched_insert(
-            updates=values, predicate=plan.rust(plan.insert) if plan.insert else None
-        )
-        before = table.version()
-        metrics = merger.execute()
-        table.update_incremental()
+    def _written(self, stamp: Stamp, before: int) -> Written:
+        """What the commit of this stamp says of itself; others may have committed before and after it."""
+        commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
+        if commit is None:
+            return Written(skipped=self.done(stamp))
         return Written(
-            inserted=metrics["num_target_rows_inserted"],
-            updated=metrics["num_target_rows_updated"],
-            deleted=metrics["num_target_rows_deleted"],
-            files=metrics["num_target_files_added"],
-            version=table.version() if table.version() > before else None,
+            inserted=commit.count(
+                "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"
+            ),
+            updated=commit.count("num_target_rows_updated", "numTargetRowsUpdated"),
+            deleted=commit.count("num_target_rows_deleted", "numTargetRowsDeleted"),
+            files=len(commit.added),
+            version=commit.version,
         )
 
-    def _append_spark(self, frame: DataFrame, stamp: Stamp) -> Written:
-        if self.done(stamp):
-            return Written(skipped=True)
+    def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
+        return isinstance(rows, pa.Table) and self.lake.settings.engine != "spark"
+
+    def _append_spark(self, frame: DataFrame, stamp: Stamp) -> None:
         (
             frame.write.format("delta")
             .mode("append")
@@ -235,9 +230,8 @@ class Writer:
             .option("userMetadata", stamp.metadata)
             .save(self.lake.uri(self.name))
         )
-        return self._last_commit(frame.sparkSession)
 
-    def _merge_spark(self, frame: DataFrame, plan: _Merge, stamp: Stamp) -> Written:
+    def _merge_spark(self, frame: DataFrame, plan: _Merge, stamp: Stamp) -> None:
         from delta.tables import DeltaTable
 
         # Session settings are shared by threads: a session of its own keeps this commit's id to itself.
@@ -249,6 +243,8 @@ class Writer:
         }.items():
             spark.conf.set(setting, value)
         target = DeltaTable.forPath(spark, self.lake.uri(self.name)).alias("t")
+        if not _differs(frame, target.toDF(), plan):
+            return
         merger = target.merge(frame.alias("s"), plan.on)
         values = {f"`{c}`": f"s.`{c}`" for c in plan.columns}
         if plan.delete:
@@ -257,20 +253,6 @@ class Writer:
             merger = merger.whenMatchedUpdate(condition=plan.update, set=values)  # type: ignore[arg-type]
         merger = merger.whenNotMatchedInsert(condition=plan.insert, values=values)  # type: ignore[arg-type]
         merger.execute()
-        return self._last_commit(spark)
-
-    def _last_commit(self, spark: SparkSession) -> Written:
-        from delta.tables import DeltaTable
-
-        row = DeltaTable.forPath(spark, self.lake.uri(self.name)).history(1).collect()[0]
-        metrics = row["operationMetrics"]
-        return Written(
-            inserted=int(metrics.get("numTargetRowsInserted", metrics.get("numOutputRows", 0))),
-            updated=int(metrics.get("numTargetRowsUpdated", 0)),
-            deleted=int(metrics.get("numTargetRowsDeleted", 0)),
-            files=int(metrics.get("numTargetFilesAdded", metrics.get("numFiles", 0))),
-            version=int(row["version"]),
-        )
 
     def _frame(self, rows: pa.Table | DataFrame) -> DataFrame:
         if not isinstance(rows, pa.Table):
@@ -278,19 +260,6 @@ class Writer:
         if self._spark is None:
             raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
         return self._spark.createDataFrame(rows)
-
-    def _columns(self, rows: pa.Table | DataFrame) -> list[str]:
-        return list(rows.column_names if isinstance(rows, pa.Table) else rows.columns)
-
-    def _require_columns(self, rows: pa.Table | DataFrame, extra: set[str]) -> None:
-        expected = {f.name for f in self.lake.open(self.name).schema().fields} | extra
-        came = set(self._columns(rows))
-        if expected != came:
-            raise SchemaMismatch(
-                f"{self.name}: missing columns: {sorted(expected - came) or 'none'}; "
-                f"unexpected columns: {sorted(came - expected) or 'none'}.",
-                hint="The declaration changed since the table was made: rebuild it under its new definition.",
-            )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -307,6 +276,78 @@ class _Merge:
     @staticmethod
     def rust(sql: str) -> str:
         return sql.replace("<=>", "IS NOT DISTINCT FROM").replace("`", '"')
+
+
+def _columns(rows: pa.Table | DataFrame) -> list[str]:
+    return list(rows.column_names if isinstance(rows, pa.Table) else rows.columns)
+
+
+def _require_columns(name: str, table: DeltaTable, rows: pa.Table | DataFrame, extra: Collection[str]) -> None:
+    expected = {f.name for f in table.schema().fields} | set(extra)
+    came = set(_columns(rows))
+    if expected != came:
+        raise SchemaMismatch(
+            f"{name}: missing columns: {', '.join(sorted(expected - came)) or 'none'}; "
+            f"unexpected columns: {', '.join(sorted(came - expected)) or 'none'}.",
+            hint="The declaration changed since the table was made: rebuild it under its new definition.",
+        )
+
+
+def _require_unique(name: str, rows: pa.Table, key: Sequence[str]) -> None:
+    """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
+    seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
+    if len(seen) < len(rows):
+        twice = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()[0]
+        raise QualityFailed(
+            f"{name}: several rows to be written have the key {twice}; nothing was written.",
+            hint="The table's function must return one row per key.",
+        )
+
+
+def _done(table: DeltaTable, stamp: Stamp) -> bool:
+    last = table.transaction_version(stamp.app)
+    return last is not None and last >= stamp.version
+
+
+def _lost_a_race(error: Exception) -> bool:
+    """Whether the same write may succeed on a newer snapshot."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    if isinstance(error, CommitFailedError):
+        return True
+    if isinstance(error, DeltaError):
+        return "transaction" in str(error).lower() or "conflict" in str(error).lower()
+    # Spark's are named io.delta.exceptions.Concurrent*, whichever Python class wraps them.
+    return "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error)
+
+
+def _append_arrow(table: DeltaTable, rows: pa.Table, stamp: Stamp) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(table, rows, mode="append", commit_properties=_properties(stamp))
+
+
+def _merge_arrow(table: DeltaTable, rows: pa.Table, plan: _Merge, stamp: Stamp) -> None:
+    merger = table.merge(
+        rows, plan.rust(plan.on), source_alias="s", target_alias="t", commit_properties=_properties(stamp)
+    )
+    values = {f'"{c}"': f's."{c}"' for c in plan.columns}
+    if plan.delete:
+        merger = merger.when_matched_delete(predicate=plan.rust(plan.delete))
+    if plan.update:
+        merger = merger.when_matched_update(updates=values, predicate=plan.rust(plan.update))
+    merger = merger.when_not_matched_insert(updates=values, predicate=plan.rust(plan.insert) if plan.insert else None)
+    merger.execute()
+
+
+def _differs(source: DataFrame, target: DataFrame, plan: _Merge) -> bool:
+    """Whether a merge would change a row: Spark commits one that changes none, and rewrites files for it."""
+    from pyspark.sql import functions as F
+
+    matched = " OR ".join(f"({condition})" for condition in (plan.update, plan.delete) if condition) or "false"
+    pairs = source.alias("s").join(target.withColumn("_there", F.lit(True)).alias("t"), F.expr(plan.on), "left")
+    changes = F.when(F.col("t._there"), F.expr(matched)).otherwise(F.expr(plan.insert or "true"))
+    return not pairs.where(changes).isEmpty()
 
 
 def _properties(stamp: Stamp) -> Any:

@@ -39,7 +39,7 @@ ZONES_MISSING_IN_FILE = {
 """Destinations that `airports.csv` lacks: Puerto Rico and the Virgin Islands, UTC-4 all year."""
 
 
-class Departure(msgspec.Struct, frozen=True, kw_only=True):
+class Departure(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "occurred_at"}):
     """A record of `flights.departures`: a flight left, or was cancelled.
 
     Attributes:
@@ -68,7 +68,7 @@ class Departure(msgspec.Struct, frozen=True, kw_only=True):
         return self.flight_id
 
 
-class Arrival(msgspec.Struct, frozen=True, kw_only=True):
+class Arrival(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "arrived_at"}):
     """A record of `flights.arrivals`: a flight landed at its destination.
 
     Attributes:
@@ -91,7 +91,7 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True):
         return self.flight_id
 
 
-class Observation(msgspec.Struct, frozen=True, kw_only=True):
+class Observation(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "observed_at"}):
     """A record of `flights.weather`: one hour's weather at an airport of New York."""
 
     airport: str

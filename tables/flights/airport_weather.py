@@ -13,11 +13,9 @@ if TYPE_CHECKING:
 
 def airport_weather(weather: DataFrame) -> DataFrame:
     """One row per airport: what was observed last."""
-    from pyspark.sql import functions as F
-
     return weather.select(
         "airport",
-        F.col("at").alias("observed_at"),
+        "observed_at",
         "temperature_f",
         "humidity_pct",
         "wind_direction_deg",

@@ -17,7 +17,7 @@ def delays_by_hour(departures: DataFrame) -> DataFrame:
 
     return (
         departures.where("kind = 'departed'")
-        .groupBy("origin", F.window("at", "1 hour"))
+        .groupBy("origin", F.window("occurred_at", "1 hour"))
         .agg(
             F.count("*").alias("flights"),
             F.avg("delay_min").alias("mean_delay_min"),

@@ -15,18 +15,18 @@ TOPIC = Topic(
         "origin": "string",
         "destination": "string",
         "scheduled_at": "timestamp",
-        "at": "timestamp",  # when it left; of a cancellation, when it should have left
+        "occurred_at": "timestamp",  # when it left; of a cancellation, when it should have left
         "delay_min": "int?",
         "reported_at": "timestamp",
     },
-    event_time="at",
+    event_time="occurred_at",
     key="flight_id",
     identity=["flight_id", "kind"],
     rules=[
         one_of("kind", ["departed", "cancelled"]),
         matches("carrier", r"[A-Z0-9]{2}"),
         matches("origin", r"[A-Z]{3}"),
-        between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+        between("occurred_at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
         between("delay_min", -240, 2_880),
     ],
     segment_bytes=1 << 20,  # a month is a few megabytes: small segments reach the archive at once

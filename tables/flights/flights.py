@@ -21,8 +21,8 @@ def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
     return d.join(
         a,
         (F.col("d.flight_id") == F.col("a.flight_id"))
-        & (F.col("a.at") >= F.col("d.at"))
-        & (F.col("a.at") <= F.col("d.at") + day),
+        & (F.col("a.arrived_at") >= F.col("d.occurred_at"))
+        & (F.col("a.arrived_at") <= F.col("d.occurred_at") + day),
         "left",
     ).select(
         "d.flight_id",
@@ -32,13 +32,13 @@ def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
         "d.origin",
         "d.destination",
         "d.scheduled_at",
-        F.col("d.at").alias("departed_at"),
+        F.col("d.occurred_at").alias("departed_at"),
         F.col("d.delay_min").alias("departure_delay_min"),
-        F.col("a.at").alias("arrived_at"),
+        "a.arrived_at",
         F.col("a.delay_min").alias("arrival_delay_min"),
         F.col("a.air_time_min").alias("air_time_min"),
-        F.when(F.col("a.at").isNull(), "never landed").otherwise("landed").alias("outcome"),
-        (F.col("d.at") + day).alias("expires_at"),
+        F.when(F.col("a.arrived_at").isNull(), "never landed").otherwise("landed").alias("outcome"),
+        (F.col("d.occurred_at") + day).alias("expires_at"),
     )
 
 

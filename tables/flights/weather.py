@@ -8,7 +8,7 @@ from tables.declaration import Topic
 TOPIC = Topic(
     schema={
         "airport": "string",
-        "at": "timestamp",
+        "observed_at": "timestamp",
         "temperature_f": "double?",
         "dew_point_f": "double?",
         "humidity_pct": "double?",
@@ -20,12 +20,12 @@ TOPIC = Topic(
         "visibility_mi": "double?",
         "reported_at": "timestamp",
     },
-    event_time="at",
+    event_time="observed_at",
     key="airport",
     identity=["airport"],
     rules=[
         matches("airport", r"[A-Z]{3}"),
-        between("at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
+        between("observed_at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
         between("temperature_f", -80, 140),
         between("humidity_pct", 0, 100),
         between("wind_direction_deg", 0, 360),

@@ -47,7 +47,7 @@ def sent(found: list[Record], topics: dict[str, Topic], how: Imperfections) -> l
 def test_a_record_is_compact_json_with_times_in_utc() -> None:
     assert encode(DEPARTURE, datetime(2013, 1, 1, 10, 18, 30, tzinfo=UTC)) == (
         b'{"flight_id":"UA1545/2013-01-01T10:15Z","kind":"departed","carrier":"UA","flight":1545,"tail_number":null,'
-        b'"origin":"EWR","destination":"IAH","scheduled_at":"2013-01-01T10:15:00Z","at":"2013-01-01T10:17:00Z",'
+        b'"origin":"EWR","destination":"IAH","scheduled_at":"2013-01-01T10:15:00Z","occurred_at":"2013-01-01T10:17:00Z",'
         b'"delay_min":2,"reported_at":"2013-01-01T10:18:30Z"}'
     )
 
@@ -129,10 +129,10 @@ def wrong(kind: str, value: bytes, topic: Topic, true: dict[str, Any]) -> bool:
     if kind == "nan":
         return b":NaN" in value and len(different) == 1
     if kind == "epoch_milliseconds":
-        return different == ["at"] and 1_356_998_400_000 <= now["at"] < 1_388_534_400_000
+        return different == [topic.event_time] and 1_356_998_400_000 <= now[topic.event_time] < 1_388_534_400_000
     if kind == "duplicate_key":
-        written = [cell for column, cell in pairs if column == "at"]
-        return len(written) == 2 and written[0] == true["at"] != written[1]
+        written = [cell for column, cell in pairs if column == topic.event_time]
+        return len(written) == 2 and written[0] == true[topic.event_time] != written[1]
     if kind == "unknown_field":
         return not different and set(now) - set(topic.schema) == {"remark"}
     if kind == "broken_rule":

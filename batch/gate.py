@@ -1,0 +1,49 @@
+"""Judges tables by their rules, as they are now, and keeps the verdict."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+from tables.registry import load
+from tables.setup import opened
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+    from quality.verdict import Verdict
+
+
+def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
+    """Check every row of tables against the rules that they declare.
+
+    Each is read at one Delta version, in one pass; a Great Expectations suite of the same rules keeps its results
+    and its Data Docs under `<home>/quality`.
+
+    Args:
+        tables: full or bare names; none: every table.
+
+    Returns:
+        One verdict per table, in dependency order; failing rows raise nothing: the caller decides.
+
+    Raises:
+        BadArgument: an unknown table; nothing was read.
+        BadDeclaration: a rule does not fit its table.
+    """
+    from quality.gate import gate
+
+    registry = load()
+    chosen = {registry.find_table(name).full_name for name in tables} or set(registry.tables)
+    wanted = [table for table in registry.in_order() if table.full_name in chosen]
+    with opened(settings, "quality", [table.domain for table in wanted]) as p:
+        return [
+            gate(
+                p.lake.frame(p.spark, table.full_name, p.lake.version(table.full_name)),
+                table.full_name,
+                table.rules,
+                table.key,
+                settings,
+                datetime.now(UTC),
+            )
+            for table in wanted
+        ]

@@ -1,0 +1,167 @@
+"""A list of scopes as predicates: coarse literal ones that prune files, and the exact one, for Spark and for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tables.declaration import Table, Topic
+from tables.scope import Interval, Scope, coalesce, epoch_ms, from_epoch_ms, time_column
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame, SparkSession
+
+_MANY_VALUES = 1_000
+_MANY_RANGES = 40
+
+
+@dataclass(frozen=True)
+class ScopeFilter:
+    """Which rows of a table, and of its inputs, a list of scopes means.
+
+    Attributes:
+        closed_before_ms: only rows whose `closes_at` is before it; None: open rows too.
+    """
+
+    table: Table
+    scopes: Sequence[Scope]
+    closed_before_ms: int | None = None
+
+    def inputs(self, frame: DataFrame, source: Topic | Table) -> DataFrame:
+        """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows."""
+        return self._coarse(frame, time_column(source), self.table.lookback_ms or 0)
+
+    def near(self, frame: DataFrame) -> DataFrame:
+        """A superset of the table's rows that lie in the scopes."""
+        return self._coarse(frame, self.table.event_time, 0)
+
+    def exact(self, frame: DataFrame) -> DataFrame:
+        """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
+        from pyspark.sql import functions as F
+
+        rows = self.near(frame)
+        if self._closes:
+            rows = rows.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
+        if self._is_everything:
+            return rows
+        types = {f.name: f.type for f in _arrow_schema(frame)}
+        wanted = F.broadcast(_session(frame).createDataFrame(self.as_table(types)))
+        match: Column = F.lit(True)
+        for n, column in enumerate(self.table.recompute_by):
+            same = rows[column].eqNullSafe(F.col(f"_v{n}"))
+            match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
+        if self.table.event_time:
+            at = F.unix_millis(rows[self.table.event_time].cast("timestamp"))
+            match &= F.col("_start").isNull() | ((at >= F.col("_start")) & (at < F.col("_end")))
+        return rows.join(wanted, match, "left_semi")
+
+    def near_sql(self, schema: pa.Schema) -> str | None:
+        """The superset of `near` as a DataFusion predicate; None where it is all rows."""
+        parts = []
+        for column, values in self._values(schema.names):
+            if all(isinstance(v, str | int) for v in values if v is not None):
+                known = ", ".join(_literal(v) for v in values if v is not None)
+                same = f'"{column}" IN ({known})' if known else "false"
+                parts.append(f'({same} OR "{column}" IS NULL)' if None in values else same)
+        time = self.table.event_time
+        ranges = self._ranges(0)
+        if time and ranges:
+            kind = "Date32" if pa.types.is_date(schema.field(time).type) else 'Timestamp(Microsecond, Some("UTC"))'
+            scale = 1 / 86_400_000 if kind == "Date32" else 1_000
+
+            def bound(ms: int) -> str:
+                return f"arrow_cast({int(ms * scale // 1)}, '{kind}')"
+
+            parts.append(
+                "(" + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges) + ")"
+            )
+        return " AND ".join(parts) or None
+
+    def exact_sql(self, alias: str) -> str:
+        """The predicate of `exact` on a DuckDB relation, with `as_table` registered as `scopes`."""
+        parts = []
+        if self._closes:
+            parts.append(f'epoch_us({alias}."{self._closes}") < {(self.closed_before_ms or 0) * 1_000}')
+        if not self._is_everything:
+            match = []
+            for n, column in enumerate(self.table.recompute_by):
+                same = f'{alias}."{column}" IS NOT DISTINCT FROM scopes._v{n}'
+                match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
+            if self.table.event_time:
+                at = f'epoch_ms({alias}."{self.table.event_time}"::TIMESTAMP)'
+                match.append(f"(scopes._start IS NULL OR ({at} >= scopes._start AND {at} < scopes._end))")
+            parts.append(f"EXISTS (SELECT 1 FROM scopes WHERE {' AND '.join(match)})")
+        return " AND ".join(parts) or "true"
+
+    def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
+        """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval."""
+        columns: dict[str, pa.Array] = {}
+        for n, column in enumerate(self.table.recompute_by):
+            values = [s.values[n] for s in self.scopes]
+            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types[column])
+            columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
+        columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
+        columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
+        return pa.table(columns)
+
+    @property
+    def _closes(self) -> str | None:
+        return self.table.closes_at if self.closed_before_ms is not None else None
+
+    @property
+    def _is_everything(self) -> bool:
+        return any(s.interval is None and all(v is ... for v in s.values) for s in self.scopes)
+
+    def _has_any(self, n: int) -> bool:
+        return any(s.values[n] is ... for s in self.scopes)
+
+    def _values(self, columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
+        """Columns whose values are known and few."""
+        for n, column in enumerate(self.table.recompute_by):
+            values = {s.values[n] for s in self.scopes}
+            if column in columns and ... not in values and len(values) <= _MANY_VALUES:
+                yield column, values
+
+    def _ranges(self, slack_ms: int) -> list[Interval]:
+        """The dates of all scopes, widened; empty when a scope is of every date."""
+        if not all(s.interval for s in self.scopes):
+            return []
+        ranges = coalesce(s.interval.widened(slack_ms) for s in self.scopes if s.interval)
+        return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
+
+    def _coarse(self, frame: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        for column, values in self._values(frame.columns):
+            condition = F.col(column).isin([v for v in values if v is not None])
+            frame = frame.where(condition | F.col(column).isNull() if None in values else condition)
+        ranges = self._ranges(slack_ms)
+        if time and ranges:
+            is_date = dict(frame.dtypes)[time] == "date"
+            condition = F.lit(False)
+            for r in ranges:
+                first, last = from_epoch_ms(r.start), from_epoch_ms(r.end)
+                bounds: tuple[date | datetime, date | datetime] = (
+                    (first.date(), last.date()) if is_date else (first, last)
+                )
+                condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
+            frame = frame.where(condition)
+        return frame
+
+
+def _literal(value: str | int) -> str:
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone="UTC")
+
+
+def _session(frame: DataFrame) -> SparkSession:
+    return frame.sparkSession
