@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import jars, supervisor
+from infra import jars, supervisor, supervisord
 from infra.errors import TwofoldError
 from infra.java import NEWEST, OLDEST, java, java_version
 from infra.ports import holder, is_free
@@ -152,7 +152,7 @@ def _jars(settings: Settings) -> Finding:
 
 
 def _socket(settings: Settings) -> Finding:
-    path = supervisor.socket_path(settings)
+    path = supervisord.socket_path(settings)
     answers = supervisor.is_running(settings)
     return Finding(
         name="Supervisor",

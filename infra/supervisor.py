@@ -8,34 +8,26 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import hashlib
 import http.client
 import json
 import os
-import pwd
-import shlex
-import socket
 import subprocess
 import sys
-import tempfile
 import time
 import xmlrpc.client
 from collections.abc import Iterator, Mapping, Sequence
-from configparser import RawConfigParser
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Literal, cast
 
+from infra import supervisord
 from infra.errors import BadArgument, ProcessFailed
-from infra.guard import MARK, Order, has_ended, kill_marked, marked, with_mark
+from infra.guard import MARK, has_ended, kill_marked, marked, with_mark
 from infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
 
-LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
-FOREVER = 1_000_000_000
-LOG_BYTES, LOG_BACKUPS = 10_000_000, 3
 START_TIMEOUT_S = 20
 BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
 
@@ -91,7 +83,7 @@ def start(settings: Settings, programs: Sequence[Program]) -> None:
         ProcessFailed: supervisord does not start; says what its log says.
     """
     with _only_one(settings):
-        _write_configuration(settings, programs)
+        supervisord.write_configuration(settings, programs)
         if is_running(settings):
             _apply(settings, programs)
         else:
@@ -103,7 +95,10 @@ def stop(settings: Settings) -> None:
     with _only_one(settings):
         if is_running(settings):
             _stop_stages(settings)
-            with contextlib.suppress(OSError, xmlrpc.client.Fault), _rpc(settings) as server:
+            with (
+                contextlib.suppress(OSError, http.client.HTTPException, xmlrpc.client.Error),
+                supervisord.rpc(settings) as server,
+            ):
                 server.shutdown()
         _sweep(settings)
 
@@ -111,8 +106,8 @@ def stop(settings: Settings) -> None:
 def is_running(settings: Settings) -> bool:
     """Whether the supervisor of this home answers."""
     try:
-        with _rpc(settings) as server:
-            return bool(server.getIdentification() == _mark(settings))
+        with supervisord.rpc(settings) as server:
+            return bool(server.getIdentification() == supervisord.mark(settings))
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return False
 
@@ -120,7 +115,7 @@ def is_running(settings: Settings) -> bool:
 def state(settings: Settings) -> list[ProcessState]:
     """Every supervised process, in the order of their stages; empty when the supervisor does not run."""
     try:
-        with _rpc(settings) as server:
+        with supervisord.rpc(settings) as server:
             answers = cast("list[dict[str, Any]]", server.getAllProcessInfo())
     # A fault: it is shutting down.
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
@@ -149,29 +144,14 @@ def stop_program(settings: Settings, name: str) -> None:
     _ask(settings, name, "stopProcess", harmless=NOT_RUNNING)
 
 
-def socket_path(settings: Settings) -> Path:
-    """Where the supervisor listens: in home, or where that path is too long for a socket, in a private place."""
-    path = _directory(settings) / "supervisor.sock"
-    if len(str(path)) <= LONGEST_SOCKET_PATH:
-        return path
-    short = (
-        Path(tempfile.gettempdir())
-        / f"twofold-{os.getuid()}-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:12]}"
-    )
-    short.mkdir(mode=0o700, exist_ok=True)
-    if short.stat().st_uid != os.getuid() or short.is_symlink():
-        raise ProcessFailed(f"{short} belongs to another user.", hint="Choose a TWOFOLD_HOME with a shorter path.")
-    return short / "supervisor.sock"
-
-
 def _apply(settings: Settings, programs: Sequence[Program]) -> None:
     """Make a running supervisor follow the configuration that was just written."""
-    with _rpc(settings, timeout_s=120) as server:
+    with supervisord.rpc(settings, timeout_s=120) as server:
         [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
         _stop_together(settings, [*changed, *removed])
         for name in (*changed, *removed):
             server.removeProcessGroup(name)
-            _record(settings, name).unlink(missing_ok=True)
+            supervisord.record_file(settings, name).unlink(missing_ok=True)
         for name in (*added, *changed):
             server.addProcessGroup(name)
         for program in programs:
@@ -183,15 +163,15 @@ def _apply(settings: Settings, programs: Sequence[Program]) -> None:
 def _launch(settings: Settings) -> None:
     """Start supervisord from nothing: whatever a crash left of this home goes first."""
     _sweep(settings)
-    for record in (_directory(settings) / "run").iterdir():
+    for record in (supervisord.directory(settings) / "run").iterdir():
         record.unlink()
-    socket_path(settings).unlink(missing_ok=True)
+    supervisord.socket_path(settings).unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != MARK}
-    log = _directory(settings) / "launch.log"
+    log = supervisord.directory(settings) / "launch.log"
     with log.open("w") as said:
         launched = subprocess.run(
-            [sys.executable, "-m", "supervisor.supervisord", "-c", _configuration(settings)],
-            env=with_mark(environment, _mark(settings)),
+            [sys.executable, "-m", "supervisor.supervisord", "-c", supervisord.configuration_file(settings)],
+            env=with_mark(environment, supervisord.mark(settings)),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -213,30 +193,26 @@ def _sweep(settings: Settings) -> None:
     import psutil
 
     told = []
-    for process in marked(_mark(settings)):
+    for process in marked(supervisord.mark(settings)):
         with contextlib.suppress(psutil.Error):
             if {"infra.guard", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
                 told.append(process)
-    deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in _orders(settings)), default=0)
+    deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in supervisord.orders(settings)), default=0)
     while not all(has_ended(process) for process in told) and time.monotonic() < deadline:
         time.sleep(0.05)
-    kill_marked(_mark(settings))
+    kill_marked(supervisord.mark(settings))
 
 
 def _stop_stages(settings: Settings) -> None:
-    stages: dict[int, list[str]] = {}
-    parser = _parsed(settings)
-    for section in parser.sections():
-        if section.startswith("program:"):
-            stages.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
+    stages = supervisord.stages(settings)
     for stage in sorted(stages, reverse=True):
         _stop_together(settings, stages[stage])
 
 
 def _stop_together(settings: Settings, names: Sequence[str]) -> None:
     """Tell all of these programs to stop, then wait until the last one has."""
-    with _rpc(settings) as server:
+    with supervisord.rpc(settings) as server:
         for name in names:
             with contextlib.suppress(xmlrpc.client.Fault):
                 server.stopProcess(name, False)
@@ -246,7 +222,7 @@ def _stop_together(settings: Settings, names: Sequence[str]) -> None:
 
 def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
     try:
-        with _rpc(settings, timeout_s=600) as server:
+        with supervisord.rpc(settings, timeout_s=600) as server:
             getattr(server, method)(name, True)
     except xmlrpc.client.Fault as fault:
         if fault.faultCode == harmless:
@@ -264,7 +240,7 @@ def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
 def _state(settings: Settings, answer: Mapping[str, Any]) -> ProcessState:
     alive = answer["statename"] in ("RUNNING", "STARTING", "STOPPING")
     try:
-        record = json.loads(_record(settings, answer["name"]).read_text())
+        record = json.loads(supervisord.record_file(settings, answer["name"]).read_text())
     except (OSError, ValueError):
         record = {}
     return ProcessState(
@@ -277,151 +253,9 @@ def _state(settings: Settings, answer: Mapping[str, Any]) -> ProcessState:
     )
 
 
-def _write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
-    for directory in (_directory(settings) / "orders", _directory(settings) / "run", settings.logs):
-        directory.mkdir(parents=True, exist_ok=True)
-    _directory(settings).chmod(0o700)
-    sections = {"supervisord": _supervisord_section(settings), **_server_sections(settings)}
-    orders = {program.name: _save_order(settings, program) for program in programs}
-    for program in programs:
-        sections[f"program:{program.name}"] = _program_section(settings, program, orders[program.name])
-    lines = [
-        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in section.items())
-        for name, section in sections.items()
-    ]
-    partial = _configuration(settings).with_suffix(".partial")
-    partial.write_text("\n".join(lines))
-    partial.replace(_configuration(settings))
-    for file in (_directory(settings) / "orders").glob("*.json"):
-        if file not in orders.values():
-            file.unlink()
-
-
-def _supervisord_section(settings: Settings) -> dict[str, object]:
-    section: dict[str, object] = {
-        "identifier": _escaped(_mark(settings)),
-        "logfile": _escaped(settings.logs / "supervisord.log"),
-        "logfile_maxbytes": LOG_BYTES,
-        "logfile_backups": LOG_BACKUPS,
-        "pidfile": _escaped(_directory(settings) / "supervisord.pid"),
-        "nocleanup": "true",
-        "silent": "true",
-    }
-    # Only root has to say whom it means to be.
-    return section if os.getuid() else {**section, "user": pwd.getpwuid(0).pw_name}
-
-
-def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
-    factory = "supervisor.rpcinterface:make_main_rpcinterface"
-    return {
-        "unix_http_server": {"file": _escaped(socket_path(settings)), "chmod": "0600"},
-        "rpcinterface:supervisor": {"supervisor.rpcinterface_factory": factory},
-    }
-
-
-def _program_section(settings: Settings, program: Program, order: Path) -> dict[str, object]:
-    command = [sys.executable, "-m", "infra.guard", "--order", str(order)]
-    return {
-        "command": _escaped(shlex.join(command)),
-        "directory": _escaped(ROOT),
-        "autostart": str(program.autostart).lower(),
-        "autorestart": "true",
-        "priority": program.stage,
-        "startsecs": program.start_s,
-        "startretries": FOREVER,
-        # The guard kills what does not end in time; supervisord only waits for it.
-        "stopwaitsecs": program.stop_wait_s + 10,
-        "redirect_stderr": "true",
-        "stdout_logfile": _escaped(settings.logs / f"{program.name}.log"),
-        "stdout_logfile_maxbytes": LOG_BYTES,
-        "stdout_logfile_backups": LOG_BACKUPS,
-    }
-
-
-def _save_order(settings: Settings, program: Program) -> Path:
-    """Write what the guard runs, to a file whose name changes with it: supervisord compares command lines."""
-    order = Order(
-        command=list(program.command),
-        mark=f"{_mark(settings)}#{program.name}",
-        environment=dict(program.environment),
-        directory=str(program.directory),
-        record=str(_record(settings, program.name)),
-        stop_signal=program.stop_signal,
-        stop_wait_s=program.stop_wait_s,
-    )
-    digest = hashlib.sha256(repr(order).encode()).hexdigest()[:12]
-    path = _directory(settings) / "orders" / f"{program.name}-{digest}.json"
-    order.save(path)
-    return path
-
-
-def _orders(settings: Settings) -> Iterator[Order]:
-    for path in (_directory(settings) / "orders").glob("*.json"):
-        with contextlib.suppress(OSError, ValueError, TypeError):
-            yield Order.load(path)
-
-
-def _mark(settings: Settings) -> str:
-    return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
-
-
-def _directory(settings: Settings) -> Path:
-    return settings.home / "supervisor"
-
-
-def _configuration(settings: Settings) -> Path:
-    return _directory(settings) / "supervisord.conf"
-
-
-def _record(settings: Settings, name: str) -> Path:
-    return _directory(settings) / "run" / f"{name}.json"
-
-
-def _parsed(settings: Settings) -> RawConfigParser:
-    parser = RawConfigParser()
-    parser.read(_configuration(settings))
-    return parser
-
-
-def _escaped(value: object) -> str:
-    """A value as supervisord's configuration wants it: it expands `%(...)s`."""
-    return str(value).replace("%", "%%")
-
-
 @contextmanager
 def _only_one(settings: Settings) -> Iterator[None]:
-    _directory(settings).mkdir(parents=True, exist_ok=True)
-    with (_directory(settings) / "lock").open("w") as held:
+    supervisord.directory(settings).mkdir(parents=True, exist_ok=True)
+    with (supervisord.directory(settings) / "lock").open("w") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         yield
-
-
-@contextmanager
-def _rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
-    """The supervisor's methods, as its XML-RPC documentation lists them."""
-    transport = _SocketTransport(socket_path(settings), timeout_s)
-    with xmlrpc.client.ServerProxy("http://supervisor", transport=transport, allow_none=True) as server:
-        yield server.supervisor
-
-
-class _SocketTransport(xmlrpc.client.Transport):
-    """XML-RPC over a Unix socket."""
-
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__()
-        self.path = path
-        self.timeout_s = timeout_s
-
-    def make_connection(self, host: object) -> http.client.HTTPConnection:
-        return _SocketConnection(self.path, self.timeout_s)
-
-
-class _SocketConnection(http.client.HTTPConnection):
-    def __init__(self, path: Path, timeout_s: float) -> None:
-        super().__init__("supervisor", timeout=timeout_s)
-        self.path = path
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(cast("float", self.timeout))
-        self.sock.connect(str(self.path))

@@ -13,7 +13,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
-TIMEOUT_S = 4.0
+TIMEOUT_S = 3.0
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from infra import doctor, supervisor
+from infra import doctor, supervisord
 from infra.doctor import Finding
 from infra.settings import Settings
 
@@ -68,7 +68,7 @@ def test_a_package_of_another_version_is_found(tmp_path: Path) -> None:
 
 
 def test_a_socket_that_nobody_answers_is_found(settings: Settings) -> None:
-    path = supervisor.socket_path(settings)
+    path = supervisord.socket_path(settings)
     path.parent.mkdir(parents=True)
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))

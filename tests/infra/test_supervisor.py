@@ -12,7 +12,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra import supervisor
+from infra import supervisor, supervisord
 from infra.errors import BadArgument, ProcessFailed
 from infra.guard import has_ended, marked
 from infra.settings import Settings
@@ -113,7 +113,7 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     eventually(lambda: runs(settings, other_than=before.pid))
 
     assert has_ended(before)
-    mark = f"{supervisor._mark(settings)}#sleeper"
+    mark = f"{supervisord.mark(settings)}#sleeper"
     assert [process.pid for process in marked(mark)] == [only(settings).pid]
 
 
@@ -137,7 +137,7 @@ def test_a_supervisor_whose_socket_vanished_is_replaced(settings: Settings, even
     supervisor.start(settings, [SLEEPER])
     eventually(lambda: runs(settings))
     first = psutil.Process(supervisor_pid(settings))
-    supervisor.socket_path(settings).unlink()
+    supervisord.socket_path(settings).unlink()
 
     supervisor.start(settings, [SLEEPER])
     eventually(lambda: runs(settings))
@@ -158,7 +158,7 @@ def test_stopping_ends_every_process_of_this_home_and_none_of_another(
 
         supervisor.stop(settings)
 
-        assert list(marked(supervisor._mark(settings))) == []
+        assert list(marked(supervisord.mark(settings))) == []
         assert only(other).pid == bystander
     finally:
         supervisor.stop(other)
@@ -225,7 +225,7 @@ def test_a_home_with_a_long_path_gets_a_private_short_socket(settings: Settings,
         supervisor.start(deep, [SLEEPER])
         eventually(lambda: runs(deep))
 
-        path = supervisor.socket_path(deep)
+        path = supervisord.socket_path(deep)
         assert len(str(path)) <= 100
         assert path.parent.stat().st_mode & 0o777 == 0o700
     finally:
