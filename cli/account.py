@@ -107,7 +107,7 @@ def draw(settings: Settings, registry: Registry, unexplained: Mapping[str, int])
     analyst = Analyst(lake)
     start, end = fed_days(analyst)
     bounds = offsets(settings, [topic.full_name for topic in registry.domain_topics("flights")])
-    late, corrected = count_late(lake, registry), count_corrections(lake)
+    late, corrected = count_late(analyst, lake, registry), count_corrections(analyst, lake)
     added = _rows_added(analyst)
     tables = []
     for table in registry.in_order("flights"):

@@ -85,10 +85,11 @@ def _require_source(start: date, end: date) -> None:
 
 def _stream(settings: Settings, registry: Registry, start: date, end: date, seconds: float) -> None:
     """Feed, and return when every record is in the tables."""
-    from cli.snapshot import take
+    from cli.snapshot import Observer
 
     feed = Feed(settings, DOMAIN, start, end, seconds)
-    again = sum(topic.events or 0 for topic in take(settings, registry).topics)
+    observer = Observer(settings, registry)
+    again = sum(topic.events or 0 for topic in observer.take().topics)
     if again:
         out.print(f"{again:,} events are there already: what comes again must change nothing.")
     with feeding(feed) as thread, moving() as show:
@@ -96,7 +97,7 @@ def _stream(settings: Settings, registry: Registry, start: date, end: date, seco
         caught_up = 0
         while True:
             sending = thread.is_alive()
-            now = take(settings, registry)
+            now = observer.take()
             show(feed, now)
             if feed.failure is not None:
                 raise feed.failure

@@ -53,11 +53,11 @@ def down() -> None:
 
 def status(as_json: Json = False) -> None:
     """Show processes, topics, queries and tables: lag, freshness, late, quarantined, corrected."""
-    from cli.snapshot import take
+    from cli.snapshot import Observer
     from tables.registry import load
 
     settings = Settings.from_environment()
-    now = take(settings, load())
+    now = Observer(settings, load()).take()
     if as_json:
         print_json(now)
         return
@@ -111,6 +111,8 @@ def start(settings: Settings, *, airflow: bool = True, streams: bool = True) -> 
         with step("Airflow's database"):
             programs += _airflow(settings)
     supervisor.start(settings, programs)
+    # A broker whose definition changed was replaced just now.
+    _wait_broker(settings)
     for domain in registry.domains if streams else ():
         with step(f"Stream of the domain {domain}"):
             _wait_stream(settings, registry, domain)

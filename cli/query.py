@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 from collections import Counter
 from collections.abc import Sequence
 from importlib.util import find_spec
@@ -44,7 +45,31 @@ class Analyst:
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
         self.connection.execute(f"LOAD {_literal(str(_extension()))}")
-        self.names = _register(self.connection, places, places.names() if only is None else only)
+        self.names: list[str] = []
+        self._places = places
+        self.add(places.names() if only is None else only)
+
+    def add(self, names: Sequence[str]) -> None:
+        """Register tables that are not yet; one whose first commit is not finished is left out, as if not named."""
+        import duckdb
+
+        added = []
+        for full_name in dict.fromkeys(names):
+            if full_name in self.names:
+                continue
+            domain, name = map(_quoted, full_name.split(".", 1))
+            self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
+            with contextlib.suppress(duckdb.Error):
+                uri = _literal(self._places.uri(full_name))
+                self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
+                added.append(full_name)
+        self.names = sorted([*self.names, *added])
+        uses = Counter(full_name.split(".", 1)[1] for full_name in self.names)
+        for full_name in added:
+            domain, name = map(_quoted, full_name.split(".", 1))
+            self.connection.execute(f"DROP VIEW IF EXISTS main.{name}")
+            if uses[full_name.split(".", 1)[1]] == 1:
+                self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")
 
     def run(self, sql: str) -> duckdb.DuckDBPyConnection:
         """The result of the last of these statements, not fetched yet.
@@ -85,32 +110,6 @@ def _extension() -> Path:
         "The package duckdb-extension-delta is not installed.",
         hint="`make setup` installs what requirements.txt lists.",
     )
-
-
-def _register(connection: duckdb.DuckDBPyConnection, places: Places, names: Sequence[str]) -> list[str]:
-    import duckdb
-
-    registered = []
-    for full_name in names:
-        domain, name = full_name.split(".", 1)
-        connection.execute(f"CREATE SCHEMA IF NOT EXISTS {_quoted(domain)}")
-        try:
-            connection.execute(
-                f"CREATE VIEW {_quoted(domain)}.{_quoted(name)} AS FROM delta_scan({_literal(places.uri(full_name))})"
-            )
-        except duckdb.Error:
-            # A table whose first commit is still being written: it will be there the next time.
-            continue
-        registered.append(full_name)
-    for full_name in _uniquely_named(registered):
-        domain, name = full_name.split(".", 1)
-        connection.execute(f"CREATE VIEW main.{_quoted(name)} AS FROM {_quoted(domain)}.{_quoted(name)}")
-    return registered
-
-
-def _uniquely_named(full_names: Sequence[str]) -> list[str]:
-    uses = Counter(full_name.split(".", 1)[1] for full_name in full_names)
-    return [full_name for full_name in full_names if uses[full_name.split(".", 1)[1]] == 1]
 
 
 def _quoted(name: str) -> str:

@@ -116,71 +116,81 @@ class Snapshot:
     problems: Sequence[str]
 
 
-def take(settings: Settings, registry: Registry) -> Snapshot:
-    """Read everything; whatever does not answer is left out and named in `problems`."""
-    from infra import supervisor
-    from tables.lake import Lake
+class Observer:
+    """Takes snapshots of one platform, each from the state of that moment."""
 
-    problems: list[str] = []
-    lake = Lake(settings)
-    progress = _tolerant(problems, "progress", lambda: _progress(settings)) or []
-    processes = supervisor.state(settings)
-    offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
-    counts = _tolerant(problems, "late records", lambda: count_late(lake, registry)) or {}
-    corrections = _tolerant(problems, "corrections", lambda: count_corrections(lake)) or {}
-    problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
-    problems += [f"{p.domain}.{p.query} stands still: {p.error}" for p in progress if p.error]
-    return Snapshot(
-        at=datetime.now(UTC),
-        processes=processes,
-        topics=[_topic(topic, offsets, progress, lake) for topic in registry.topics.values()],
-        queries=[_query(p, registry, lake) for p in progress],
-        tables=[
-            TableState(
-                name=table.full_name,
-                strategy=registry.strategy(table),
-                rows=_if_there(lake, table.full_name, lake.rows),
-                late=counts.get(table.full_name),
-                corrections=corrections.get(table.full_name, 0),
-                version=_if_there(lake, table.full_name, lake.version),
-            )
-            for table in registry.in_order()
-        ],
-        problems=problems,
-    )
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        from tables.lake import Lake
+
+        self._settings, self._registry = settings, registry
+        self._lake = Lake(settings)
+        self._analyst: Analyst | None = None
+
+    def take(self) -> Snapshot:
+        """Read everything; whatever does not answer is left out and named in `problems`."""
+        from infra import supervisor
+
+        problems: list[str] = []
+        settings, registry, lake = self._settings, self._registry, self._lake
+        progress = _tolerant(problems, "progress", lambda: _progress(settings)) or []
+        processes = supervisor.state(settings)
+        offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
+        late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
+        corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
+        problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
+        problems += [f"{p.domain}.{p.query} stands still: {p.error}" for p in progress if p.error]
+        return Snapshot(
+            at=datetime.now(UTC),
+            processes=processes,
+            topics=[_topic(topic, offsets, progress, lake) for topic in registry.topics.values()],
+            queries=[_query(p, registry, lake) for p in progress],
+            tables=[
+                TableState(
+                    name=table.full_name,
+                    strategy=registry.strategy(table),
+                    rows=_if_there(lake, table.full_name, lake.rows),
+                    late=late.get(table.full_name),
+                    corrections=corrections.get(table.full_name, 0),
+                    version=_if_there(lake, table.full_name, lake.version),
+                )
+                for table in registry.in_order()
+            ],
+            problems=problems,
+        )
+
+    def _asking(self) -> Analyst:
+        from cli.query import Analyst
+
+        if self._analyst is None:
+            self._analyst = Analyst(self._lake, only=[])
+        return self._analyst
 
 
-def count_late(lake: Lake, registry: Registry) -> dict[str, int]:
+def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:
     """Table -> records of its topics that were later than its watermark; only tables whose rows close.
 
     An upper bound of what their streams dropped: each of them also waited for its slowest input.
     """
-    from cli.query import Analyst
     from tables.declaration import Topic
 
-    wanted: dict[str, list[str]] = {}
+    found = {}
     for table in registry.in_order():
         if table.closes_at:
             names = [declared.full_name for declared in registry.upstream(table) if isinstance(declared, Topic)]
-            wanted[table.full_name] = [name for name in names if lake.exists(name)]
-    if not any(wanted.values()):
-        return dict.fromkeys(wanted, 0)
-    analyst = Analyst(lake, only=sorted({topic for topics in wanted.values() for topic in topics}))
-    found = {}
-    for name, topics in wanted.items():
-        delay_ms = registry.tables[name].watermark_ms
-        found[name] = sum(_count(analyst, f"FROM {topic} WHERE _late_by_ms >= {delay_ms}") for topic in topics)
+            topics = [name for name in names if lake.exists(name)]
+            analyst.add(topics)
+            counts = (_count(analyst, f"FROM {name} WHERE _late_by_ms >= {table.watermark_ms}") for name in topics)
+            found[table.full_name] = sum(counts)
     return found
 
 
-def count_corrections(lake: Lake) -> dict[str, int]:
+def count_corrections(analyst: Analyst, lake: Lake) -> dict[str, int]:
     """Table -> rows corrected so far, from the ledger."""
     ledger = "ledger.corrections"
     if not lake.exists(ledger):
         return {}
-    from cli.query import Analyst
-
-    rows = Analyst(lake, only=[ledger]).rows(f'SELECT "table", count(*) FROM {ledger} GROUP BY ALL')
+    analyst.add([ledger])
+    rows = analyst.rows(f'SELECT "table", count(*) FROM {ledger} GROUP BY ALL')
     return {str(name): int(str(count)) for name, count in rows}
 
 
