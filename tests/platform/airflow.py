@@ -1,0 +1,45 @@
+"""A whole platform with two days of flights in it, for as long as a module of tests runs."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from infra.airflow_api import Client
+from infra.settings import ROOT, Settings
+
+LONGEST_S = 600
+
+
+@pytest.fixture(scope="module")
+def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
+    """The API of a running Airflow whose platform holds real flights; ports come from `TWOFOLD_*_PORT`."""
+    home = tmp_path_factory.mktemp("platform")
+    settings = Settings.from_environment({**_ports(), "TWOFOLD_HOME": str(home)})
+    try:
+        _twofold(settings, "up")
+        _twofold(settings, "traffic", "flights", "--start", "2013-01-01", "--end", "2013-01-03")
+        yield Client(settings)
+    finally:
+        _twofold(settings, "down")
+
+
+def _ports() -> dict[str, str]:
+    return {name: value for name, value in os.environ.items() if name.startswith("TWOFOLD_") and name.endswith("_PORT")}
+
+
+def _twofold(settings: Settings, *arguments: str) -> None:
+    environment = {**os.environ, **settings.environment()}
+    command = [sys.executable, "-m", "cli", *arguments]
+    said = Path(settings.home) / f"{arguments[0]}.log"
+    with said.open("w") as file:
+        ran = subprocess.run(
+            command, cwd=ROOT, env=environment, stdout=file, stderr=file, timeout=LONGEST_S, check=False
+        )
+    if ran.returncode:
+        pytest.fail(f"./twofold {' '.join(arguments)} failed: {said.read_text()[-3000:]}")
