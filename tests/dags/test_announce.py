@@ -136,6 +136,6 @@ def test_a_failure_is_one_event(caplog: pytest.LogCaptureFixture) -> None:
 
     instance = SimpleNamespace(dag_id="flights.reconcile", task_id="recompute", run_id="r", try_number=3)
     with caplog.at_level(logging.ERROR, logger="twofold.dags"):
-        log_failure({"ti": instance, "exception": ProcessFailed("No Java.")})  # type: ignore[typeddict-item, typeddict-unknown-key]
+        log_failure({"ti": instance, "exception": ProcessFailed("No Java.")})  # type: ignore[typeddict-item]
     [record] = caplog.records
     assert record.getMessage() == ("task_failed dag=flights.reconcile task=recompute run=r attempt=3 error='No Java.'")

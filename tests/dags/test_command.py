@@ -49,7 +49,7 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
     script = "import sys, time; print('half way', file=sys.stderr, flush=True); time.sleep(1); print('at the end')"
     child = Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
     seen: dict[str, float] = {}
-    ended = child.run(lambda line: seen.setdefault(line, time.monotonic()) and None)
+    ended = child.run(lambda line: seen.update({line: time.monotonic()}))
     assert (ended.code, ended.stdout, ended.stderr) == (0, ["at the end"], ["half way"])
     assert seen["at the end"] - seen["half way"] > 0.8
 

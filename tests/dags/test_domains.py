@@ -84,7 +84,8 @@ def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
     [("flights.stream", "* * * * *"), ("flights.reconcile", "*/15 * * * *"), ("flights.backfill", None)],
 )
 def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> None:
-    assert dags[dag_id].schedule == schedule
+    given: object = dags[dag_id].schedule
+    assert given == schedule
 
 
 @pytest.mark.parametrize("kind", ["backfill", "quality", "reconcile", "replay", "stream"])
