@@ -12,7 +12,7 @@ import pytest
 
 from infra import broker, supervisor, topics
 from infra.errors import BadArgument
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 from infra.topics import PartitionOffsets, TopicSpec
 from tests.infra.conftest import Eventually, free_port
 
@@ -146,7 +146,18 @@ def test_a_format_that_was_cut_off_is_begun_anew(settings: Settings) -> None:
 
     assert "cluster.id" in (broker.log_directory(settings) / "meta.properties").read_text()
     assert not half.exists()
-    assert not (ROOT / "build").exists()
+
+
+def test_formatting_writes_nothing_into_the_working_directory(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+
+    broker.prepare(settings)
+
+    assert list(elsewhere.iterdir()) == []
 
 
 def test_the_broker_listens_on_this_machine_only(running: Settings) -> None:
