@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import keyword
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
 
 Strategy = Literal["append", "latest", "stateful", "touched"]
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -56,7 +58,9 @@ class Topic:
     description: str = field(default="", init=False)
 
     def __post_init__(self) -> None:
+        _require_list("identity", self.identity)
         _set(self, schema=dict(self.schema), identity=tuple(self.identity), rules=tuple(self.rules))
+        _require_names(self.schema)
         columns = self.types
         _require_columns("event_time", [self.event_time], columns)
         _require_columns("key", [self.key], columns)
@@ -124,12 +128,8 @@ class Table:
 
     def __post_init__(self) -> None:
         for name in ("key", "recompute_by", "latest_by"):
-            value = getattr(self, name)
-            if isinstance(value, str):
-                raise BadDeclaration(
-                    f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}]."
-                )
-            _set(self, **{name: tuple(value)})
+            _require_list(name, getattr(self, name))
+            _set(self, **{name: tuple(getattr(self, name))})
         _set(self, rules=tuple(self.rules))
         if not callable(self.derive):
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
@@ -178,6 +178,24 @@ class Table:
 def _set(declaration: Topic | Table, **values: Any) -> None:
     for name, value in values.items():
         object.__setattr__(declaration, name, value)
+
+
+def _require_list(name: str, value: object) -> None:
+    if isinstance(value, str):
+        raise BadDeclaration(f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}].")
+
+
+def _require_names(columns: Iterable[str]) -> None:
+    known: dict[str, str] = {}
+    for column in columns:
+        if not COLUMN.match(column) or keyword.iskeyword(column):
+            raise BadDeclaration(
+                f"{column!r} cannot name a column.",
+                hint="Use letters, digits and _, a letter first; names that begin with _ are the platform's.",
+            )
+        other = known.setdefault(column.lower(), column)
+        if other != column:
+            raise BadDeclaration(f"The columns {column!r} and {other!r} differ only in case, which SQL ignores.")
 
 
 def _require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, object]) -> None:

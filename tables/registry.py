@@ -147,9 +147,9 @@ def _declaration(path: Path) -> Topic | Table:
         found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Table)]
         expected = [value for name, value in found if name == ("TOPIC" if isinstance(value, Topic) else "TABLE")]
         if len(found) != 1 or len(expected) != 1:
-            names = ", ".join(name for name, _ in found) or "none"
+            names = ", ".join(f"{name} (a {type(value).__name__})" for name, value in found) or "none"
             raise BadDeclaration(
-                f"expected exactly one declaration, named TOPIC or TABLE; found {names}.",
+                f"expected exactly one declaration, a Topic named TOPIC or a Table named TABLE; found {names}.",
                 hint="One file declares one topic or one table.",
             )
         description = (module.__doc__ or "").strip().split("\n")[0]
@@ -157,8 +157,7 @@ def _declaration(path: Path) -> Topic | Table:
             raise BadDeclaration(
                 "the file has no docstring.", hint="Its first line describes the data to the people who use it."
             )
-        if isinstance(expected[0], Table):
-            _check_heavy_imports(path)
+        _check_heavy_imports(path)
     object.__setattr__(expected[0], "description", description)
     return expected[0]
 
@@ -181,7 +180,8 @@ def _check_heavy_imports(path: Path) -> None:
         heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
         if heavy:
             raise BadDeclaration(
-                f"line {node.lineno} imports {heavy[0]} when the file is loaded; declarations are loaded often and fast.",
+                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
+                "declarations are loaded often and fast.",
                 hint="Import it inside the function, and under `if TYPE_CHECKING:` for the types.",
             )
 

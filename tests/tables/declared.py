@@ -1,0 +1,89 @@
+"""Declarations for tests, and folders that hold some."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from textwrap import dedent
+from typing import Any, TypeVar
+
+from tables.declaration import Table, Topic
+
+D = TypeVar("D", Topic, Table)
+
+READINGS = Topic(
+    schema={
+        "sensor": "string",
+        "read_at": "timestamp",
+        "value": "double?",
+        "count": "int?",
+    },
+    event_time="read_at",
+    key="sensor",
+    identity=["sensor"],
+)
+
+
+def named(declaration: D, name: str, domain: str = "plant") -> D:
+    """The declaration as the registry would name it."""
+    for attribute, value in {"domain": domain, "name": name, "description": "For a test."}.items():
+        object.__setattr__(declaration, attribute, value)
+    return declaration
+
+
+def a_topic(**changes: Any) -> Topic:
+    """`plant.readings`, with these parameters changed."""
+    return named(replace(READINGS, **changes), "readings")
+
+
+def a_table(**changes: Any) -> Table:
+    """`plant.hours`, one row per sensor and hour, with these parameters changed."""
+
+    def hours(readings: Any) -> Any:
+        return readings
+
+    parameters: dict[str, Any] = {
+        "derive": hours,
+        "key": ["sensor", "hour"],
+        "event_time": "hour",
+        "watermark": "2 hours",
+        "closes_at": "closes_at",
+        "recompute_by": ["sensor"],
+        "lookback": "1 hour",
+    }
+    return named(Table(**{**parameters, **changes}), "hours")
+
+
+def written(folder: Path, files: Mapping[str, str]) -> Path:
+    """The folder, with these files in it."""
+    for name, text in files.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(dedent(text))
+    return folder
+
+
+TOPIC_FILE = '''\
+"""Readings of sensors."""
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
+    event_time="read_at",
+    key="sensor",
+    identity=["sensor"],
+)
+'''
+
+TABLE_FILE = '''\
+"""The newest reading of each sensor."""
+from tables.declaration import Table
+
+
+def latest(readings):
+    return readings
+
+
+TABLE = Table(derive=latest, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+'''

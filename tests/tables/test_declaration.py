@@ -1,0 +1,138 @@
+"""A mistake in a declaration is found where it is written."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from infra.errors import BadDeclaration
+from infra.interval import parse_interval
+from quality.rules import between, not_null, unique
+from tables.outcome import Outcome
+from tables.types import FieldType, parse_type
+from tests.tables.declared import READINGS, a_table, a_topic
+
+
+@pytest.mark.parametrize(
+    ("text", "milliseconds"),
+    [
+        ("90 seconds", 90_000),
+        ("2 hours", 7_200_000),
+        ("1 day 12 hours", 129_600_000),
+        ("1 DAY", 86_400_000),
+        ("5 milliseconds", 5),
+        ("0 seconds", 0),
+    ],
+)
+def test_a_length_of_time_is_read_in_milliseconds(text: str, milliseconds: int) -> None:
+    assert parse_interval(text, "lookback") == milliseconds
+
+
+@pytest.mark.parametrize("text", ["", " ", "2", "hours", "2 months", "1 year", "-1 hours", "2 hours and", "1.5 hours"])
+def test_what_is_no_fixed_length_of_time_is_refused_under_its_parameter(text: str) -> None:
+    with pytest.raises(BadDeclaration, match="lookback=") as error:
+        parse_interval(text, "lookback")
+    assert "90 seconds" in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("int", FieldType("int")),
+        ("string?", FieldType("string", nullable=True)),
+        ("array<double>", FieldType("double", array=True)),
+        ("array<timestamp>?", FieldType("timestamp", array=True, nullable=True)),
+    ],
+)
+def test_a_field_type_is_read(text: str, expected: FieldType) -> None:
+    assert parse_type("column", text) == expected
+
+
+def test_types_are_those_that_delta_keeps() -> None:
+    arrow = {name: FieldType(name).arrow for name in ("int", "long", "double", "date", "timestamp", "boolean")}
+    assert arrow == {
+        "int": pa.int32(),
+        "long": pa.int64(),
+        "double": pa.float64(),
+        "date": pa.date32(),
+        "timestamp": pa.timestamp("us", tz="UTC"),
+        "boolean": pa.bool_(),
+    }
+    assert FieldType("int", array=True).arrow == pa.list_(pa.field("element", pa.int32(), nullable=False))
+
+
+@pytest.mark.parametrize(
+    ("text", "hint"),
+    [("strin", "'string'"), ("doubel", "'double'"), ("array<int?>", "'int'"), ("decimal(10,2)", "allows null")],
+)
+def test_an_unknown_type_names_the_column_and_the_nearest_type(text: str, hint: str) -> None:
+    with pytest.raises(BadDeclaration, match="price has the type") as error:
+        parse_type("price", text)
+    assert hint in str(error.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"event_time": "at"}, "event_time names at, which the schema lacks"),
+        ({"event_time": "sensor"}, "event_time='sensor' is declared 'string'"),
+        ({"schema": {**READINGS.schema, "read_at": "timestamp?"}}, "event_time='read_at' is declared 'timestamp[?]'"),
+        ({"key": "senser"}, "key names senser"),
+        ({"identity": ["sensor", "nonce"]}, "identity names nonce"),
+        ({"identity": []}, "identity is empty"),
+        ({"identity": "sensor"}, "identity='sensor': expected a list of columns"),
+        ({"rules": [unique("sensor")]}, "cannot be decided on a record alone"),
+        ({"rules": [not_null("colour")]}, "names colour, which the schema lacks"),
+        ({"rules": ["value > 0"]}, "expected rules"),
+        ({"partitions": 0}, "partitions=0: expected at least 1"),
+        ({"max_bytes": 0}, "max_bytes=0: expected at least 1"),
+        ({"segment_bytes": 1_000}, "segment_bytes=1000: expected at least 1048576"),
+        ({"local_retention": "a while"}, "local_retention='a while'"),
+        ({"schema": {**READINGS.schema, "_offset": "long"}}, "'_offset' cannot name a column"),
+        ({"schema": {**READINGS.schema, "two words": "long"}}, "'two words' cannot name a column"),
+        ({"schema": {**READINGS.schema, "class": "long"}}, "'class' cannot name a column"),
+        ({"schema": {**READINGS.schema, "Value": "long"}}, "'Value' and 'value' differ only in case"),
+    ],
+)
+def test_a_topic_that_cannot_hold_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadDeclaration, match=message):
+        replace(READINGS, **changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"key": "sensor"}, "key='sensor': expected a list of columns"),
+        ({"recompute_by": "sensor"}, "recompute_by='sensor': expected a list"),
+        ({"key": []}, "key is empty"),
+        ({"derive": "hours"}, "derive='hours': expected a function"),
+        ({"derive": lambda: None}, "has no parameters"),
+        ({"late": "ignore"}, "late='ignore': expected 'correct' or 'drop'"),
+        ({"latest_by": ["hour"]}, "closes_at and latest_by exclude each other"),
+        ({"lookback": None}, "closes_at needs event_time and lookback"),
+        ({"event_time": None}, "closes_at needs event_time and lookback"),
+        ({"event_time": None, "closes_at": None}, "lookback needs event_time"),
+        ({"watermark": "2 month"}, "watermark='2 month'"),
+        ({"lookback": "soon"}, "lookback='soon'"),
+        ({"rules": ["flights > 0"]}, "expected rules"),
+    ],
+)
+def test_a_table_that_cannot_hold_is_refused(changes: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadDeclaration, match=message):
+        a_table(**changes)
+
+
+def test_what_is_declared_can_be_read_back() -> None:
+    topic = a_topic(rules=[between("value", 0, 1)], local_retention="2 hours")
+    assert (topic.full_name, topic.local_retention_ms, topic.identity) == ("plant.readings", 7_200_000, ("sensor",))
+    table = a_table()
+    assert (table.full_name, table.inputs, table.key) == ("plant.hours", ("readings",), ("sensor", "hour"))
+    assert (table.watermark_ms, table.lookback_ms) == (7_200_000, 3_600_000)
+    assert a_table(closes_at=None, lookback=None).lookback_ms is None
+
+
+def test_an_outcome_counts_all_kinds_of_change() -> None:
+    assert Outcome(table="plant.hours", cause="late", run="r", inserted=1, updated=20, deleted=300).changed == 321
