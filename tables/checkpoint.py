@@ -17,7 +17,7 @@ class Checkpoint:
     @property
     def is_new(self) -> bool:
         """No micro-batch was planned with it yet."""
-        return not any(self._batches("offsets"))
+        return not self._batches("offsets")
 
     @property
     def stream(self) -> str:

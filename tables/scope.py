@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from typing import TYPE_CHECKING, Any
@@ -48,10 +48,11 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     by = [c if c in rows.column_names else None for c in table.recompute_by]
     lookback = table.lookback_ms
     columns: list[list[Any]] = [rows[c].to_pylist() if c else [...] * len(rows) for c in by]
-    times = rows[time_column(source)].to_pylist() if lookback is not None else [None] * len(rows)  # type: ignore[index]
+    time = time_column(source)
+    times = rows[time].to_pylist() if time and lookback is not None else [None] * len(rows)
     scopes = (
-        Scope(values, _around(time, lookback) if lookback is not None else None)
-        for values, time in zip(zip(*columns, strict=True) if columns else [()] * len(rows), times, strict=True)
+        Scope(values, _around(at, lookback) if lookback is not None else None)
+        for values, at in zip(zip(*columns, strict=True) if columns else [()] * len(rows), times, strict=True)
     )
     return merged(scopes)
 
@@ -68,7 +69,7 @@ def merged(scopes: Iterable[Scope]) -> list[Scope]:
             result.append(Scope(values, None))
         else:
             result += [Scope(values, interval) for interval in coalesce(bounded)]
-    return sorted(result, key=repr)
+    return sorted(result, key=lambda scope: repr(scope.values))
 
 
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:

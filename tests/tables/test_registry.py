@@ -1,0 +1,176 @@
+"""Declarations are found by their folder; a mistake names the file, what was expected and what to do."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.errors import BadArgument, BadDeclaration
+from tables.registry import Registry, load, load_sound
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
+
+
+def table_reading(*inputs: str, **parameters: str) -> str:
+    """A table's file whose function has these parameters."""
+    text = TABLE_FILE.replace("latest(readings)", f"latest({', '.join(inputs)})").replace(
+        "return readings", f"return {inputs[0]}"
+    )
+    for name, value in parameters.items():
+        text = text.replace('recompute_by=["sensor"]', f'recompute_by=["sensor"], {name}={value}')
+    return text
+
+
+def plant(folder: Path, **files: str) -> Path:
+    """A folder with the domain `plant`: the topic `readings` and these files."""
+    return written(folder, {"plant/readings.py": TOPIC_FILE} | {f"plant/{n}.py": text for n, text in files.items()})
+
+
+def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
+    registry = load(plant(tmp_path, newest=TABLE_FILE, __init__='"""The plant."""'))
+    assert (registry.domains, list(registry.topics), list(registry.tables)) == (
+        ("plant",),
+        ["plant.readings"],
+        ["plant.newest"],
+    )
+    table = registry.tables["plant.newest"]
+    assert (table.domain, table.name, table.description) == ("plant", "newest", "The newest reading of each sensor.")
+    assert registry.upstream(table) == [registry.topics["plant.readings"]]
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "message", "hint"),
+    [
+        ("newest", "def f(:", "newest.py, line 1: ", None),
+        (
+            "newest",
+            TABLE_FILE.replace('"""The newest reading of each sensor."""\n', ""),
+            "has no docstring",
+            "first line",
+        ),
+        ("newest", '"""Nothing."""', "found none", "One file declares one"),
+        ("newest", TABLE_FILE + "\nOTHER = TABLE", r"found TABLE \(a Table\), OTHER \(a Table\)", "One file declares"),
+        ("newest", TABLE_FILE.replace("TABLE =", "TOPIC ="), r"found TOPIC \(a Table\)", "One file declares one"),
+        ("newest", TABLE_FILE.replace("key=", "keys="), "loading it raised TypeError: .*'keys'", "writing-a-table"),
+        ("newest", TABLE_FILE.replace('key=["sensor"]', 'key="sensor"'), "key='sensor': expected a list", "Write key="),
+        (
+            "newest",
+            TABLE_FILE.replace("def latest", "import delta\n\n\ndef latest"),
+            "imports delta when",
+            "inside the",
+        ),
+        ("topic", TOPIC_FILE.replace("TOPIC =", "import delta\nTOPIC ="), "line 4 imports delta", "inside the"),
+        ("topic", TOPIC_FILE.replace('"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
+        ("Newest", TABLE_FILE, "'Newest' cannot name a topic or a table", "lower-case"),
+        ("readings_quarantine", TOPIC_FILE, "cannot name a topic", "_quarantine is taken"),
+        ("newest", table_reading("reading"), "latest reads 'reading', which is no topic", "Did you mean 'readings'"),
+        (
+            "newest",
+            table_reading("zebras"),
+            "latest reads 'zebras'",
+            "newest, readings; one of another domain",
+        ),
+        ("newest", table_reading("other__readings"), "latest reads 'other__readings'", "Did you mean 'readings'"),
+        (
+            "newest",
+            TABLE_FILE.replace('recompute_by=["sensor"]', 'recompute_by=["kind"]'),
+            r"recompute_by=\['kind'\]: none of these is a column of plant.readings",
+            "declare lookback",
+        ),
+    ],
+)
+def test_a_mistake_names_its_file_and_what_to_do(
+    tmp_path: Path, file: str, text: str, message: str, hint: str | None
+) -> None:
+    folder = plant(tmp_path, **{file: text})
+    with pytest.raises(BadDeclaration, match=message) as error:
+        load(folder)
+    assert str(folder / "plant" / f"{file}.py") in error.value.message
+    assert error.value.facts["file"] == str(folder / "plant" / f"{file}.py")
+    assert error.value.hint is None if hint is None else hint in str(error.value.hint)
+
+
+@pytest.mark.parametrize("domain", ["ledger", "Plant", "2nd", "my-plant"])
+def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: str) -> None:
+    with pytest.raises(BadDeclaration, match="cannot name a domain"):
+        load(written(tmp_path, {f"{domain}/readings.py": TOPIC_FILE}))
+
+
+def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
+    closing = TABLE_FILE.replace("readings", "newest").replace(
+        'latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'
+    )
+    with pytest.raises(BadDeclaration, match=r"again.py: closes_at: a table that reads tables never closes"):
+        load(plant(tmp_path, newest=TABLE_FILE, again=closing))
+
+
+def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -> None:
+    folder = plant(tmp_path, a=table_reading("b"), b=table_reading("c"), c=table_reading("a"))
+    with pytest.raises(BadDeclaration, match="in a circle: ") as error:
+        load(folder)
+    circle = error.value.message.split("circle: ")[1].rstrip(".").split(" -> ")
+    assert circle[0] == circle[-1]
+    assert sorted(circle[1:]) == ["plant.a", "plant.b", "plant.c"]
+    with pytest.raises(BadDeclaration, match=r"plant\.own -> plant\.own"):
+        load(plant(tmp_path / "other", own=table_reading("own")))
+
+
+@pytest.mark.parametrize(
+    ("text", "strategy"),
+    [
+        (TABLE_FILE, "latest"),
+        (TABLE_FILE.replace(' latest_by=["read_at"],', ""), "append"),
+        (
+            TABLE_FILE.replace('latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'),
+            "stateful",
+        ),
+        (TABLE_FILE.replace("readings", "newest"), "touched"),
+        (table_reading("readings", "newest"), "touched"),
+    ],
+)
+def test_the_strategy_follows_from_the_declaration(tmp_path: Path, text: str, strategy: str) -> None:
+    registry = load(plant(tmp_path, newest=TABLE_FILE, mine=text))
+    assert registry.strategy(registry.tables["plant.mine"]) == strategy
+
+
+def test_tables_come_after_the_tables_that_they_read(tmp_path: Path) -> None:
+    files = {"a": table_reading("b", "c"), "b": table_reading("c"), "c": table_reading("readings")}
+    registry = load(written(plant(tmp_path, **files), {"shop/d.py": table_reading("plant__a")}))
+    assert [t.full_name for t in registry.in_order()] == ["plant.c", "plant.b", "plant.a", "shop.d"]
+    assert [t.full_name for t in registry.in_order("shop")] == ["shop.d"]
+
+
+def test_names_are_found_in_full_and_bare_where_they_are_unique(tmp_path: Path) -> None:
+    files = {f"{domain}/readings.py": TOPIC_FILE for domain in ("plant", "shop")}
+    registry: Registry = load(written(tmp_path, {**files, "plant/newest.py": TABLE_FILE}))
+    assert registry.find_table("newest") is registry.find_table("plant.newest")
+    with pytest.raises(BadArgument, match="in more than one domain") as error:
+        registry.find_topic("readings")
+    assert error.value.hint == "Write plant.readings or shop.readings."
+    with pytest.raises(BadArgument, match="There is no table 'newst'") as error:
+        registry.find_table("newst")
+    assert error.value.hint == "Did you mean 'newest'?"
+    with pytest.raises(BadArgument, match="There is no domain 'mill'") as error:
+        registry.domain_topics("mill")
+    assert error.value.hint == "The domains are plant, shop."
+
+
+def test_a_fault_leaves_the_other_domains_standing(tmp_path: Path) -> None:
+    folder = written(
+        tmp_path,
+        {
+            "plant/readings.py": TOPIC_FILE,
+            "shop/readings.py": "TOPIC = (",
+            "mill/newest.py": table_reading("shop__readings"),
+            "yard/a.py": table_reading("a"),
+        },
+    )
+    registry, faults = load_sound(folder)
+    assert registry.domains == ("plant",)
+    assert sorted(Path(str(f.facts["file"])).relative_to(folder).parts[0] for f in faults) == ["mill", "shop", "yard"]
+
+
+def test_the_declarations_of_the_platform_load() -> None:
+    registry = load()
+    assert registry.domains
+    assert all(d.description for d in [*registry.topics.values(), *registry.tables.values()])
