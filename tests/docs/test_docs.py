@@ -1,0 +1,244 @@
+"""What the pages say is so: commands, links, parameters, rules, errors, queries."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+import shlex
+import shutil
+from collections.abc import Iterator
+from dataclasses import MISSING, fields
+from pathlib import Path
+from typing import Any
+
+import duckdb
+import pytest
+from typer.main import get_command
+
+import quality.rules
+from cli.__main__ import app
+from infra.errors import BadDeclaration
+from infra.settings import ROOT
+from quality.rules import RECORD_RULES
+from tables import ledgers, registry
+from tables.declaration import Table, Topic
+from tables.decode import QUARANTINE_SCHEMA, events_schema
+
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
+WRITING = TEXT["docs/writing-a-table.md"]
+DECISIONS = sorted(name for name in TEXT if name.startswith("docs/adr/"))
+ROOMS = "infra|quality|tables|streaming|batch|dags|cli|traffic|tests|docs|benchmarks"
+
+
+def commands_in(text: str, program: str) -> Iterator[list[str]]:
+    """What a page tells to type: the words after the program, of whole lines of code and of code in a line."""
+    fenced = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    lines = [line for block in fenced for line in block.splitlines()]
+    spans = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
+    for line in [*lines, *(" ".join(span.split()) for span in spans)]:
+        if line == program or line.startswith(f"{program} "):
+            yield shlex.split(line, comments=True)[1:]
+
+
+def complaint(words: list[str]) -> str | None:
+    """Why `./twofold` would not understand the words; None when it would."""
+    command: Any = get_command(app)
+    place = "./twofold"
+    for word in words:
+        if word.startswith("--"):
+            known = {option for p in command.params for option in (*p.opts, *p.secondary_opts)} | {"--help"}
+            if word.split("=")[0] not in known:
+                return f"{place} has no option {word}"
+        elif hasattr(command, "commands"):
+            if word.isupper():  # stands for any command
+                return None
+            if word not in command.commands:
+                return f"{place} has no command {word}"
+            command, place = command.commands[word], f"{place} {word}"
+    return None
+
+
+def rows_of(text: str, head: str) -> list[list[str]]:
+    """The cells of the first table whose head begins like this."""
+    lines = text[text.index(f"\n| {head}") + 1 :].splitlines()[2:]
+    cells = []
+    for line in lines:
+        if not line.startswith("|"):
+            break
+        cells.append([cell.strip() for cell in line.strip().strip("|").split("|")])
+    return cells
+
+
+def anchors_of(text: str) -> set[str]:
+    """The anchors that code hosts give the headings of a page."""
+    headings = re.findall(r"^#+ (.+)$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-") for heading in headings}
+
+
+def test_the_readme_shows_the_declaration_as_it_stands_before_any_other_code() -> None:
+    shown = re.search(r"^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
+    assert shown is not None
+    assert shown[1] == "python"
+    assert shown[2] == (ROOT / "tables" / "flights" / "delays_by_hour.py").read_text("utf-8")
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_command_of_a_page_exists_with_its_options(page: str) -> None:
+    found = [complaint(words) for words in commands_in(TEXT[page], "./twofold")]
+    assert [said for said in found if said] == []
+
+
+def test_the_readme_has_commands_to_check() -> None:
+    named = {words[0] for words in commands_in(TEXT["README.md"], "./twofold") if words}
+    assert {"status", "sql", "up", "down", "reconcile", "backfill", "replay", "new"} <= named
+
+
+@pytest.mark.parametrize(
+    ("words", "expected"),
+    [
+        (["statu"], "./twofold has no command statu"),
+        (["new", "topic"], "./twofold new has no command topic"),
+        (["reconcile", "--prove"], "./twofold reconcile has no option --prove"),
+        (["backfill", "TABLE", "--start", "2013-01-05"], None),
+    ],
+)
+def test_a_command_that_is_not_there_is_found(words: list[str], expected: str | None) -> None:
+    assert complaint(words) == expected
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_make_target_of_a_page_exists(page: str) -> None:
+    targets = set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text("utf-8"), re.MULTILINE))
+    assert {words[0] for words in commands_in(TEXT[page], "make") if words} - targets == set()
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_link_leads_somewhere(page: str) -> None:
+    broken = []
+    for target in re.findall(r"\]\(([^)\s]+)\)", TEXT[page]):
+        place, _, anchor = target.partition("#")
+        file = (ROOT / page).parent / place if place else ROOT / page
+        if not file.exists() or (anchor and anchor not in anchors_of(file.read_text("utf-8"))):
+            broken.append(target)
+    assert broken == []
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_file_that_a_page_names_is_there(page: str) -> None:
+    named = set(re.findall(rf"\b((?:{ROOMS})/[\w/.-]+\.(?:py|md|sql|lock|svg))\b", TEXT[page]))
+    examples = {words[2] for words in commands_in(WRITING, "./twofold") if words[:2] == ["new", "table"] and words[2:]}
+    assert [n for n in sorted(named) if not (ROOT / n).exists() and Path(n).stem not in examples] == []
+
+
+@pytest.mark.parametrize("declaration", [Topic, Table])
+def test_the_parameters_of_a_declaration_are_those_of_its_page(declaration: type[Topic] | type[Table]) -> None:
+    section = WRITING[WRITING.index(f"`{declaration.__name__.upper()} = {declaration.__name__}(...)`") :]
+    shown = [(row[0].strip("`"), _value(row[1])) for row in rows_of(section, "parameter | default |")]
+    assert shown == [(f.name, f.default) for f in fields(declaration) if f.init]
+
+
+def _value(cell: str) -> object:
+    return MISSING if cell == "required" else ast.literal_eval(cell.strip("`"))
+
+
+def test_the_rules_of_the_page_are_the_constructors_of_rules() -> None:
+    shown = {
+        re.sub(r"`(.*)`", r"\1", row[0]): (row[2] == "yes", row[3] == "yes") for row in rows_of(WRITING, "rule | kept")
+    }
+    kinds = [rule.kind for rule in quality.rules.Rule.__subclasses__()]
+    signatures = {kind: inspect.signature(getattr(quality.rules, kind)) for kind in kinds}
+    expected = {
+        f"{kind}({', '.join(str(p).split(':')[0] for p in signature.parameters.values())})": (
+            kind in RECORD_RULES,
+            True,
+        )
+        for kind, signature in signatures.items()
+    }
+    assert shown == expected
+
+
+def test_the_types_of_the_page_are_those_of_a_schema() -> None:
+    from tables.types import SCALARS
+
+    named = set(re.findall(r"`([a-z]+)`", " ".join(row[0] for row in rows_of(WRITING, "written | JSON"))))
+    assert named == set(SCALARS)
+
+
+def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
+    from typing import get_args
+
+    from tables.declaration import Strategy
+
+    assert {row[1].strip("`") for row in rows_of(WRITING, "the table | strategy")} == set(get_args(Strategy))
+
+
+@pytest.mark.parametrize(
+    ("right", "wrong"),
+    [
+        ("def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
+        ('watermark="2 hours"', 'watermark="2 months"'),
+    ],
+)
+def test_a_mistake_is_reported_as_the_page_shows(
+    right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "tables"
+    shutil.copytree(ROOT / "tables" / "flights", folder / "flights", ignore=shutil.ignore_patterns("__pycache__"))
+    file = folder / "flights" / "delays_by_hour.py"
+    text = file.read_text("utf-8")
+    assert right in text
+    file.write_text(text.replace(right, wrong), "utf-8")
+    monkeypatch.setattr(registry, "ROOT", tmp_path)
+    with pytest.raises(BadDeclaration) as raised:
+        registry.load(folder)
+    assert f"```text\n{raised.value}\n```" in WRITING
+
+
+@pytest.mark.parametrize("page", TEXT)
+def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
+    connection = _empty_lake()
+    queries = [words[1] for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"] and len(words) > 1]
+    for query in queries:
+        if query.isupper() or query == "...":
+            continue
+        connection.execute(query).fetchall()
+
+
+def _empty_lake() -> duckdb.DuckDBPyConnection:
+    """Tables without rows: those whose columns are known without Spark, and the others with the columns that are."""
+    connection = duckdb.connect()
+    connection.execute("CREATE SCHEMA flights; CREATE SCHEMA ledger")
+    declared = registry.load()
+    known = {f"ledger.{name.split('.')[1]}": schema for name, schema in ledgers._SCHEMAS.items()}
+    for topic in declared.topics.values():
+        known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
+    for name, schema in known.items():
+        connection.register("_empty", schema.empty_table())
+        connection.execute(f"CREATE TABLE {name} AS FROM _empty")
+    for table in declared.tables.values():
+        columns = dict.fromkeys([*table.key, *table.recompute_by, *([table.event_time] if table.event_time else [])])
+        connection.execute(f"CREATE TABLE {table.full_name} ({', '.join(f'{c} VARCHAR' for c in columns)})")
+        connection.execute(f"CREATE VIEW {table.name} AS FROM {table.full_name}")
+    connection.execute("CREATE TABLE mean_taxi_time (records BIGINT)")
+    return connection
+
+
+def test_decisions_are_numbered_without_a_gap() -> None:
+    numbers = [int(re.match(r"docs/adr/(\d{4})-", name)[1]) for name in DECISIONS]  # type: ignore[index]
+    assert numbers == list(range(1, len(numbers) + 1))
+
+
+@pytest.mark.parametrize("page", DECISIONS)
+def test_a_decision_says_why_what_follows_and_what_would_break_it(page: str) -> None:
+    heading, *sections = re.findall(r"^#+ (.+)$", TEXT[page], re.MULTILINE)
+    assert heading.split()[0] == Path(page).name[:4]
+    assert sections == ["Context", "Decision", "Consequences", "A change violates this when"]
+
+
+def test_every_picture_can_be_read_by_those_who_do_not_see_it() -> None:
+    picture = (ROOT / "docs" / "flow.svg").read_text("utf-8")
+    assert "<title" in picture
+    assert "<desc" in picture
+    assert "prefers-color-scheme: dark" in picture
