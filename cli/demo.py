@@ -161,7 +161,7 @@ def print_account(account: Account) -> None:
             right=topics,
         )
     )
-    heads = ["rows", "by the stream", "late records", "corrected rows", "unexplained", "compared", "differing"]
+    heads = ["rows", "by stream", "late records", "corrected rows", "unexplained", "compared", "differing"]
     facts = ["rows", "by_stream", "late", "corrected", "unexplained", "compared"]
     out.print(
         make_table(

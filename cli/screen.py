@@ -93,12 +93,13 @@ def make_table(
     cells = [[shown(value) for value in row] for row in rows]
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
     for n, column in enumerate(columns):
-        number = column in right
-        least = None
-        if number or n == 0 or column in whole:
-            texts = [*column.split(), *(Text.from_markup(row[n]).plain for row in cells)]
+        is_number, least = column in right, None
+        # Rich takes room away from the widest columns first: what must stay whole says how much it needs.
+        head = column.replace(" ", "\n") if is_number else column
+        if is_number or n == 0 or column in whole:
+            texts = [*head.split(), *(Text.from_markup(row[n]).plain for row in cells)]
             least = max(map(len, texts), default=0)
-        table.add_column(column, justify="right" if number else "left", overflow="fold", min_width=least)
+        table.add_column(head, justify="right" if is_number else "left", overflow="fold", min_width=least)
     for row in cells:
         table.add_row(*row)
     return table
