@@ -75,7 +75,8 @@ def _interval(table: Table, start: datetime, end: datetime) -> Interval:
     start, end = (t.replace(tzinfo=UTC) if t.tzinfo is None else t for t in (start, end))
     if start >= end:
         raise BadArgument(
-            f"start={start.isoformat()} is not before end={end.isoformat()}.", hint="The range is half-open: [start, end)."
+            f"start={start.isoformat()} is not before end={end.isoformat()}.",
+            hint="The range is half-open: [start, end).",
         )
     first, last = epoch_ms(start), epoch_ms(end)
     if first is None or last is None:  # a datetime always has one

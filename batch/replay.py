@@ -67,9 +67,7 @@ def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Of
     return outcomes
 
 
-def _ranges(
-    platform: Platform, topic: Topic, start: Offsets | None, end: Offsets | None
-) -> dict[int, tuple[int, int]]:
+def _ranges(platform: Platform, topic: Topic, start: Offsets | None, end: Offsets | None) -> dict[int, tuple[int, int]]:
     from infra.topics import offsets
 
     on_broker = offsets(platform.lake.settings, [topic.full_name])[topic.full_name]

@@ -38,6 +38,7 @@ class Settings:
     engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")  # type: ignore[assignment]
     small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")  # type: ignore[assignment]
     max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")  # type: ignore[assignment]
+    max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")  # type: ignore[assignment]
     ingest_trigger_ms: int = _setting(200, "least time between two micro-batches of ingest, milliseconds")  # type: ignore[assignment]
     table_trigger_ms: int = _setting(500, "least time between two micro-batches of a table, milliseconds")  # type: ignore[assignment]
 

@@ -37,18 +37,11 @@ def missed_by_streams(
     """
     schema = _schema(lake, name, columns)
     try:
-        commits = [c for c in lake.commits(name, after, through) if c.changes]
+        return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
     except FileNotFoundError:
-        # The log before this was cleaned up: all late and replayed rows that there are, are a superset.
+        # Commits or data files of that time were cleaned up: all late and replayed rows that there are, are a superset.
         late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
         return Missed(_select(lake, name, late, schema), _select(lake, name, REPLAYED, schema))
-    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
-    appends = [c for c in commits if c not in skipped]
-    empty = schema.empty_table()
-    return Missed(
-        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
-        replayed=pa.concat_tables([empty, *(_changed_rows(lake, name, c.version, c.version, schema) for c in skipped)]),
-    )
 
 
 def changed_rows(lake: Lake, name: str, after: int, through: int, columns: Sequence[str]) -> pa.Table:
@@ -57,6 +50,18 @@ def changed_rows(lake: Lake, name: str, after: int, through: int, columns: Seque
     if after >= through:
         return schema.empty_table()
     return _changed_rows(lake, name, after + 1, through, schema)
+
+
+def _missed(
+    lake: Lake, name: str, commits: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int | None
+) -> Missed:
+    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
+    appends = [c for c in commits if c not in skipped]
+    empty = schema.empty_table()
+    return Missed(
+        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
+        replayed=pa.concat_tables([empty, *(_changed_rows(lake, name, c.version, c.version, schema) for c in skipped)]),
+    )
 
 
 def _late_rows(

@@ -68,9 +68,7 @@ def difference_of_tables(
     connection.register("should", should.select(live.column_names).cast(live.schema))
     connection.register("live", live)
     same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
-    changed = " OR ".join(
-        f's."{c}" IS DISTINCT FROM l."{c}"' for c in (others if compared is None else compared)
-    )
+    changed = " OR ".join(f's."{c}" IS DISTINCT FROM l."{c}"' for c in (others if compared is None else compared))
     columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
     columns += [
         f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' "

@@ -153,12 +153,15 @@ class Refresher:
         return frame
 
     def _require_good(self, changes: pa.Table | DataFrame) -> None:
-        from quality.check import split
+        from quality.check import naming, split
+        from quality.rules import ROW_RULES
 
-        if not self.table.rules:
+        rules = [rule for rule in self.table.rules if rule.kind in ROW_RULES]
+        if not rules:
             return
         frame = changes if not isinstance(changes, pa.Table) else self.spark.createDataFrame(changes)
-        bad = split(frame.where(f"{CHANGE} <> 'delete'"), self.table.rules)[1].limit(1).collect()
+        with naming(rules):
+            bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
         if bad:
             row = bad[0].asDict()
             raise QualityFailed(

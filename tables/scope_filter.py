@@ -77,7 +77,9 @@ class ScopeFilter:
                 return f"arrow_cast({int(ms * scale // 1)}, '{kind}')"
 
             parts.append(
-                "(" + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges) + ")"
+                "("
+                + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges)
+                + ")"
             )
         return " AND ".join(parts) or None
 
