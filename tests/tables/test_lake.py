@@ -1,0 +1,104 @@
+"""What the Delta logs give away."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+
+from infra.errors import BadArgument
+from tables.lake import Lake
+from tables.writer import Stamp, Writer
+
+SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
+NAME = "plant.counts"
+
+
+def rows(**counts: int) -> pa.Table:
+    return pa.table({"k": list(counts), "n": list(counts.values())}, schema=SCHEMA)
+
+
+@pytest.fixture
+def counts(lake: Lake) -> Writer:
+    lake.ensure(NAME, SCHEMA, statistics=["n"])
+    return Writer(lake, NAME)
+
+
+def append(writer: Writer, version: int, table: pa.Table, **info: object) -> None:
+    writer.append(table, Stamp(app="test", version=version, info=info))
+
+
+def test_a_table_that_was_never_written_is_named(lake: Lake) -> None:
+    assert not lake.exists(NAME)
+    with pytest.raises(BadArgument, match=r"The Delta table plant\.counts does not exist yet"):
+        lake.open(NAME)
+
+
+def test_a_table_is_made_once_and_keeps_its_rows(lake: Lake, counts: Writer) -> None:
+    append(counts, 1, rows(a=1))
+    lake.ensure(NAME, SCHEMA, statistics=["n"])
+    assert (lake.version(NAME), lake.rows(NAME), lake.names()) == (1, 1, [NAME])
+
+
+def test_a_commit_tells_what_it_did(lake: Lake, counts: Writer) -> None:
+    append(counts, 7, rows(a=1, b=5), cause="test", ends={0: 2})
+    (commit,) = lake.commits(NAME, 0, 1)
+    assert (commit.version, commit.changes, commit.rewrites) == (1, True, False)
+    assert (commit.info, commit.transactions) == ({"cause": "test", "ends": {"0": 2}}, {"test": 7})
+    assert [(a.rows, a.greatest) for a in commit.added] == [(2, {"n": 5})]
+
+
+def test_a_merge_rewrites_and_maintenance_changes_nothing(lake: Lake, counts: Writer) -> None:
+    append(counts, 1, rows(a=1))
+    append(counts, 2, rows(b=2))
+    counts.upsert(rows(a=9), ["k"], Stamp(app="merge", version=1))
+    before = lake.version(NAME)
+    lake.tidy(NAME)
+    commits = {c.version: c for c in lake.commits(NAME, 2, lake.version(NAME))}
+    assert (commits[3].rewrites, commits[3].changes) == (True, True)
+    assert lake.version(NAME) > before
+    assert [(c.rewrites, c.changes, c.added) for v, c in commits.items() if v > before] == [(False, False, ())]
+
+
+def test_tidying_keeps_the_rows_in_fewer_files(lake: Lake, counts: Writer) -> None:
+    for version in range(1, 6):
+        append(counts, version, rows(**{f"k{version}": version}))
+    lake.tidy(NAME)
+    table = lake.open(NAME)
+    assert len(table.file_uris()) == 1
+    assert sorted(pa.table(table.scan())["n"].to_pylist()) == [1, 2, 3, 4, 5]
+    assert table.transaction_version("test") == 5
+
+
+def test_the_newest_commit_with_a_fact_is_found_behind_others(lake: Lake, counts: Writer) -> None:
+    append(counts, 1, rows(a=1), ends={"0": 1})
+    append(counts, 2, rows(b=1), ends={"0": 2})
+    append(counts, 3, rows(c=1), cause="replay")
+    assert lake.newest_info(NAME, "ends") == {"ends": {"0": 2}}
+    assert lake.newest_info(NAME, "ends", within=1) is None
+    assert lake.newest_info(NAME, "watermark_ms") is None
+
+
+def test_a_commit_is_found_by_its_transaction(lake: Lake, counts: Writer) -> None:
+    for version in (1, 2, 3):
+        append(counts, version, rows(a=version))
+    found = lake.commit_of(NAME, "test", 2, after=0)
+    assert found is not None
+    assert (found.version, found.count("num_added_rows")) == (2, 1)
+    assert lake.commit_of(NAME, "test", 2, after=2) is None
+    assert lake.commit_of(NAME, "test", 9, after=0) is None
+
+
+def test_a_log_that_was_cleaned_up_says_so(lake: Lake, counts: Writer) -> None:
+    append(counts, 1, rows(a=1))
+    clean_log(lake, NAME, 0)
+    with pytest.raises(FileNotFoundError):
+        list(lake.commits(NAME, -1, 1))
+
+
+def clean_log(lake: Lake, name: str, through: int) -> None:
+    """Remove the commits up to a version, as Delta does behind a checkpoint."""
+    from pathlib import Path
+
+    lake.open(name).create_checkpoint()
+    for version in range(through + 1):
+        Path(lake.uri(name), "_delta_log", f"{version:020d}.json").unlink()
