@@ -95,15 +95,21 @@ TEST = Template('''"""The table ${full_name}: what it says, and that the stream 
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 import pytest
 
+from infra.settings import Settings
 from tests.parity import assert_parity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
 
-def test_the_stream_and_the_batch_agree_after_reconcile() -> None:
-    assert_parity("${full_name}")
+def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, settings: Settings) -> None:
+    assert_parity(spark, settings, "${full_name}")
 ''')
 
 
