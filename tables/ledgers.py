@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
@@ -69,6 +70,8 @@ _CORRECTIONS_SCHEMA = pa.schema(
         ("fingerprint", pa.string()),
     ]
 )
+# Commits of streams are looked through for those of batch runs; this many at most are looked through again.
+_COMMITS_READ_AGAIN = 100
 _SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
 
 
@@ -164,18 +167,20 @@ class Ledgers:
 
         What a crash left out is caught up by the next call; nothing is written twice.
         """
-        app = f"corrections/{table}"
-        done = self._lake.open(CORRECTIONS).transaction_version(app)
+        writer, app = Writer(self._lake, CORRECTIONS, self._spark), f"corrections/{table}"
+        last = self._lake.open(CORRECTIONS).transaction_version(app)
+        done = -1 if last is None else last
         newest = self._lake.version(table)
         added = 0
-        for commit in self._lake.commits(table, -1 if done is None else done, newest):
+        for commit in self._lake.commits(table, done, newest):
             if not commit.changes or "run" not in commit.info:
                 continue
             rows = self._corrections(table, key, commit.version, commit.info, commit.timestamp_ms)
-            written = Writer(self._lake, CORRECTIONS, self._spark).append(
-                pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA), Stamp(app=app, version=commit.version)
-            )
-            added += written.inserted
+            corrections = pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA)
+            added += writer.append(corrections, Stamp(app=app, version=commit.version)).inserted
+            done = commit.version
+        if newest - done > _COMMITS_READ_AGAIN:
+            writer.append(_CORRECTIONS_SCHEMA.empty_table(), Stamp(app=app, version=newest))
         return added
 
     def corrected(self, table: str) -> int:
@@ -190,9 +195,9 @@ class Ledgers:
         for row in feed.to_pylist():
             kind = row.pop("_change_type")
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
-            name = json.dumps({c: values[c] for c in key}, default=_plain)
+            name = _json({c: values[c] for c in key})
             side = "before" if kind in ("update_preimage", "delete") else "after"
-            sides.setdefault(name, {})[side] = json.dumps(values, default=_plain)
+            sides.setdefault(name, {})[side] = _json(values)
         return [
             {
                 "table": table,
@@ -260,5 +265,20 @@ def _untagged(value: Any) -> Any:
     return datetime.fromisoformat(value["timestamp"])
 
 
+def _json(values: Mapping[str, Any]) -> str:
+    return json.dumps(_plain(values), allow_nan=False)
+
+
 def _plain(value: Any) -> Any:
-    return value.isoformat() if isinstance(value, datetime | date) else str(value)
+    """A value as JSON can hold it: dates in ISO 8601, bytes in hex, decimals and what is no number as texts."""
+    if isinstance(value, Mapping):
+        return {name: _plain(inner) for name, inner in value.items()}
+    if isinstance(value, list):
+        return [_plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return value if value is None or isinstance(value, str | int) else str(value)

@@ -1,0 +1,91 @@
+"""How far ingest has come, told by the events table alone."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pyarrow as pa
+import pytest
+
+from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
+from tables.frontier import Frontier, frontier
+from tables.lake import QUARANTINE, Lake
+from tables.scope import EPOCH
+from tables.writer import Stamp, Writer
+from tests.tables.declared import a_topic
+
+TOPIC = a_topic()
+
+
+@pytest.fixture
+def events(lake: Lake) -> Writer:
+    lake.ensure(TOPIC.full_name, events_schema(TOPIC), statistics=[OFFSET])
+    lake.ensure(TOPIC.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[OFFSET])
+    return Writer(lake, TOPIC.full_name)
+
+
+def rows(*places: tuple[int, int, int], replayed: bool = False) -> pa.Table:
+    """Events at (partition, offset), read so many milliseconds after 1970."""
+    return pa.Table.from_pylist(
+        [
+            {
+                "sensor": "a",
+                "read_at": EPOCH + timedelta(milliseconds=ms),
+                PARTITION: partition,
+                OFFSET: offset,
+                "_appended_at": datetime(2013, 1, 1, tzinfo=UTC),
+                LATE_BY_MS: None,
+                REPLAYED: replayed,
+            }
+            for partition, offset, ms in places
+        ],
+        schema=events_schema(TOPIC),
+    )
+
+
+def test_an_empty_table_has_no_frontier(lake: Lake, events: Writer) -> None:
+    assert frontier(lake, TOPIC) == Frontier()
+    assert frontier(lake, TOPIC, quarantine=True) == Frontier()
+
+
+def test_the_newest_commit_of_ingest_says_where_it_ends(lake: Lake, events: Writer) -> None:
+    first = Frontier().after({0: 0}, {0: 2}, 5_000)
+    second = first.after({0: 2, 1: 0}, {0: 3, 1: 4}, 4_000)
+    events.append(rows((0, 0, 5_000), (0, 1, 0)), Stamp(app="ingest", version=first.number, info=first.info))
+    events.append(rows((0, 2, 4_000)), Stamp(app="ingest", version=second.number, info=second.info))
+    events.append(rows((0, 1, 9_000), replayed=True), Stamp(app="replay", version=1, info={"cause": "replay"}))
+    assert frontier(lake, TOPIC) == Frontier({0: 3, 1: 4}, {0: 2, 1: 0}, 5_000) == second
+    assert second.number == 7
+
+
+def test_a_commit_that_does_not_know_its_newest_time_asks_the_rows(lake: Lake, events: Writer) -> None:
+    known = Frontier({0: 2}, {0: 0}, None)
+    events.append(rows((0, 0, 5_000), (0, 1, 0)), Stamp(app="ingest", version=2, info=known.info))
+    events.append(rows((0, 0, 9_000), replayed=True), Stamp(app="replay", version=1))
+    assert frontier(lake, TOPIC) == Frontier({0: 2}, {0: 0}, 5_000)
+
+
+def test_micro_batches_of_rejected_records_alone_have_no_newest_time(lake: Lake, events: Writer) -> None:
+    events.append(rows(), Stamp(app="ingest", version=2, info=Frontier({0: 2}, {0: 0}, None).info))
+    assert frontier(lake, TOPIC) == Frontier({0: 2}, {0: 0}, None)
+
+
+def test_without_such_a_commit_the_rows_tell(lake: Lake, events: Writer) -> None:
+    events.append(rows((0, 6, -1), (0, 5, -2), (1, 2, -3)), Stamp(app="restored", version=1))
+    assert frontier(lake, TOPIC) == Frontier({0: 7, 1: 3}, {0: 7, 1: 3}, -1)
+
+
+def test_quarantine_has_a_frontier_of_its_own(lake: Lake, events: Writer) -> None:
+    mark = Frontier({0: 9}, {0: 8}, None)
+    Writer(lake, TOPIC.full_name + QUARANTINE).append(
+        QUARANTINE_SCHEMA.empty_table(), Stamp(app="ingest", version=9, info=mark.info)
+    )
+    assert frontier(lake, TOPIC, quarantine=True) == mark
+    assert frontier(lake, TOPIC) == Frontier()
+
+
+def test_a_frontier_never_goes_back_in_time() -> None:
+    start = Frontier({0: 5, 1: 5}, {0: 0}, 9)
+    assert start.after({0: 5}, {0: 8}, None) == Frontier({0: 8, 1: 5}, {0: 5}, 9)
+    assert start.after({0: 5}, {0: 8}, 4).newest_ms == 9
+    assert Frontier().after({}, {}, -4).newest_ms == -4
