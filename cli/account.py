@@ -128,7 +128,8 @@ def draw(settings: Settings, registry: Registry, unexplained: Mapping[str, int])
         start=start,
         end=end,
         topics=[
-            _topic(analyst, settings, topic, bounds[topic.full_name]) for topic in registry.domain_topics("flights")
+            account_of_topic(analyst, settings, topic, bounds[topic.full_name])
+            for topic in registry.domain_topics("flights")
         ],
         tables=tables,
     )
@@ -171,7 +172,10 @@ def _rows_added(analyst: Analyst) -> dict[str, int]:
     return {str(t): int(str(n)) for t, n in analyst.rows(f'SELECT "table", {net} FROM ledger.corrections GROUP BY ALL')}
 
 
-def _topic(analyst: Analyst, settings: Settings, topic: Topic, bounds: Mapping[int, PartitionOffsets]) -> TopicAccount:
+def account_of_topic(
+    analyst: Analyst, settings: Settings, topic: Topic, bounds: Mapping[int, PartitionOffsets]
+) -> TopicAccount:
+    """Hold the log, the journal and the two tables of a topic against each other, offset by offset."""
     import pyarrow as pa
 
     acknowledged = journal.load(*journal.files(settings, topic.domain))

@@ -6,7 +6,7 @@ import json
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from datetime import date, timedelta
 from typing import TYPE_CHECKING, Annotated
 
@@ -22,7 +22,7 @@ from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from cli.account import Account, TableAccount
-    from cli.snapshot import Snapshot
+    from cli.snapshot import Observer, Snapshot
     from tables.registry import Registry
 
 DOMAIN = "flights"
@@ -49,16 +49,27 @@ def demo(
     require_order(first, last)
     settings = Settings.from_environment()
     _require_source(first, last)
-    began = time.monotonic()
-    from cli.platform import print_addresses
-    from cli.platform import start as start_platform
+    try:
+        account = _tell(settings, first, last, seconds)
+    except KeyboardInterrupt:
+        out.print("Stopped. What was started runs on; ./twofold down stops it.")
+        raise
+    if not account.is_right:
+        raise UnexplainedDifference(
+            "The account does not add up: see the lines marked with ✗ above.", hint=f"The logs are in {settings.logs}."
+        )
+
+
+def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account:
+    from cli.platform import print_addresses, start_platform
     from tables.registry import load
 
+    began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
     start_platform(settings)
     registry = load()
     out.rule("[bold]2[/] Replay real flights through Kafka", align="left")
-    _stream(settings, registry, first, last + TAIL, seconds)
+    _stream(settings, registry, start, end + TAIL, seconds)
     out.rule("[bold]3[/] Let Airflow correct and check", align="left")
     for dag in DAGS:
         run_dag(settings, dag)
@@ -67,10 +78,7 @@ def demo(
     print_account(account)
     out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
     print_addresses(settings)
-    if not account.is_right:
-        raise UnexplainedDifference(
-            "The account does not add up: see the lines marked with ✗ above.", hint=f"The logs are in {settings.logs}."
-        )
+    return account
 
 
 def _require_source(start: date, end: date) -> None:
@@ -93,25 +101,28 @@ def _stream(settings: Settings, registry: Registry, start: date, end: date, seco
     if again:
         out.print(f"{again:,} events are there already: what comes again must change nothing.")
     with feeding(feed) as thread, moving() as show:
-        deadline = None
-        caught_up = 0
-        while True:
-            sending = thread.is_alive()
-            now = observer.take()
-            show(feed, now)
-            if feed.failure is not None:
-                raise feed.failure
-            if not sending:
-                deadline = deadline or time.monotonic() + DRAIN_S
-                caught_up = caught_up + 1 if has_caught_up(now) else 0
-                if caught_up == 2:
-                    return
-                if time.monotonic() > deadline:
-                    raise ProcessFailed(
-                        f"The streams have not caught up {DRAIN_S:.0f} s after the last record: {_behind(now)}.",
-                        hint=f"See {settings.logs / f'stream-{DOMAIN}.log'}.",
-                    )
+        while thread.is_alive():
+            show(feed, observer.take())
             time.sleep(LOOK_S)
+        if feed.failure is not None:
+            raise feed.failure
+        _drain(settings, observer, lambda now: show(feed, now))
+
+
+def _drain(settings: Settings, observer: Observer, show: Callable[[Snapshot], None]) -> None:
+    """Return when the streams have caught up, seen twice: between two looks a table can have changed the next one."""
+    deadline = time.monotonic() + DRAIN_S
+    calm = 0
+    while calm < 2:
+        now = observer.take()
+        show(now)
+        calm = calm + 1 if has_caught_up(now) else 0
+        if time.monotonic() > deadline:
+            raise ProcessFailed(
+                f"The streams have not caught up {DRAIN_S:.0f} s after the last record: {_behind(now)}.",
+                hint=f"See {settings.logs / f'stream-{DOMAIN}.log'}.",
+            )
+        time.sleep(LOOK_S)
 
 
 def has_caught_up(now: Snapshot) -> bool:

@@ -36,7 +36,7 @@ def up(
     What runs already is left alone; a stream whose declarations changed is restarted.
     """
     settings = Settings.from_environment()
-    start(settings, airflow=airflow, streams=streams)
+    start_platform(settings, airflow=airflow, streams=streams)
     out.print()
     print_addresses(settings, airflow=airflow)
 
@@ -77,7 +77,7 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def start(settings: Settings, *, airflow: bool = True, streams: bool = True) -> None:
+def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = True) -> None:
     """Have the platform running and ready.
 
     Raises:

@@ -126,7 +126,7 @@ def shown_span(seconds: float | None) -> str:
         return NOTHING
     if seconds < 10:
         return f"{seconds:.1f} s"
-    if seconds < 60:
+    if seconds < 59.5:
         return f"{seconds:.0f} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:

@@ -1,0 +1,87 @@
+"""The account finds what is lost, repeated or misjudged."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from cli.account import TopicAccount, account_of_topic
+from cli.query import Analyst
+from infra.settings import Settings
+from infra.topics import PartitionOffsets
+from tables import registry
+from tables.lake import Lake
+from traffic.journal import Journal, Row, directory
+
+SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]
+BOUNDS = {
+    partition: PartitionOffsets(earliest=0, earliest_local=0, latest=latest, tiered=None)
+    for partition, latest in {0: 3, 1: 1, 2: 0}.items()
+}
+
+
+def write(lake: Lake, name: str, offsets: list[tuple[int, int]]) -> None:
+    columns = {
+        "_partition": pa.array([partition for partition, _ in offsets], pa.int32()),
+        "_offset": pa.array([offset for _, offset in offsets], pa.int64()),
+    }
+    write_deltalake(lake.uri(name), pa.table(columns))
+
+
+def account(
+    home: Path, events: list[tuple[int, int]], quarantined: list[tuple[int, int]], sent: list[tuple[int, int, str]]
+) -> TopicAccount:
+    settings = Settings(home=home)
+    lake = Lake(settings)
+    write(lake, "flights.departures", events)
+    write(lake, "flights.departures_quarantine", quarantined)
+    with Journal(directory(settings, "flights") / "run.jsonl") as journal:
+        for partition, offset, kind in sent:
+            journal.append(Row("flights.departures", partition, offset, kind, "key", 0))
+    topic = registry.load().find_topic("departures")
+    return account_of_topic(Analyst(lake), settings, topic, BOUNDS)
+
+
+def test_every_record_once_in_its_place_is_right(tmp_path: Path) -> None:
+    drawn = account(tmp_path, [(0, 0), (0, 1), (1, 0)], [(0, 2)], SENT)
+    assert drawn == TopicAccount(
+        name="flights.departures",
+        records=4,
+        acknowledged=4,
+        events=3,
+        quarantined=1,
+        missing=0,
+        repeated=0,
+        misjudged=0,
+    )
+    assert drawn.is_right
+
+
+@pytest.mark.parametrize(
+    ("events", "quarantined", "fault"),
+    [
+        ([(0, 0), (1, 0)], [(0, 2)], "missing"),
+        ([(0, 0), (0, 1), (0, 1), (1, 0)], [(0, 2)], "repeated"),
+        ([(0, 0), (0, 1), (1, 0)], [(0, 2), (1, 0)], "repeated"),
+        ([(0, 0), (0, 1), (0, 2), (1, 0)], [], "misjudged"),
+        ([(0, 0), (0, 1)], [(0, 2), (1, 0)], "misjudged"),
+    ],
+)
+def test_each_fault_is_named(
+    tmp_path: Path, events: list[tuple[int, int]], quarantined: list[tuple[int, int]], fault: str
+) -> None:
+    drawn = account(tmp_path, events, quarantined, SENT)
+    assert {name for name in ("missing", "repeated", "misjudged") if getattr(drawn, name)} == {fault}
+    assert not drawn.is_right
+
+
+def test_an_acknowledged_record_that_the_broker_lost_is_missing(tmp_path: Path) -> None:
+    drawn = account(tmp_path, [(0, 0), (0, 1), (1, 0)], [(0, 2)], [*SENT, (1, 1, "true")])
+    assert drawn.missing == 1
+
+
+def test_a_record_whose_acknowledgement_a_kill_cut_off_is_no_fault(tmp_path: Path) -> None:
+    assert account(tmp_path, [(0, 0), (0, 1), (1, 0)], [(0, 2)], SENT[:-1]).is_right
