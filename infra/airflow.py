@@ -80,6 +80,8 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         "CORE__PLUGINS_FOLDER": dags / "plugins",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": 4,
+        # A task that starts Spark takes all of these slots, so that two never run at once.
+        "CORE__DEFAULT_POOL_TASK_SLOT_COUNT": 4,
         "CORE__LOAD_EXAMPLES": False,
         "CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
         "CORE__DEFAULT_TIMEZONE": "utc",

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import os
 import sys
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import MissingTool
 from infra.java import java
+from infra.settings import ROOT
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +28,10 @@ def session(settings: Settings, name: str) -> SparkSession:
         raise MissingTool(f"No Spark jars in {settings.jars}.", hint="Run `make setup`, which resolves them.")
     os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     os.environ["JAVA_HOME"] = str(java().parent.parent)
-    os.environ.setdefault("SPARK_LOCAL_IP", "127.0.0.1")
+    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
+    os.environ["SPARK_LOCAL_DIRS"] = str(settings.home / "spark")
+    # Python workers find the platform's packages as this process does; the launcher and the JVM keep quiet.
+    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
     from pyspark.sql import SparkSession
 
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
@@ -45,8 +50,10 @@ def _configuration(settings: Settings, jars: list[str]) -> dict[str, str]:
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
-        "spark.driver.extraJavaOptions": f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:+UseG1GC",
-        "spark.local.dir": str(scratch),
+        "spark.driver.extraJavaOptions": (
+            f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:+UseG1GC "
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')}"
+        ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

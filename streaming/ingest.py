@@ -187,16 +187,20 @@ class _Feed:
         accepted = observed.where("reasons IS NULL").select(*events_schema(self._topic).names)
         # The newest event time is known only once the rows are written: this commit says that it does not know it.
         self.events = replace(self.events, newest_ms=None)
-        self._commit(accepted, ranges, None, quarantine=False)
-        facts = seen.get
-        if facts["rejected"]:
+        wrote = self._commit(accepted, ranges, None, quarantine=False)
+        # An observation is made by the write alone: where that was done before a crash, it would never come.
+        facts = seen.get if wrote else {}
+        if facts.get("rejected", 1):
             columns = QUARANTINE_SCHEMA.names
             self._commit(decoded.where("reasons IS NOT NULL").select(*columns), ranges, None, quarantine=True)
-        known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
-        self.events = replace(self.events, newest_ms=max(known, default=None))
+        if wrote:
+            known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
+            self.events = replace(self.events, newest_ms=max(known, default=None))
+        else:
+            self._reload()
 
-    def _commit(self, rows: pa.Table | DataFrame, ranges: Ranges, newest_ms: int | None, quarantine: bool) -> None:
-        """Append what the table has not got yet, and say how far that brings it."""
+    def _commit(self, rows: pa.Table | DataFrame, ranges: Ranges, newest_ms: int | None, quarantine: bool) -> bool:
+        """Append what the table has not got yet, saying how far that brings it; False when it had everything."""
         name = self._topic.full_name + (QUARANTINE if quarantine else "")
         for _ in range(3):
             before = self._quarantine if quarantine else self.events
@@ -206,7 +210,7 @@ class _Feed:
                 newest_ms,
             )
             if after.number <= before.number:
-                return
+                return False
             stamp = Stamp(app="ingest", version=after.number, info={"cause": "ingest", **after.info})
             written = self._writers[quarantine].append(_beyond(rows, ranges, before), stamp)
             if not written.skipped:
@@ -214,7 +218,7 @@ class _Feed:
                     self._quarantine = after
                 else:
                     self.events = after
-                return
+                return True
             self._reload()
         raise LogGap(
             f"{name}: another writer ingests the same topic.",

@@ -147,7 +147,7 @@ class Refresher:
         frame = self.lake.frame(self.spark, declaration.full_name, self.versions.get(declaration.full_name))
         frame = wanted.inputs(frame, declaration)
         if isinstance(declaration, Topic):
-            if self.registry.strategy(self.table) == "stateful":
+            if self.registry.strategy(self.table) in ("stateful", "touched"):
                 frame = first_of_each(frame, declaration)
             frame = payload(frame)
         return frame

@@ -110,7 +110,6 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
     }
 
 
-@pytest.mark.xfail(strict=True, reason="infra.airflow.environment leaves the default pool at 128 slots")
 def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, DAG]) -> None:
     from infra.airflow import environment
     from infra.settings import Settings
