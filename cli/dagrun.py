@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from infra.airflow_api import Client
+    from infra.airflow_api import Client, TaskState
 
 LOADED_S = 60.0
 FINISHED_S = 420.0
@@ -35,9 +35,7 @@ def run_dag(settings: Settings, dag: str) -> None:
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
         told = ""
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
-            doing = ", ".join(
-                f"{t.task_id} {t.state}" for t in client.task_instances(dag, run) if t.state not in (None, "success")
-            )
+            doing = _doing(client.task_instances(dag, run))
             if doing != told:
                 told = doing
                 _say(status, f"{dag}: {doing or state}")
@@ -55,6 +53,15 @@ def run_dag(settings: Settings, dag: str) -> None:
             hint="Its page in Airflow tells more.",
         )
     out.print(f"[green]✓[/] {dag}: {len(tasks)} tasks [dim]{shown_span(time.monotonic() - began)}[/]")
+
+
+def _doing(tasks: Sequence[TaskState]) -> str:
+    """What is not done: states with the tasks that are in them, those of tables by the table's bare name."""
+    by_state: dict[str, list[str]] = {}
+    for task in tasks:
+        if task.state not in (None, "success", "skipped"):
+            by_state.setdefault(str(task.state), []).append(task.task_id.rsplit(".", 1)[-1])
+    return "; ".join(f"{state} {', '.join(names)}" for state, names in by_state.items())
 
 
 def _await_dag(client: Client, dag: str) -> None:

@@ -46,6 +46,7 @@ class Feed:
         return self.progress.event_time if self.progress else None
 
     def run(self) -> None:
+        from traffic.imperfections import Imperfections
         from traffic.replay import run
 
         try:
@@ -55,6 +56,8 @@ class Feed:
                 start=self.start,
                 end=self.end,
                 speed=(self.end - self.start).total_seconds() / self.seconds,
+                # At this speed a micro-batch spans many hours: it takes more stragglers for some to come too late.
+                imperfections=Imperfections(hours_share=0.05),
                 on_progress=self._keep,
                 stop=self.stop,
             )
