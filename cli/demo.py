@@ -182,6 +182,10 @@ def print_account(account: Account) -> None:
             right=heads,
         )
     )
+    out.print(
+        "[dim]Late records: later than the watermark of their table, repeated ones among them. Compared: rows that are closed."
+        "[/]"
+    )
     compared = sum(table.compared for table in account.tables)
     if account.is_right:
         out.print(

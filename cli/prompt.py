@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from rich.markup import escape
@@ -69,7 +69,7 @@ def _command(line: str, analyst: Analyst) -> bool:
 
 
 @contextlib.contextmanager
-def _line_editing(history: Path, words: list[str]):  # type: ignore[no-untyped-def]
+def _line_editing(history: Path, words: list[str]) -> Iterator[None]:
     try:
         import readline
     except ImportError:

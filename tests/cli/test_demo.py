@@ -1,0 +1,124 @@
+"""When the demo goes on, and what it shows."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime
+from pathlib import Path
+
+import pytest
+
+from cli.account import Account, TableAccount, TopicAccount
+from cli.dagrun import _doing
+from cli.demo import has_caught_up, print_account
+from cli.live import Feed, moving
+from cli.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from infra.airflow_api import TaskState
+from infra.settings import Settings
+
+AT = datetime(2026, 1, 1, tzinfo=UTC)
+TABLE = TableAccount(
+    name="flights.hours",
+    rows=10,
+    by_stream=9,
+    late=2,
+    corrected=1,
+    unexplained=0,
+    compared=9,
+    missing=0,
+    extra=0,
+    changed=0,
+)
+TOPIC = TopicAccount(
+    name="flights.departures", records=9, acknowledged=9, events=8, quarantined=1, missing=0, repeated=0, misjudged=0
+)
+
+
+def snapshot(*, lag: int | None = 0, behind: int | None = 0) -> Snapshot:
+    partition = PartitionState(partition=0, earliest=0, latest=1234, next=1200, lag=lag)
+    query = QueryState(
+        domain="flights",
+        query="hours",
+        batch=3,
+        watermark=None,
+        rows_in=1,
+        rows_out=1,
+        batch_s=0.2,
+        freshness_s=None,
+        updated_at=AT,
+        behind=behind,
+        error="",
+    )
+    return Snapshot(
+        at=AT,
+        processes=[],
+        topics=[TopicState(name="flights.departures", partitions=[partition], events=1150, quarantined=50)],
+        queries=[query],
+        tables=[
+            TableState(name="flights.hours", strategy="stateful", rows=777, late=66, corrections=5, version=2),
+        ],
+        problems=["[something] is wrong"],
+    )
+
+
+@pytest.mark.parametrize(
+    ("lag", "behind", "caught_up"), [(0, 0, True), (1, 0, False), (0, 1, False), (None, 0, False), (0, None, True)]
+)
+def test_the_streams_have_caught_up_when_nothing_waits_anywhere(
+    lag: int | None, behind: int | None, caught_up: bool
+) -> None:
+    assert has_caught_up(snapshot(lag=lag, behind=behind)) is caught_up
+
+
+def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 1), 60)
+    with moving() as show:
+        show(feed, snapshot(lag=34))
+        show(feed, snapshot(lag=0))
+    said = capsys.readouterr().out
+    assert said.splitlines() == ["connecting  produced 1,234, lag 34, quarantined 50, late 66; rows: hours 777"]
+
+
+def test_what_a_dag_does_is_what_is_not_done() -> None:
+    def task(name: str, state: str | None) -> TaskState:
+        return TaskState(task_id=name, state=state, try_number=1, map_index=-1)
+
+    tasks = [
+        task("recompute", "success"),
+        task("flights.hours", "running"),
+        task("announce", "running"),
+        task("x", None),
+    ]
+    assert _doing(tasks) == "running hours, announce"
+
+
+@pytest.mark.parametrize(
+    ("table", "topic", "is_right"),
+    [
+        ({}, {}, True),
+        ({"unexplained": 1}, {}, False),
+        ({"unexplained": None}, {}, False),
+        ({"missing": 1}, {}, False),
+        ({"extra": 1}, {}, False),
+        ({"changed": 1}, {}, False),
+        ({}, {"missing": 1}, False),
+        ({}, {"repeated": 1}, False),
+        ({}, {"misjudged": 1}, False),
+    ],
+)
+def test_an_account_is_right_when_every_line_is(
+    table: dict[str, int | None],
+    topic: dict[str, int],
+    is_right: bool,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    account = Account(
+        start=date(2013, 1, 1),
+        end=date(2013, 2, 4),
+        topics=[TopicAccount(**{**vars(TOPIC), **topic})],
+        tables=[TableAccount(**{**vars(TABLE), **table})],
+    )
+    assert account.is_right is is_right
+    print_account(account)
+    said = capsys.readouterr().out
+    assert ("✗" not in said) is is_right
+    assert ("No record is lost" in said) is is_right
