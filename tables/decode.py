@@ -10,6 +10,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -56,7 +57,7 @@ _PYTHON_TYPES: dict[str, Any] = {
     "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
 }
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
-_SPACES_BEFORE_COLON = (" :", "\t:", "\n:", "\r:")
+_COLON, _QUOTE, _SPACES = 0x3A, 0x22, np.frombuffer(b" \t\n\r", np.uint8)
 
 
 def events_schema(topic: Topic) -> pa.Schema:
@@ -97,7 +98,7 @@ class Decoder:
         """
         table = pa.Table.from_batches([raw]) if isinstance(raw, pa.RecordBatch) else raw
         table = table.select(RAW_SCHEMA.names).combine_chunks()
-        values = table["value"]
+        values = table["value"].combine_chunks()
         parsed, faults = self._parse(values)
         good = [row for row, record in enumerate(parsed) if record is not None]
         if len(good) == len(parsed):
@@ -125,7 +126,7 @@ class Decoder:
                 found.setdefault(row, []).extend(reasons[row].as_py())
         return found
 
-    def _parse(self, values: pa.ChunkedArray) -> tuple[list[Any], dict[int, list[str]]]:
+    def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, list[str]]]:
         decode, limit = self._decoder.decode, self.topic.max_bytes
         parsed: list[Any] = []
         faults: dict[int, list[str]] = {}
@@ -148,17 +149,21 @@ class Decoder:
                 parsed[row] = None
         return parsed, faults
 
-    def _suspects(self, values: pa.ChunkedArray, parsed: Sequence[Any]) -> list[int]:
+    def _suspects(self, values: pa.Array, parsed: Sequence[Any]) -> list[int]:
         """Rows in which a key may stand twice: those that do not show each field once, plainly written.
 
         A plain record has as many `":` as it has fields. More of them, a field that is absent, or white space
-        before a colon makes a row worth the slow look; no repeated key escapes these three.
+        before a colon makes a row worth the slow look; no repeated key escapes these three. Found in one pass over
+        the bytes of the whole batch, since nearly all rows are plain.
         """
-        colons = pc.count_substring(values, '":')
-        plain = pc.equal(colons, len(self.topic.schema))
-        for spaced in _SPACES_BEFORE_COLON:
-            plain = pc.and_(plain, pc.equal(pc.count_substring(values, spaced), 0))
-        odd = set(pc.indices_nonzero(pc.invert(pc.fill_null(plain, False))).to_pylist())
+        _, ends, data = values.buffers()
+        bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
+        text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+        colons = np.flatnonzero(text[bounds[0] : bounds[-1]] == _COLON) + bounds[0]
+        before, rows = text[colons - 1], np.searchsorted(bounds[1:], colons, side="right")
+        names = np.bincount(rows[before == _QUOTE], minlength=len(values))
+        odd = set(np.flatnonzero(names != len(self.topic.schema)).tolist())
+        odd.update(rows[np.isin(before, _SPACES)].tolist())
         for column in self._optional:
             odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
         return sorted(row for row in odd if parsed[row] is not None)

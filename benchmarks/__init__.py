@@ -1,0 +1,1 @@
+"""What is measured, always against the obvious alternative in the same run."""

@@ -1,0 +1,48 @@
+"""Prints and keeps what a benchmark measured."""
+
+from __future__ import annotations
+
+import json
+import os
+import platform
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+from statistics import median
+
+from infra.settings import ROOT
+
+RESULTS = ROOT / ".twofold" / "benchmarks"
+
+
+def spread(values: Sequence[float]) -> dict[str, float]:
+    """Least, median and greatest."""
+    return {"min": min(values), "median": median(values), "max": max(values)}
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The nearest-rank percentile of unsorted values."""
+    ordered = sorted(values)
+    return ordered[min(len(ordered) - 1, int(share * len(ordered)))]
+
+
+def report(name: str, figures: Mapping[str, object], claims: Mapping[str, bool]) -> bool:
+    """Print the figures and whether each claim holds, keep both as JSON, and say whether all hold."""
+    load = os.getloadavg()[0]
+    print(f"\n{name}  ({platform.machine()}, {os.cpu_count()} cores, load {load:.1f})")
+    for figure, value in figures.items():
+        print(f"  {figure}: {_text(value)}")
+    for claim, holds in claims.items():
+        print(f"  {'holds' if holds else 'FAILS'}: {claim}")
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    facts = {"name": name, "at": datetime.now(UTC).isoformat(), "cores": os.cpu_count(), "load": load}
+    document = {**facts, "figures": figures, "claims": claims}
+    (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2, default=str) + "\n")
+    return all(claims.values())
+
+
+def _text(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.3g}" if abs(value) < 1000 else f"{value:,.0f}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {_text(v)}" for k, v in value.items())
+    return str(value)
