@@ -183,8 +183,8 @@ def print_account(account: Account) -> None:
         )
     )
     out.print(
-        "[dim]Late records: later than the watermark of their table, repeated ones among them. Compared: rows that are closed."
-        "[/]"
+        "[dim]Late records: later than the watermark of their table, repeated ones among them. "
+        "Compared: the rows that are closed.[/]"
     )
     compared = sum(table.compared for table in account.tables)
     if account.is_right:

@@ -14,7 +14,6 @@ import typer
 from cli.screen import out
 from infra.errors import BadArgument
 from infra.settings import ROOT
-from tables.declaration import NAME
 
 if TYPE_CHECKING:
     from tables.declaration import Table, Topic
@@ -169,6 +168,8 @@ def write_table(name: str, *, domain: str, reads: str, root: Path = ROOT) -> Wri
 
 
 def _require_name(name: str, domain: str, registry: Registry) -> None:
+    from tables.declaration import NAME
+
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(
             f"{name!r} cannot name a table.",
