@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _IMPURE = re.compile(
-    r"\b(current_timestamp|current_date|now|localtimestamp|unix_timestamp|rand|randn|uuid|shuffle|"
+    r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|"
     r"monotonically_increasing_id|spark_partition_id|input_file_name)\(",
     re.IGNORECASE,
 )
