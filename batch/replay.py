@@ -7,6 +7,8 @@ import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from batch.reconcile import Reconcile
 from infra.errors import BadArgument
 from tables.declaration import Table, Topic
@@ -61,7 +63,7 @@ def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Of
     with opened(settings, "replay", [declared.domain]) as platform:
         ranges = _ranges(platform, declared, start, end)
         run = run_name("replay")
-        outcomes = [o for o in _redecode(platform, declared, ranges, run, began)] if ranges else []
+        outcomes = _redecode(platform, declared, ranges, run, began) if ranges else []
         for table in _below(registry, declared):
             outcomes += Reconcile(platform, table).run(verify=False)
     return outcomes
@@ -106,8 +108,7 @@ def _redecode(
         rejected = decoded.where("reasons IS NOT NULL").select(*QUARANTINE_SCHEMA.names)
         events = _Publication(platform, topic.full_name, ranges, run)
         quarantine = _Publication(platform, topic.full_name + QUARANTINE, ranges, run)
-        unstamped = [c for c in topic.schema]
-        news = events.difference(accepted, unstamped).persist()
+        news = events.difference(accepted, list(topic.schema)).persist()
         # A record that changes sides is for a moment on both, never on neither.
         done = [events.apply(news.where(f"{CHANGE} <> 'delete'"))]
         moved = quarantine.apply(quarantine.difference(rejected, ["value", "reasons"]))
@@ -157,7 +158,7 @@ class _Publication:
 
     def apply(self, changes: DataFrame) -> Written:
         rows = self._writer.collect(changes)
-        if not (len(rows) if hasattr(rows, "num_rows") else rows.count()):  # type: ignore[union-attr]
+        if not (len(rows) if isinstance(rows, pa.Table) else rows.count()):
             return Written()
         number = (self._platform.lake.open(self._name).transaction_version(_APP) or 0) + 1
         info = {"cause": "replay", "run": self._run, "offsets": {p: list(r) for p, r in self._ranges.items()}}

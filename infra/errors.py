@@ -1,18 +1,18 @@
 """Every error that Twofold raises on purpose, under one root.
 
-    TwofoldError
-    ├── BadArgument              an argument, refused before anything was touched
-    ├── BadSetting               an environment variable
-    ├── BadDeclaration           a file under tables/
-    ├── MissingTool              Java, a jar, a package: the machine is not set up
-    ├── PortTaken                another process listens where we should
-    ├── ProcessFailed            a supervised process does not run
-    ├── BrokerUnreachable        retryable: the Kafka broker does not answer
-    ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
-    ├── SchemaMismatch           columns of rows and of their table differ
-    ├── LogGap                   offsets that should follow each other do not
-    ├── QualityFailed            rows break the rules of their table
-    └── UnexplainedDifference    the stream and the batch differ and no late record says why
+TwofoldError
+├── BadArgument              an argument, refused before anything was touched
+├── BadSetting               an environment variable
+├── BadDeclaration           a file under tables/
+├── MissingTool              Java, a jar, a package: the machine is not set up
+├── PortTaken                another process listens where we should
+├── ProcessFailed            a supervised process does not run
+├── BrokerUnreachable        retryable: the Kafka broker does not answer
+├── WriteConflict            retryable: another writer was faster, bounded retries are used up
+├── SchemaMismatch           columns of rows and of their table differ
+├── LogGap                   offsets that should follow each other do not
+├── QualityFailed            rows break the rules of their table
+└── UnexplainedDifference    the stream and the batch differ and no late record says why
 """
 
 from __future__ import annotations

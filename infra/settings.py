@@ -6,7 +6,7 @@ import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Literal, get_args
+from typing import Literal, TypeVar, get_args
 
 from infra.errors import BadSetting
 
@@ -17,30 +17,34 @@ PREFIX = "TWOFOLD_"
 SECRETS = frozenset({"airflow_password"})
 
 
-def _setting(default: object, doc: str) -> object:
-    return field(default=default, metadata={"doc": doc})  # type: ignore[call-overload]
+T = TypeVar("T")
+
+
+def _setting(default: T, doc: str) -> T:
+    found: T = field(default=default, metadata={"doc": doc})
+    return found
 
 
 @dataclass(frozen=True, kw_only=True)
 class Settings:
     """Every setting of the platform; each is the environment variable `TWOFOLD_<NAME>`."""
 
-    home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")  # type: ignore[assignment]
-    lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")  # type: ignore[assignment]
-    bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")  # type: ignore[assignment]
-    kafka_port: int = _setting(19092, "port of the supervised broker")  # type: ignore[assignment]
-    controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")  # type: ignore[assignment]
-    airflow_port: int = _setting(18080, "port of the Airflow UI and API")  # type: ignore[assignment]
-    airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")  # type: ignore[assignment]
-    spark_master: str = _setting("local[2]", "Spark master of drivers and batch jobs")  # type: ignore[assignment]
-    driver_memory: str = _setting("1500m", "heap of a stream driver or batch job")  # type: ignore[assignment]
-    shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")  # type: ignore[assignment]
-    engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")  # type: ignore[assignment]
-    small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")  # type: ignore[assignment]
-    max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")  # type: ignore[assignment]
-    max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")  # type: ignore[assignment]
-    ingest_trigger_ms: int = _setting(200, "least time between two micro-batches of ingest, milliseconds")  # type: ignore[assignment]
-    table_trigger_ms: int = _setting(500, "least time between two micro-batches of a table, milliseconds")  # type: ignore[assignment]
+    home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")
+    lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")
+    bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")
+    kafka_port: int = _setting(19092, "port of the supervised broker")
+    controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")
+    airflow_port: int = _setting(18080, "port of the Airflow UI and API")
+    airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")
+    spark_master: str = _setting("local[2]", "Spark master of drivers and batch jobs")
+    driver_memory: str = _setting("1500m", "heap of a stream driver or batch job")
+    shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")
+    engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")
+    small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")
+    max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")
+    max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")
+    ingest_trigger_ms: int = _setting(200, "least time between two micro-batches of ingest, milliseconds")
+    table_trigger_ms: int = _setting(500, "least time between two micro-batches of a table, milliseconds")
 
     @property
     def lake_uri(self) -> str:
@@ -88,7 +92,8 @@ class Settings:
             name = variable.removeprefix(PREFIX).lower()
             if name not in known:
                 raise BadSetting(
-                    f"{variable} is not a setting.", hint=f"The settings are {', '.join(PREFIX + n.upper() for n in known)}."
+                    f"{variable} is not a setting.",
+                    hint=f"The settings are {', '.join(PREFIX + n.upper() for n in known)}.",
                 )
             values[name] = _parse(variable, text, known[name].type)
         return cls(**values)  # type: ignore[arg-type]
@@ -118,5 +123,7 @@ def _parse(variable: str, text: str, kind: object) -> object:
             raise BadSetting(f"{variable}={text!r}: expected {expected}.", hint=f"Unset {variable} to get its default.")
         return number
     if kind == "Engine" and text not in get_args(Engine):
-        raise BadSetting(f"{variable}={text!r}: expected one of {', '.join(get_args(Engine))}.", hint=f"Unset {variable}.")
+        raise BadSetting(
+            f"{variable}={text!r}: expected one of {', '.join(get_args(Engine))}.", hint=f"Unset {variable}."
+        )
     return text

@@ -23,7 +23,7 @@ from tables.setup import Platform, opened
 from tables.topics import specs
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from infra.settings import Settings
 

@@ -19,14 +19,14 @@ from streaming.progress import Progress, write
 from tables.checkpoint import Checkpoint
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, decode_frame, events_schema
-from tables.frontier import Frontier, frontier
+from tables.frontier import INGEST, Frontier, frontier
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
     from infra.settings import Settings
 
@@ -211,7 +211,7 @@ class _Feed:
             )
             if after.number <= before.number:
                 return False
-            stamp = Stamp(app="ingest", version=after.number, info={"cause": "ingest", **after.info})
+            stamp = Stamp(app=INGEST, version=after.number, info={"cause": "ingest", **after.info})
             written = self._writers[quarantine].append(_beyond(rows, ranges, before), stamp)
             if not written.skipped:
                 if quarantine:
@@ -230,8 +230,8 @@ class _Feed:
             end = self.events.ends.get(partition, 0)
             if start > end and partition in self.events.ends:
                 raise LogGap(
-                    f"{self._topic.full_name}, partition {partition}: the events table ends before offset {end} and the "
-                    f"stream goes on at {start}: [{end}, {start}) would be lost.",
+                    f"{self._topic.full_name}, partition {partition}: the events table ends before offset {end} and "
+                    f"the stream goes on at {start}: [{end}, {start}) would be lost.",
                     hint="The table was restored or the checkpoint belongs to another one. Remove the checkpoint "
                     f"{self._lake.settings.checkpoints / self._topic.domain / 'ingest'}: ingest then goes on where the "
                     "table ends.",

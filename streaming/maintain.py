@@ -25,7 +25,7 @@ from tables.writer import Stamp, Writer, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.streaming import StreamingQuery
+    from pyspark.sql.streaming.query import StreamingQuery
 
 _TIDY_EVERY = 100
 _SOURCE = "_source"
@@ -58,7 +58,7 @@ class Maintain:
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Start the query; with `available_now` it ends when it has read what is there."""
-        from pyspark.sql.streaming import DataStreamWriter
+        from pyspark.sql.streaming.readwriter import DataStreamWriter
 
         self._fence.raise_once()
         plan: dict[str, Callable[[], DataFrame]] = {
@@ -184,7 +184,8 @@ class Maintain:
         scopes = []
         for number, source in enumerate(self._sources):
             own = changed.filter(pa.compute.equal(changed[_SOURCE], number))
-            columns = [c for c in self.table.recompute_by if c in self.lake.open(source.full_name).schema().json()]
+            has = {f.name for f in self.lake.open(source.full_name).schema().fields}
+            columns = [c for c in self.table.recompute_by if c in has]
             at = time_column(source)
             rows = own.select(columns)
             scopes += scopes_of(self.table, source, rows.append_column(at, own[_AT]) if at else rows)
@@ -261,5 +262,5 @@ class _Fence:
 
 def _output_mode(frame: DataFrame) -> str:
     """`update` revises rows until they close; joins and sessions can only emit final ones."""
-    plan = frame._jdf.queryExecution().analyzed().toString()  # type: ignore[operator]
+    plan = frame._jdf.queryExecution().analyzed().toString()
     return "append" if "Join " in plan or "session_window" in plan or "Aggregate" not in plan else "update"

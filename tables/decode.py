@@ -266,9 +266,8 @@ def _struct(topic: Topic) -> type[msgspec.Struct]:
 
 
 def _python_type(kind: FieldType) -> Any:
-    python = _PYTHON_TYPES[kind.name]
-    if kind.array:
-        python = list[python]
+    scalar = _PYTHON_TYPES[kind.name]
+    python: Any = list.__class_getitem__(scalar) if kind.array else scalar
     return python | None | msgspec.UnsetType if kind.nullable else python
 
 

@@ -47,7 +47,7 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
             "expected a DataFrame."
         )
     _require_columns(table, rows)
-    impure = _IMPURE.search(rows._jdf.queryExecution().logical().toString())  # type: ignore[operator]
+    impure = _IMPURE.search(rows._jdf.queryExecution().logical().toString())
     if impure:
         raise BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {impure[1]}(), which gives the "

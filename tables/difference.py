@@ -71,8 +71,10 @@ def difference_of_tables(
     changed = " OR ".join(f's."{c}" IS DISTINCT FROM l."{c}"' for c in (others if compared is None else compared))
     columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
     columns += [
-        f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' "
-        f"WHEN {changed or 'false'} THEN 'update' END AS {CHANGE}"
+        (
+            f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' "
+            f"WHEN {changed or 'false'} THEN 'update' END AS {CHANGE}"
+        )
     ]
     columns += [f'l."{c}" AS "{BEFORE}{c}"' for c in others]
     found = connection.sql(

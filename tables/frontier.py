@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, REPLAYED
 from tables.lake import QUARANTINE, Lake
 from tables.scope import epoch_ms
+
+INGEST = "ingest"
+"""The application under which ingest commits, with the frontier's number as version."""
 
 
 @dataclass(frozen=True)
@@ -19,21 +22,23 @@ class Frontier:
         ends: partition -> the first offset that is not in the table yet.
         starts: partition -> where the newest micro-batch in it began.
         newest_ms: greatest event time committed, epoch milliseconds; None when there is none.
+        undone: records that the table once had beyond `ends`, before it was restored to an older version.
     """
 
     ends: Mapping[int, int] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     newest_ms: int | None = None
+    undone: int = 0
 
     def after(self, starts: Mapping[int, int], ends: Mapping[int, int], newest_ms: int | None) -> Frontier:
         """The frontier once a micro-batch over `[starts, ends)` is in."""
         newest = [ms for ms in (self.newest_ms, newest_ms) if ms is not None]
-        return Frontier({**self.ends, **ends}, dict(starts), max(newest, default=None))
+        return replace(self, ends={**self.ends, **ends}, starts=dict(starts), newest_ms=max(newest, default=None))
 
     @property
     def number(self) -> int:
-        """Records of the log up to here: grows with every micro-batch, whoever cuts them."""
-        return sum(self.ends.values())
+        """Grows with every micro-batch, whoever cuts them, and over a restore: the records of the log up to here."""
+        return sum(self.ends.values()) + self.undone
 
     @property
     def info(self) -> dict[str, object]:
@@ -47,8 +52,12 @@ def frontier(lake: Lake, topic: Topic, *, quarantine: bool = False) -> Frontier:
     info = lake.newest_info(name, "ends")
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(lake, topic)
-        return Frontier(_numbers(info["ends"]), _numbers(info["starts"]), newest)
-    return _scanned(lake, name, None if quarantine else topic.event_time)
+        found = Frontier(_numbers(info["ends"]), _numbers(info["starts"]), newest)
+    else:
+        found = _scanned(lake, name, None if quarantine else topic.event_time)
+    # Rows go back with a restore, transaction ids do not: numbers that were used stay used.
+    used = lake.open(name).transaction_version(INGEST) or 0
+    return replace(found, undone=max(0, used - found.number))
 
 
 def _numbers(ends: Mapping[str, int]) -> dict[int, int]:

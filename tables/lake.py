@@ -144,19 +144,30 @@ class Lake:
         return None
 
     def newest_info(self, name: str, wanted: str, within: int = 500) -> Mapping[str, Any] | None:
-        """The newest commit's `info` that holds the key `wanted`; None when the last `within` commits have none."""
-        newest = self.version(name)
+        """The newest commit's `info` that holds the key `wanted`, of those whose rows the table has.
+
+        A table that was restored has the rows of the version that it was restored to.
+
+        Returns:
+            None when the last `within` commits have none.
+        """
+        version = self.version(name)
+        oldest = max(-1, version - within)
         filesystem, root = _filesystem(self.uri(name))
-        for version in range(newest, max(-1, newest - within), -1):
+        while version > oldest:
             try:
                 text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
             except FileNotFoundError:
                 return None
+            version -= 1
             for line in text.splitlines():
                 if b'"commitInfo"' in line:
-                    info = _info(json.loads(line)["commitInfo"])
+                    commit = json.loads(line)["commitInfo"]
+                    info = _info(commit)
                     if wanted in info:
                         return info
+                    if commit.get("operation") == "RESTORE":
+                        version = _restored(commit)
         return None
 
     def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
@@ -204,6 +215,12 @@ def _info(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
     except ValueError:
         return {}
     return info if isinstance(info, dict) else {}
+
+
+def _restored(commit_info: Mapping[str, Any]) -> int:
+    """The version that a restore went back to; -1 when it was named by a time."""
+    version = str((commit_info.get("operationParameters") or {}).get("version"))
+    return int(version) if version.isdigit() else -1
 
 
 def _added(add: Mapping[str, Any]) -> Added:

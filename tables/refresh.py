@@ -167,7 +167,8 @@ class Refresher:
             raise QualityFailed(
                 f"{self.table.full_name}: the recomputed row { ({c: row[c] for c in self.table.key}) } breaks "
                 f"{', '.join(row['_reasons'])}; nothing was published.",
-                hint=f"Correct the function or the rules in tables/{self.table.domain}/{self.table.name}.py, then run it again.",
+                hint=f"Correct the function or the rules in tables/{self.table.domain}/{self.table.name}.py, "
+                "then run it again.",
             )
 
 

@@ -32,7 +32,11 @@ class Registry:
 
     @property
     def domains(self) -> tuple[str, ...]:
-        return tuple(sorted({d.domain for d in [*self.topics.values(), *self.tables.values()]}))
+        return tuple(sorted({declaration.domain for declaration in self.declarations}))
+
+    @property
+    def declarations(self) -> tuple[Topic | Table, ...]:
+        return (*self.topics.values(), *self.tables.values())
 
     def domain_topics(self, domain: str) -> list[Topic]:
         self.require_domain(domain)
@@ -201,9 +205,7 @@ def _input(table: Table, name: str, topics: Mapping[str, Topic], tables: Mapping
 def _check_inputs(table: Table, registry: Registry) -> None:
     for name in table.inputs:
         if _input(table, name, registry.topics, registry.tables) is None:
-            known = sorted(
-                {d.name for d in [*registry.topics.values(), *registry.tables.values()] if d.domain == table.domain}
-            )
+            known = sorted({d.name for d in registry.declarations if d.domain == table.domain})
             near = difflib.get_close_matches(name, known, n=1)
             raise BadDeclaration(
                 f"{table.derive.__name__} reads {name!r}, which is no topic or table of the domain {table.domain}.",

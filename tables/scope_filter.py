@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tables.declaration import Table, Topic
-from tables.scope import Interval, Scope, coalesce, epoch_ms, from_epoch_ms, time_column
+from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, SparkSession

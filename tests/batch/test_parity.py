@@ -7,6 +7,7 @@ import tempfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -107,8 +108,16 @@ def log_of(world: Sequence[Flight], weather: Sequence[Observation]) -> list[tupl
             sent.append((f.leaves + f.flies + f.arrival_heard, "arrivals", arrival))
     for o in {(o.airport, o.hour): o for o in weather}.values():
         measures = dict.fromkeys(
-            ["dew_point_f", "humidity_pct", "wind_direction_deg", "wind_speed_mph", "wind_gust_mph"]
-            + ["precipitation_in", "pressure_mb", "visibility_mi"]
+            [
+                "dew_point_f",
+                "humidity_pct",
+                "wind_direction_deg",
+                "wind_speed_mph",
+                "wind_gust_mph",
+                "precipitation_in",
+                "pressure_mb",
+                "visibility_mi",
+            ]
         )
         at = START + timedelta(hours=o.hour)
         observation = {
@@ -192,7 +201,7 @@ def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     with tempfile.TemporaryDirectory() as home:
         live = World(spark, Settings(home=Path(home), shuffle_partitions=1, max_files=1))
         bounds = [0, *sorted(len(log) * cut // 100 for cut in cuts), len(log)]
-        for number, (first, last) in enumerate(zip(bounds, bounds[1:], strict=False)):
+        for number, (first, last) in enumerate(pairwise(bounds)):
             part = log[first:last]
             live.append({t: [v for n, v in part if n == t] for t in ("departures", "arrivals", "weather")})
             if number in restarts:
