@@ -28,6 +28,16 @@ pytestmark = pytest.mark.spark
 
 START = datetime(2013, 3, 9, 12, tzinfo=UTC)  # the night of a clock change follows
 MINUTE = timedelta(minutes=1)
+UNMEASURED = [
+    "dew_point_f",
+    "humidity_pct",
+    "wind_direction_deg",
+    "wind_speed_mph",
+    "wind_gust_mph",
+    "precipitation_in",
+    "pressure_mb",
+    "visibility_mi",
+]
 
 
 @dataclass(frozen=True)
@@ -107,18 +117,7 @@ def log_of(world: Sequence[Flight], weather: Sequence[Observation]) -> list[tupl
             }
             sent.append((f.leaves + f.flies + f.arrival_heard, "arrivals", arrival))
     for o in {(o.airport, o.hour): o for o in weather}.values():
-        measures = dict.fromkeys(
-            [
-                "dew_point_f",
-                "humidity_pct",
-                "wind_direction_deg",
-                "wind_speed_mph",
-                "wind_gust_mph",
-                "precipitation_in",
-                "pressure_mb",
-                "visibility_mi",
-            ]
-        )
+        measures = dict.fromkeys(UNMEASURED)
         at = START + timedelta(hours=o.hour)
         observation = {
             "airport": o.airport,

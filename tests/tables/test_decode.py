@@ -262,6 +262,24 @@ def test_record_batches_and_further_columns_are_taken() -> None:
     assert len(Decoder(TOPIC).decode(table.to_batches()[0], None).accepted) == 1
 
 
+def test_a_part_of_a_batch_decodes_as_it_would_alone() -> None:
+    repeated = with_field('"id":"b"')
+    values = [repeated, GOOD, None, repeated, b":", b"", GOOD, repeated]
+    whole = Decoder(TOPIC).decode(raw(values), 0)
+    assert whole.accepted[OFFSET].to_pylist() == [101, 106]
+    for start in range(len(values) + 1):
+        for length in range(len(values) + 1 - start):
+            part = raw(values).slice(start, length)
+            result = Decoder(TOPIC).decode(part, 0)
+            offsets = part["offset"].to_pylist()
+            assert result.accepted[OFFSET].to_pylist() == [o for o in (101, 106) if o in offsets]
+            assert result.rejected[OFFSET].to_pylist() == [o for o in offsets if o not in (101, 106)]
+    chunked = pa.concat_tables([raw(values[:3]), raw([]), raw(values[3:])])
+    assert Decoder(TOPIC).decode(chunked, 0).rejected["reasons"].to_pylist() == whole.rejected["reasons"].to_pylist()
+    assert len(Decoder(TOPIC).decode(RAW_SCHEMA.empty_table(), 0).accepted) == 0
+    assert len(Decoder(TOPIC).decode(raw(values).filter(pa.array([False] * len(values))), 0).accepted) == 0
+
+
 def test_a_decoder_travels_to_workers() -> None:
     decoder = Decoder(TOPIC, replayed=True)
     decoder.decode(raw([GOOD]), None)
