@@ -1,0 +1,72 @@
+"""Holds the journal of what the broker acknowledged against what the events and quarantine tables have."""
+
+from __future__ import annotations
+
+from collections import Counter
+from zlib import crc32
+
+import duckdb
+import pyarrow as pa
+
+from infra.settings import Settings
+from tables.declaration import Topic
+from tables.lake import QUARANTINE, Lake
+from tables.registry import load
+from traffic import journal
+
+COMPARED = """
+    WITH known AS (
+        SELECT topic, partition, "offset", count(*) AS times, any_value(kind) AS kind, any_value(key) AS key,
+            any_value(crc) AS crc
+        FROM acknowledged GROUP BY ALL
+    ), kept AS (
+        SELECT topic, partition, "offset", count(*) AS times, any_value(side) AS side, any_value(key) AS key,
+            any_value(crc) AS crc
+        FROM stored GROUP BY topic, partition, "offset"
+    )
+    SELECT CASE
+        WHEN known.times > 1 THEN 'acknowledged twice'
+        WHEN known.times IS NULL THEN 'never acknowledged'
+        WHEN kept.times IS NULL THEN 'missing'
+        WHEN kept.times > 1 THEN 'twice'
+        WHEN kept.side <> if(known.kind LIKE 'corrupt:%', 'quarantine', 'events') THEN 'on the wrong side'
+        WHEN kept.key <> known.key THEN 'under another key'
+        WHEN kept.crc <> known.crc THEN 'of other bytes'
+        END AS fault
+    FROM known FULL JOIN kept USING (topic, partition, "offset")
+    WHERE fault IS NOT NULL
+"""
+
+
+def faults(settings: Settings, domain: str = "flights") -> Counter[str]:
+    """What is wrong -> of how many records; nothing when events + quarantine are the journal, each offset once."""
+    connection = duckdb.connect()
+    connection.register("acknowledged", journal.load(*journal.files(settings, domain)))
+    lake = Lake(settings)
+    sides = [side for topic in load().domain_topics(domain) for side in (_events(lake, topic), _bad(lake, topic))]
+    connection.register("stored", pa.concat_tables(sides))
+    return Counter(fault for (fault,) in connection.sql(COMPARED).fetchall())
+
+
+def _events(lake: Lake, topic: Topic) -> pa.Table:
+    rows = pa.table(lake.open(topic.full_name).scan(columns=["_partition", "_offset", topic.key]))
+    return _side(topic, "events", rows, rows[topic.key].to_pylist(), [None] * len(rows))
+
+
+def _bad(lake: Lake, topic: Topic) -> pa.Table:
+    rows = pa.table(lake.open(topic.full_name + QUARANTINE).scan())
+    keys = [key.decode() for key in rows["key"].to_pylist()]
+    return _side(topic, "quarantine", rows, keys, [crc32(value) for value in rows["value"].to_pylist()])
+
+
+def _side(topic: Topic, side: str, rows: pa.Table, keys: list[str], crcs: list[int | None]) -> pa.Table:
+    return pa.table(
+        {
+            "topic": pa.array([topic.full_name] * len(rows), pa.string()),
+            "partition": rows["_partition"].cast(pa.int32()),
+            "offset": rows["_offset"].cast(pa.int64()),
+            "side": pa.array([side] * len(rows), pa.string()),
+            "key": pa.array(keys, pa.string()),
+            "crc": pa.array(crcs, pa.int64()),
+        }
+    )
