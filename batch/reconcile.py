@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.errors import UnexplainedDifference
+from infra.locks import is_held
 from tables.changes import changed_rows, missed_by_streams
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
@@ -25,6 +26,7 @@ from tables.setup import Platform, opened
 if TYPE_CHECKING:
     from infra.settings import Settings
 
+_PATIENCE_S = 60.0
 _log = logging.getLogger("twofold.reconcile")
 
 
@@ -89,6 +91,7 @@ class Reconcile:
         lake, table = self.platform.lake, self.table
         checkpoint = Checkpoint(lake.settings.checkpoints / table.domain / table.name)
         self._stream = checkpoint.stream
+        self._checkpoint = checkpoint
         self._watermark_ms = checkpoint.watermark_ms() if table.closes_at else None
         self._sources = self.platform.registry.upstream(table)
         self._pinned = {s.full_name: lake.version(s.full_name) for s in self._sources}
@@ -101,6 +104,7 @@ class Reconcile:
             # Another stream wrote the table from the beginning: all that it may have dropped must be looked at.
             before = Reconciled(stream=self._stream)
         self._ledgers.record_corrections(self.table.full_name, self.table.key)
+        self._let_the_stream_catch_up()
         if self.table.closes_at and self._watermark_ms is None and self._stream:
             outcomes = [self._outcome("late", Touched("late"))]  # no row has closed yet
         else:
@@ -108,6 +112,20 @@ class Reconcile:
         if verify:
             outcomes[-1] = replace(outcomes[-1], unexplained=self._unexplained())
         return outcomes
+
+    def _let_the_stream_catch_up(self) -> None:
+        """Wait, within bounds, until the running stream of a table that reads tables has taken in what is pinned.
+
+        What it is about to do by itself is no correction.
+        """
+        lake, deadline = self.platform.lake, time.monotonic() + _PATIENCE_S
+        if self.platform.registry.strategy(self.table) != "touched":
+            return
+        pinned = [self._pinned[s.full_name] for s in self._sources]
+        while is_held(lake.settings.driver_lock(self.table.domain)) and time.monotonic() < deadline:
+            if all(a > b for a, b in zip(self._checkpoint.next_versions() or [-1], pinned, strict=False)):
+                return
+            time.sleep(0.2)
 
     def _correct(self, before: Reconciled) -> list[Outcome]:
         causes = [t for t in self._touched(before) if t.rows or t.scopes]
@@ -129,7 +147,8 @@ class Reconcile:
         name = self.table.full_name
         self._ledgers.record_evidence(run, name, touched.evidence)
         version = self.platform.lake.version(name)
-        written = self._refresher().publish(touched.scopes, {"cause": touched.cause, "run": run}, check=True)
+        # Inputs are read as they are now: a recomputation from older ones could undo what others published since.
+        written = self._refresher({}).publish(touched.scopes, {"cause": touched.cause, "run": run}, check=True)
         self._ledgers.record_corrections(name, self.table.key)
         outcome = self._outcome(touched.cause, touched, run=run)
         outcome = replace(

@@ -67,6 +67,10 @@ class Settings:
     def progress(self) -> Path:
         return self.home / "progress"
 
+    def driver_lock(self, domain: str) -> Path:
+        """Held by the domain's stream driver while it runs."""
+        return self.home / "run" / f"{domain}.driver.lock"
+
     @property
     def logs(self) -> Path:
         return self.home / "logs"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import logging
 import signal
 import threading
@@ -10,10 +9,10 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import ProcessFailed, TwofoldError
+from infra.locks import exclusive
 from infra.topics import ensure_topics
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain
@@ -84,17 +83,12 @@ def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
 
 @contextmanager
 def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
-    """Hold the domain's lock, which the system frees however the process ends."""
-    file = Path(settings.home / "run" / f"{domain}.driver.lock")
-    file.parent.mkdir(parents=True, exist_ok=True)
-    with file.open("w") as held:
-        try:
-            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
+    with exclusive(settings.driver_lock(domain)) as ours:
+        if not ours:
             raise ProcessFailed(
                 f"Another driver of the domain {domain} runs in {settings.home}.",
                 hint="`./twofold status` shows it; `./twofold down` stops it.",
-            ) from None
+            )
         yield
 
 

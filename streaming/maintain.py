@@ -194,15 +194,12 @@ class Maintain:
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
         """Rows that the micro-batch read, and the next version of each input."""
-        rows, versions = 0, {}
-        before = self._checkpoint.sources(batch - 1)
-        for number, (source, end) in enumerate(zip(self._sources, self._checkpoint.sources(batch), strict=True)):
-            if end is None:
-                continue
-            start = before[number]["reservoirVersion"] if before and before[number] else 0
-            last = end["reservoirVersion"] - (1 if end["index"] < 0 else 0)
-            versions[source.full_name] = last + 1
-            commits = self.lake.commits(source.full_name, start - 1, last)
+        rows = 0
+        versions: dict[str, int] = {}
+        starts = self._checkpoint.next_versions(batch - 1) or [0] * len(self._sources)
+        for source, start, end in zip(self._sources, starts, self._checkpoint.next_versions(batch), strict=True):
+            versions[source.full_name] = end
+            commits = self.lake.commits(source.full_name, start - 1, end - 1)
             rows += sum(added.rows or 0 for commit in commits if commit.changes for added in commit.added)
         return rows, versions
 

@@ -43,6 +43,12 @@ class Checkpoint:
         """The end offsets of a micro-batch, one JSON value per source; empty when the batch is unknown."""
         return [json.loads(line) if line != "-" else None for line in self._lines("offsets", batch)[2:]]
 
+    def next_versions(self, batch: int | None = None) -> list[int]:
+        """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
+        number = self.committed if batch is None else batch
+        ends = [] if number is None else self.sources(number)
+        return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
+
     def initial(self, source: int = 0) -> Any:
         """Where a Kafka source began, before the first micro-batch; None when it has not."""
         lines = self._lines("sources/" + str(source), 0)
