@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 QUARANTINE = "_quarantine"
+WRITER = "_writer"
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.checkpointInterval": "100",
@@ -45,6 +46,7 @@ class LoggedCommit:
         rewrites: it removed rows, so that no stream reads it; False for a plain append.
         changes: it changed rows at all; False for maintenance.
         info: what the writer said of it (the JSON of `userMetadata`), empty when it said nothing.
+        writer: which `tables.writer.Writer` made it; empty when it was made past the platform.
         transactions: app -> version of each transaction id that it carries.
         metrics: what the engine counted, under that engine's names.
     """
@@ -56,6 +58,7 @@ class LoggedCommit:
     changes: bool
     added: tuple[Added, ...]
     info: Mapping[str, Any] = field(default_factory=dict)
+    writer: str = ""
     transactions: Mapping[str, int] = field(default_factory=dict)
     metrics: Mapping[str, Any] = field(default_factory=dict)
 
@@ -203,12 +206,17 @@ def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
         changes=bool(adds or removes),
         added=tuple(_added(add) for add in adds),
         info=_info(info),
+        writer=str(_said(info).get(WRITER, "")),
         transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
         metrics=info.get("operationMetrics") or {},
     )
 
 
 def _info(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in _said(commit_info).items() if name != WRITER}
+
+
+def _said(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
     text = commit_info.get("userMetadata")
     try:
         info = json.loads(text) if text else {}

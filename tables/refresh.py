@@ -73,11 +73,14 @@ class Refresher:
 
         wanted, bound = self._wanted(scopes), self.lake.settings.small_rows
         should = wanted.near(self._derived(scopes)).limit(bound + 1).toArrow()
+        if len(should) > bound:
+            return None
         table = self.lake.open(self.table.full_name)
         schema = pa.schema(table.schema())
-        live = pa.table(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
-        if max(len(should), len(live)) > bound:
+        live = _at_most(bound, pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))))
+        if live is None:
             return None
+        live = live.cast(schema)
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
@@ -122,6 +125,8 @@ class Refresher:
             return Written()
         writer = Writer(self.lake, self.table.full_name, self.spark)
         info = {**info, "fingerprint": fingerprint(self.table)}
+        if self.closed_before_ms is not None:
+            info["watermark_ms"] = self.closed_before_ms
         total = Written()
         for _ in range(_ATTEMPTS):
             number = (self.lake.open(self.table.full_name).transaction_version(_FENCE) or 0) + 1
@@ -175,6 +180,16 @@ class Refresher:
 def everything(table: Table) -> list[Scope]:
     """The scope that holds every row of the table."""
     return [Scope(tuple(... for _ in table.recompute_by), None)]
+
+
+def _at_most(bound: int, rows: pa.RecordBatchReader) -> pa.Table | None:
+    """The rows, when they are so few; else None, without reading on."""
+    batches: list[pa.RecordBatch] = []
+    for batch in rows:
+        batches.append(batch)
+        if sum(map(len, batches)) > bound:
+            return None
+    return pa.Table.from_batches(batches, rows.schema)
 
 
 def run_name(cause: str) -> str:

@@ -11,16 +11,17 @@ import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+from uuid import uuid4
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from tables.lake import Lake
+from tables.lake import WRITER, Lake
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeIs
 
@@ -45,9 +46,9 @@ class Stamp:
     version: int
     info: Mapping[str, object] = field(default_factory=dict)
 
-    @property
-    def metadata(self) -> str:
-        return json.dumps(self.info, default=str, separators=(",", ":"))
+    def metadata(self, writer: str) -> str:
+        """The info as JSON, with what tells this writer's commit from another's of the same stamp."""
+        return json.dumps({**self.info, WRITER: writer}, default=str, separators=(",", ":"))
 
 
 @dataclass(frozen=True)
@@ -72,6 +73,7 @@ class Writer:
     def __init__(self, lake: Lake, name: str, spark: SparkSession | None = None) -> None:
         self.lake, self.name = lake, name
         self._spark = spark
+        self._id = uuid4().hex[:12]
 
     def collect(self, frame: DataFrame) -> pa.Table | DataFrame:
         """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark.
@@ -94,7 +96,7 @@ class Writer:
             WriteConflict: after bounded retries.
         """
         if self._through_rust(rows):
-            return self._commit(rows, stamp, lambda table: _append_arrow(table, rows, stamp))
+            return self._commit(rows, stamp, lambda table: _append_arrow(table, rows, self._properties(stamp)))
         frame = self._frame(rows)
         return self._commit(rows, stamp, lambda table: self._append_spark(frame, stamp))
 
@@ -169,7 +171,9 @@ class Writer:
     def _merge(self, rows: pa.Table | DataFrame, plan: _Merge, stamp: Stamp, extra: set[str]) -> Written:
         if self._through_rust(rows):
             _require_unique(self.name, rows, plan.key)
-            return self._commit(rows, stamp, lambda table: _merge_arrow(table, rows, plan, stamp), extra)
+            return self._commit(
+                rows, stamp, lambda table: _merge_arrow(table, rows, plan, self._properties(stamp)), extra
+            )
         frame = self._frame(rows)
         return self._commit(rows, stamp, lambda table: self._merge_spark(frame, plan, stamp), extra)
 
@@ -208,6 +212,9 @@ class Writer:
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
         if commit is None:
             return Written(skipped=self.done(stamp))
+        if commit.writer != self._id:
+            # Spark skips in silence what another writer was faster to commit.
+            return Written(skipped=True)
         return Written(
             inserted=commit.count(
                 "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"
@@ -216,6 +223,15 @@ class Writer:
             deleted=commit.count("num_target_rows_deleted", "numTargetRowsDeleted"),
             files=len(commit.added),
             version=commit.version,
+        )
+
+    def _properties(self, stamp: Stamp) -> CommitProperties:
+        from deltalake import CommitProperties, Transaction
+
+        return CommitProperties(
+            custom_metadata={"userMetadata": stamp.metadata(self._id)},
+            app_transactions=[Transaction(stamp.app, stamp.version)],
+            max_commit_retries=15,
         )
 
     def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
@@ -227,7 +243,7 @@ class Writer:
             .mode("append")
             .option("txnAppId", stamp.app)
             .option("txnVersion", stamp.version)
-            .option("userMetadata", stamp.metadata)
+            .option("userMetadata", stamp.metadata(self._id))
             .save(self.lake.uri(self.name))
         )
 
@@ -239,7 +255,7 @@ class Writer:
         for setting, value in {
             "spark.databricks.delta.write.txnAppId": stamp.app,
             "spark.databricks.delta.write.txnVersion": str(stamp.version),
-            "spark.databricks.delta.commitInfo.userMetadata": stamp.metadata,
+            "spark.databricks.delta.commitInfo.userMetadata": stamp.metadata(self._id),
         }.items():
             spark.conf.set(setting, value)
         target = DeltaTable.forPath(spark, self.lake.uri(self.name)).alias("t")
@@ -321,16 +337,14 @@ def _lost_a_race(error: Exception) -> bool:
     return "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error)
 
 
-def _append_arrow(table: DeltaTable, rows: pa.Table, stamp: Stamp) -> None:
+def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     from deltalake import write_deltalake
 
-    write_deltalake(table, rows, mode="append", commit_properties=_properties(stamp))
+    write_deltalake(table, rows, mode="append", commit_properties=properties)
 
 
-def _merge_arrow(table: DeltaTable, rows: pa.Table, plan: _Merge, stamp: Stamp) -> None:
-    merger = table.merge(
-        rows, plan.rust(plan.on), source_alias="s", target_alias="t", commit_properties=_properties(stamp)
-    )
+def _merge_arrow(table: DeltaTable, rows: pa.Table, plan: _Merge, properties: CommitProperties) -> None:
+    merger = table.merge(rows, plan.rust(plan.on), source_alias="s", target_alias="t", commit_properties=properties)
     values = {f'"{c}"': f's."{c}"' for c in plan.columns}
     if plan.delete:
         merger = merger.when_matched_delete(predicate=plan.rust(plan.delete))
@@ -348,16 +362,6 @@ def _differs(source: DataFrame, target: DataFrame, plan: _Merge) -> bool:
     pairs = source.alias("s").join(target.withColumn("_there", F.lit(True)).alias("t"), F.expr(plan.on), "left")
     changes = F.when(F.col("t._there"), F.expr(matched)).otherwise(F.expr(plan.insert or "true"))
     return not pairs.where(changes).isEmpty()
-
-
-def _properties(stamp: Stamp) -> Any:
-    from deltalake import CommitProperties, Transaction
-
-    return CommitProperties(
-        custom_metadata={"userMetadata": stamp.metadata},
-        app_transactions=[Transaction(stamp.app, stamp.version)],
-        max_commit_retries=15,
-    )
 
 
 def _same(column: str, source: str | None = None) -> str:

@@ -230,6 +230,20 @@ def test_a_row_that_goes_away_may_have_been_bad(plant: Plant) -> None:
     assert plant.publish(*everything(HOURS), check=True).deleted == 1
 
 
+def test_more_rows_than_memory_should_hold_are_compared_by_spark(plant: Plant) -> None:
+    plant.read(*((s, TEN, 1.0) for s in "abc"))
+    plant.live(*((s, 0, 9, 9.0) for s in "bcd"))
+    settings = plant.lake.settings
+    for bound, kind in [(2, "DataFrame"), (3, "Table")]:
+        small = Plant(plant.spark, Lake(replace(settings, small_rows=bound)))
+        assert type(small.refresher().difference(everything(HOURS))).__name__ == kind
+    plant.live(*((f"e{n}", 0, 9, 9.0) for n in range(3)))
+    few = Plant(plant.spark, Lake(replace(settings, small_rows=5)))
+    assert type(few.refresher().difference(everything(HOURS))).__name__ == "DataFrame"
+    assert few.publish(*everything(HOURS)).changed == 7
+    assert plant.stored() == [(s, 0, 1, 1.0) for s in "abc"]
+
+
 def test_inputs_are_read_at_the_version_that_was_asked_for(plant: Plant) -> None:
     plant.read(("a", TEN, 1.0))
     version = plant.lake.version(TOPIC.full_name)
@@ -252,6 +266,25 @@ def test_two_publications_at_once_end_in_the_right_rows(plant: Plant) -> None:
         done = list(pool.map(lambda e: using(plant, e).publish(*everything(HOURS)), engines))
     assert plant.stored() == sorted(((s, n, 1, 1.0) for s in "abcd" for n in range(3)), key=repr)
     assert sum(written.changed for written in done) == 12
+
+
+def test_a_refresh_that_another_was_faster_than_is_computed_again(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Spark skips in silence a merge whose number was taken after it had been looked at."""
+    plant.read(("a", TEN, 1.0), ("b", TEN, 1.0))
+    slow, fast = using(plant, "spark"), using(plant, "auto")
+    overtaken: list[Written] = []
+
+    def overtake(frame: Any, target: Any, plan: Any) -> bool:
+        if not overtaken:
+            overtaken.append(fast.publish(around("b", 0, 0)))
+        return True
+
+    monkeypatch.setattr("tables.writer._differs", overtake)
+    assert slow.publish(around("a", 0, 0)).changed == 1
+    assert [written.changed for written in overtaken] == [1]
+    assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]
 
 
 def test_a_function_that_returns_a_key_twice_is_refused(plant: Plant) -> None:
