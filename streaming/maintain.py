@@ -244,17 +244,24 @@ class _Fence:
         if not self._table.closes_at or not self._checkpoint.is_new:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms", within=100_000)
+        # A stream that begins anew starts with a low watermark: where it is lost too, the older fence is higher.
+        known = [ms for ms in (self._closed_before_ms, info["watermark_ms"]) if ms] if info else []
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(str((info or {}).get("watermark_ms") or ""))
+        self._file.write_text(str(max(known, default="")))
 
     def beyond(self, rows: DataFrame) -> DataFrame:
         """The rows that were still open."""
         from pyspark.sql import functions as F
 
-        text = self._file.read_text() if self._file.exists() else ""
-        if not text or self._table.closes_at is None:
+        closed_before_ms = self._closed_before_ms
+        if closed_before_ms is None or self._table.closes_at is None:
             return rows
-        return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(int(text))))
+        return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(closed_before_ms)))
+
+    @property
+    def _closed_before_ms(self) -> int | None:
+        text = self._file.read_text() if self._file.exists() else ""
+        return int(text) if text else None
 
 
 def _output_mode(frame: DataFrame) -> str:

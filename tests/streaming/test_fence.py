@@ -1,0 +1,73 @@
+"""A stream that begins anew knows what its predecessors had closed."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from streaming.maintain import _Fence
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table
+from tables.lake import Lake
+from tables.registry import load
+from tables.writer import Stamp, Writer
+
+NAME = "flights.delays_by_hour"
+
+
+@pytest.fixture
+def table(lake: Lake) -> Table:
+    lake.ensure(NAME, pa.schema([pa.field("origin", pa.string())]), statistics=[])
+    return load().find_table(NAME)
+
+
+def commit(lake: Lake, number: int, watermark_ms: int | None) -> None:
+    rows = pa.table({"origin": ["JFK"]})
+    Writer(lake, NAME).append(rows, Stamp(app="stream/a", version=number, info={"watermark_ms": watermark_ms}))
+
+
+def closed_before_ms(lake: Lake, table: Table, directory: Path) -> int | None:
+    """What a stream leaves alone that starts with this directory as its checkpoint."""
+    fence = _Fence(Checkpoint(directory), lake, table)
+    fence.raise_once()
+    return fence._closed_before_ms
+
+
+def test_the_first_stream_of_a_table_may_write_every_row(lake: Lake, table: Table, tmp_path: Path) -> None:
+    assert closed_before_ms(lake, table, tmp_path / "new") is None
+
+
+def test_the_next_stream_leaves_alone_what_the_newest_commit_had_closed(
+    lake: Lake, table: Table, tmp_path: Path
+) -> None:
+    commit(lake, 0, 1_000)
+    commit(lake, 1, 5_000)
+    assert closed_before_ms(lake, table, tmp_path / "new") == 5_000
+
+
+def test_a_stream_that_goes_on_keeps_its_fence(lake: Lake, table: Table, tmp_path: Path) -> None:
+    commit(lake, 0, 1_000)
+    assert closed_before_ms(lake, table, tmp_path / "new") == 1_000
+    offsets = tmp_path / "new" / "offsets"
+    offsets.mkdir(parents=True)
+    (offsets / "0").write_text(json.dumps({}))
+    commit(lake, 1, 9_000)
+    assert closed_before_ms(lake, table, tmp_path / "new") == 1_000
+
+
+@pytest.mark.parametrize("begun_at", [None, 2_000])
+def test_a_stream_lost_before_it_caught_up_does_not_lower_the_fence(
+    lake: Lake, table: Table, tmp_path: Path, begun_at: int | None
+) -> None:
+    commit(lake, 0, 5_000)
+    assert closed_before_ms(lake, table, tmp_path / "new") == 5_000
+    commit(lake, 1, begun_at)
+    assert closed_before_ms(lake, table, tmp_path / "new") == 5_000
+
+
+def test_a_table_that_was_made_anew_has_no_fence(lake: Lake, table: Table, tmp_path: Path) -> None:
+    (tmp_path / "new.fence").write_text("5000")
+    assert closed_before_ms(lake, table, tmp_path / "new") is None
