@@ -93,6 +93,9 @@ class Ingest:
         ranges = self._ranges(batch)
         records = sum(end - start for topic in ranges.values() for start, end in topic.values())
         busy = {name: r for name, r in ranges.items() if any(end > start for start, end in r.values())}
+        began = self._checkpoint.initial() or {}
+        for name in busy:
+            self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
         if self._settings.engine == "spark" or (
             self._settings.engine == "auto" and records > self._settings.small_rows
         ):
@@ -150,6 +153,7 @@ class _Feed:
     def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
         self._lake, self._topic = lake, topic
         self._decoder = Decoder(topic)
+        self.began: Mapping[int, int] = {}  # where the checkpoint began to read
         self._writers = (
             Writer(lake, topic.full_name, spark),
             Writer(lake, topic.full_name + QUARANTINE, spark),
@@ -227,8 +231,8 @@ class _Feed:
 
     def _require_no_gap(self, ranges: Ranges) -> None:
         for partition, (start, _) in ranges.items():
-            end = self.events.ends.get(partition, 0)
-            if start > end and partition in self.events.ends:
+            end = self.events.ends.get(partition, self.began.get(partition, 0))
+            if start > end:
                 raise LogGap(
                     f"{self._topic.full_name}, partition {partition}: the events table ends before offset {end} and "
                     f"the stream goes on at {start}: [{end}, {start}) would be lost.",
