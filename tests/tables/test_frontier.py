@@ -89,3 +89,28 @@ def test_a_frontier_never_goes_back_in_time() -> None:
     assert start.after({0: 5}, {0: 8}, None) == Frontier({0: 8, 1: 5}, {0: 5}, 9)
     assert start.after({0: 5}, {0: 8}, 4).newest_ms == 9
     assert Frontier().after({}, {}, -4).newest_ms == -4
+
+
+def test_a_restored_table_ends_where_its_rows_do_and_takes_new_ones(lake: Lake, events: Writer) -> None:
+    first = Frontier().after({0: 0}, {0: 2}, 5_000)
+    second = first.after({0: 2}, {0: 3}, 6_000)
+    events.append(rows((0, 0, 5_000), (0, 1, 0)), Stamp(app="ingest", version=first.number, info=first.info))
+    events.append(rows((0, 2, 6_000)), Stamp(app="ingest", version=second.number, info=second.info))
+    lake.open(TOPIC.full_name).restore(1)
+
+    restored = frontier(lake, TOPIC)
+    assert (restored.ends, restored.newest_ms) == ({0: 2}, 5_000)
+
+    again = restored.after({0: 2}, {0: 3}, 6_000)
+    stamp = Stamp(app="ingest", version=again.number, info=again.info)
+    assert events.append(rows((0, 2, 6_000)), stamp).inserted == 1
+    assert events.append(rows((0, 2, 6_000)), stamp).skipped
+    assert frontier(lake, TOPIC) == again
+
+
+def test_a_table_restored_to_its_beginning_holds_nothing(lake: Lake, events: Writer) -> None:
+    first = Frontier().after({0: 0}, {0: 2}, 5_000)
+    events.append(rows((0, 0, 5_000), (0, 1, 0)), Stamp(app="ingest", version=first.number, info=first.info))
+    lake.open(TOPIC.full_name).restore(0)
+
+    assert frontier(lake, TOPIC).ends == {}
