@@ -40,7 +40,12 @@ def before_decoding(settings: Settings) -> None:
 
 def after_quarantine(settings: Settings) -> None:
     """A topic's bad records are in, its good ones are not."""
-    _wrap(Writer, "append", after=lambda writer, _: _is_quarantine(writer) and _die_with_new_records())
+
+    def die(writer: Writer, _: object) -> None:
+        if _is_quarantine(writer):
+            _die_with_new_records()
+
+    _wrap(Writer, "append", after=die)
     _ingest(settings)
 
 

@@ -16,6 +16,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, date, datetime, timedelta
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -50,10 +51,10 @@ KILLED = 128 + signal.SIGKILL
 CRASH_TIMEOUT_S = 180
 
 
-def send(settings: Settings, day: int, imperfections: Imperfections = MESSY, days: int = 1) -> Summary:
-    """Send some days, as fast as the broker takes them."""
+def send(settings: Settings, day: int, imperfections: Imperfections = MESSY) -> Summary:
+    """Send a day, as fast as the broker takes it."""
     start = FIRST + timedelta(days=day)
-    return run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=days), imperfections=imperfections)
+    return run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=imperfections)
 
 
 @contextmanager
@@ -237,10 +238,10 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     seed = random.randrange(1_000_000)
     print(f"{seed=}")
     moments = random.Random(seed)
-    with live_driver(broker, log) as driver, sending(log, days=28, seconds=240, imperfections=LATE):
+    with live_driver(broker, log) as driver, sending(log, days=14, seconds=240, imperfections=LATE):
         began = datetime.now(UTC)
         for _ in range(3):
-            wait_until(lambda since=began: works_since(log, since, tables=True))
+            wait_until(partial(works_since, log, began, tables=True))
             threading.Event().wait(moments.uniform(0, 4))
             began = kill(driver())
 
@@ -256,8 +257,8 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
 
 
 def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSession) -> None:
-    settings = replace(log, max_offsets=800, max_files=1)
-    send(settings, 0, LATE, days=2)
+    settings = replace(log, max_offsets=500, max_files=1)
+    send(settings, 0, LATE)
     ingest(spark, settings)
     crash(settings, crashing_driver.after_second_commit_of_tables)
 
@@ -280,9 +281,9 @@ def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSessio
 
 def test_a_table_whose_checkpoint_is_lost_keeps_its_corrections(log: Settings, spark: SparkSession) -> None:
     name = "flights.delays_by_hour"
-    settings = replace(log, max_offsets=800, max_files=1)
+    settings = replace(log, max_offsets=500, max_files=1)
     world = World(spark, settings)
-    send(settings, 0, LATE, days=2)
+    send(settings, 0, LATE)
     ingest(spark, settings)
     world.maintain([name])
     closed_before = world.watermark_ms(name)
