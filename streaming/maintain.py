@@ -54,6 +54,7 @@ class Maintain:
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
         self._strategy = self.registry.strategy(self.table)
+        self._fingerprint = fingerprint(self.table)
         self._fence = _Fence(self._checkpoint, self.lake, self.table)
 
     def start(self, *, available_now: bool) -> StreamingQuery:
@@ -141,7 +142,7 @@ class Maintain:
                 "batch": batch,
                 "versions": versions,
                 "watermark_ms": watermark_ms,
-                "fingerprint": fingerprint(self.table),
+                "fingerprint": self._fingerprint,
             },
         )
         write_batch: dict[str, Callable[[DataFrame, Stamp, int], Written]] = {

@@ -12,25 +12,26 @@ import pytest
 
 from infra.airflow_api import Client
 from infra.settings import ROOT, Settings
+from tests.infra.conftest import free_port
 
 LONGEST_S = 600
 
 
 @pytest.fixture(scope="module")
 def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """The API of a running Airflow whose platform holds real flights; ports come from `TWOFOLD_*_PORT`."""
-    home = tmp_path_factory.mktemp("platform")
-    settings = Settings.from_environment({**_ports(), "TWOFOLD_HOME": str(home)})
+    """The API of a running Airflow whose platform holds real flights, on ports that nobody else has."""
+    settings = Settings(
+        home=tmp_path_factory.mktemp("platform"),
+        kafka_port=free_port(),
+        controller_port=free_port(),
+        airflow_port=free_port(),
+    )
     try:
         _twofold(settings, "up")
         _twofold(settings, "traffic", "flights", "--start", "2013-01-01", "--end", "2013-01-03")
         yield Client(settings)
     finally:
         _twofold(settings, "down")
-
-
-def _ports() -> dict[str, str]:
-    return {name: value for name, value in os.environ.items() if name.startswith("TWOFOLD_") and name.endswith("_PORT")}
 
 
 def _twofold(settings: Settings, *arguments: str) -> None:

@@ -15,7 +15,6 @@ RUN_TIMEOUT_S = 300
 DAYS = {"start": "2013-01-01T00:00:00Z", "end": "2013-01-03T00:00:00Z"}
 RUNS = [
     ("flights.stream", {}, "watch"),
-    ("flights.reconcile", {}, "recompute"),
     ("flights.reconcile", {"verify": True}, "recompute"),
     ("flights.backfill", {"table": "flights.delays_by_hour", **DAYS}, "recompute"),
     ("flights.replay", {"topic": "flights.departures"}, "decode"),
@@ -59,10 +58,3 @@ def test_a_range_that_holds_nothing_fails_at_once_with_one_message(airflow: Clie
     [task] = [t for t in airflow.task_instances("flights.backfill", run) if t.task_id == "recompute"]
     assert task.try_number == 1
     assert "is not before end=" in airflow.task_log("flights.backfill", run, "recompute")
-
-
-def test_a_second_reconcile_changes_nothing(airflow: Client) -> None:
-    run = airflow.trigger("flights.reconcile")
-    assert airflow.wait("flights.reconcile", run, RUN_TIMEOUT_S) == "success"
-    tasks = {task.task_id: task.state for task in airflow.task_instances("flights.reconcile", run)}
-    assert set(tasks.values()) - {tasks["recompute"]} == {"skipped"}

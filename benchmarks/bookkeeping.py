@@ -1,0 +1,71 @@
+"""The share of a micro-batch that plans, fences and notes, beside reading, computing and writing."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable
+from contextlib import ExitStack
+from typing import Any
+from unittest.mock import patch
+
+from benchmarks.figures import report, spread
+from benchmarks.freshness import produce
+from benchmarks.platform import platform
+from streaming.ingest import Ingest
+from streaming.maintain import Maintain
+from tables.setup import opened
+from tables.writer import Writer
+
+BATCHES, RATE, SECONDS = 12, 2_000, 4.0
+BOOKKEEPING = [
+    (Ingest, "_ranges"),
+    (Ingest, "_note"),
+    (Maintain, "_consumed"),
+    (Maintain, "_note"),
+    (Writer, "done"),
+]
+
+
+class Clock:
+    """Adds up the seconds that named methods take."""
+
+    def __init__(self) -> None:
+        self.spent = 0.0
+
+    def timed(self, method: Callable[..., Any]) -> Callable[..., Any]:
+        def run(*arguments: Any, **named: Any) -> Any:
+            started = time.monotonic()
+            try:
+                return method(*arguments, **named)
+            finally:
+                self.spent += time.monotonic() - started
+
+        return run
+
+
+def main() -> int:
+    """Feed, drain through ingest and every table, and repeat in one warm session."""
+    shares: dict[str, list[float]] = {}
+    with platform("bookkeeping") as settings, opened(settings, "bookkeeping", ["flights"]) as p, ExitStack() as patches:
+        clock = Clock()
+        for owner, name in BOOKKEEPING:
+            patches.enter_context(patch.object(owner, name, clock.timed(getattr(owner, name))))
+        for batch in range(BATCHES):
+            produce(settings, RATE, SECONDS)
+            work: list[tuple[str, Ingest | Maintain]] = [("ingest", Ingest(p.spark, p.lake, p.registry, "flights"))]
+            work += [(t.full_name, Maintain(p.spark, p.lake, p.registry, t)) for t in p.registry.in_order("flights")]
+            for name, one in work:
+                clock.spent = 0.0
+                query = one.start(available_now=True)
+                query.awaitTermination()
+                total = sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000
+                if batch >= 3 and total:
+                    shares.setdefault(name, []).append(clock.spent / total)
+    figures = {f"{name}, share of the micro-batch": spread(values) for name, values in shares.items()}
+    claims = {f"{name} <= 15 % (median)": spread(values)["median"] <= 0.15 for name, values in shares.items()}
+    return 0 if report("bookkeeping", figures, claims) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())

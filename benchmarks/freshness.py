@@ -1,0 +1,197 @@
+"""Seconds from the broker's append of a record to its being visible in every table, at a steady rate."""
+
+from __future__ import annotations
+
+import argparse
+import bisect
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pyarrow.parquet
+
+from benchmarks.figures import percentile, report
+from benchmarks.platform import platform
+from infra.settings import ROOT, Settings
+from streaming import progress
+from tables.declaration import Table
+from tables.lake import Lake
+from tables.registry import Registry, load
+
+WARM_S, MEASURED_S = 40, 60
+GOALS = {"events": {0.5: 0.7, 0.95: 1.5}, "flights.delays_by_hour": {0.5: 1.5}}
+SLOWEST_TABLE_P50_S = 3.0
+
+
+def records(number: int, now: datetime) -> Iterator[tuple[str, bytes, bytes]]:
+    """Topic, key and value of a departure, of the arrival of a flight that left a minute before, some weather."""
+
+    def stamp(at: datetime) -> str:
+        return at.strftime("%Y-%m-%dT%H:%M:%SZ")
+
+    carrier, origin = ("UA", "DL", "AA", "B6")[number % 4], ("EWR", "JFK", "LGA")[number % 3]
+    flight_id = f"{carrier}{number}/{stamp(now)[:16]}Z"
+    left = {
+        "flight_id": flight_id,
+        "kind": "departed",
+        "carrier": carrier,
+        "flight": number % 9000,
+        "tail_number": None,
+        "origin": origin,
+        "destination": "BOS",
+        "scheduled_at": stamp(now),
+        "occurred_at": stamp(now),
+        "delay_min": number % 120,
+        "reported_at": stamp(now),
+    }
+    landed = {
+        "flight_id": flight_id,
+        "carrier": carrier,
+        "destination": "BOS",
+        "arrived_at": stamp(now + timedelta(seconds=1)),
+        "delay_min": number % 90,
+        "air_time_min": 40,
+        "reported_at": stamp(now),
+    }
+    yield "flights.departures", flight_id.encode(), json.dumps(left).encode()
+    yield "flights.arrivals", flight_id.encode(), json.dumps(landed).encode()
+    if number % 100 == 0:
+        seen = {"airport": origin, "observed_at": stamp(now), "temperature_f": 40.0, "reported_at": stamp(now)}
+        yield "flights.weather", origin.encode(), json.dumps(seen).encode()
+
+
+def produce(settings: Settings, rate: int, seconds: float) -> int:
+    """Send `rate` records a second, in ticks of 20 ms."""
+    from kafka import KafkaProducer
+
+    producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers, linger_ms=5, acks=1)
+    started, sent, number = time.monotonic(), 0, 0
+    while (elapsed := time.monotonic() - started) < seconds:
+        while sent < rate * elapsed:
+            for topic, key, value in records(number, datetime.now(UTC)):
+                producer.send(topic, key=key, value=value)
+                sent += 1
+            number += 1
+        time.sleep(0.02)
+    producer.flush()
+    return sent
+
+
+def appended(lake: Lake, name: str, since: datetime) -> list[tuple[int, float, list[float]]]:
+    """Of each commit of an events table: version, when it was visible, when the broker appended its records."""
+    found = []
+    for commit in lake.commits(name, 0, lake.version(name)):
+        if commit.info.get("cause") != "ingest" or not commit.added:
+            continue
+        visible = _visible(lake, name, commit.version)
+        times: list[float] = []
+        for added in commit.added:
+            column = pyarrow.parquet.read_table(f"{lake.uri(name)}/{added.path}", columns=["_appended_at"])[
+                "_appended_at"
+            ]
+            times += [t.timestamp() for t in column.to_pylist() if t > since]
+        found.append((commit.version, visible, times))
+    return found
+
+
+def freshness(lake: Lake, registry: Registry, since: datetime) -> dict[str, list[float]]:
+    """Seconds per record, by events and by table; a table shows a record once it has read the record's commit."""
+    topics = {name: appended(lake, name, since) for name in registry.topics}
+    result = {"events": [visible - t for commits in topics.values() for _, visible, times in commits for t in times]}
+    shown: dict[str, dict[str, list[tuple[int, float]]]] = {}
+    for table in registry.in_order():
+        shown[table.full_name] = _shown(lake, table)
+        seconds: list[float] = []
+        for source, first_seen in shown[table.full_name].items():
+            if source in topics:
+                commits = topics[source]
+            else:  # a table below a table: follow the records through it
+                commits = [
+                    (_containing(lake, source, visible), visible, times)
+                    for topic, seen in shown[source].items()
+                    for version, _, times in topics[topic]
+                    if (visible := _first_after(seen, version)) is not None
+                ]
+            for version, _, times in commits:
+                at = _first_after(first_seen, version)
+                if at is not None:
+                    seconds += [at - t for t in times]
+        result[table.full_name] = seconds
+    return result
+
+
+def _shown(lake: Lake, table: Table) -> dict[str, list[tuple[int, float]]]:
+    """Input -> (the next version to read, when that was visible), by commit."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for commit in lake.commits(table.full_name, 0, lake.version(table.full_name)):
+        for source, version in dict(commit.info.get("versions", {})).items():
+            found.setdefault(source, []).append((version, _visible(lake, table.full_name, commit.version)))
+    return found
+
+
+def _first_after(seen: list[tuple[int, float]], version: int) -> float | None:
+    place = bisect.bisect_right(seen, (version, float("inf")))
+    return seen[place][1] if place < len(seen) else None
+
+
+def _containing(lake: Lake, name: str, visible: float) -> int:
+    newest = lake.version(name)
+    times = [_visible(lake, name, version) for version in range(newest + 1)]
+    return bisect.bisect_left(times, visible)
+
+
+def _visible(lake: Lake, name: str, version: int) -> float:
+    return (Path(lake.uri(name)) / "_delta_log" / f"{version:020d}.json").stat().st_mtime
+
+
+def main() -> int:
+    """Run a driver of the domain, warm it, measure."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rate", type=int, default=2_000)
+    parser.add_argument("--seconds", type=int, default=MEASURED_S)
+    args = parser.parse_args()
+    with platform("freshness") as settings:
+        environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
+        settings.logs.mkdir(parents=True, exist_ok=True)
+        with (settings.logs / "driver.log").open("w") as log:
+            driver = subprocess.Popen(
+                [sys.executable, "-m", "cli", "stream", "flights"], env=environment, stdout=log, stderr=log
+            )
+            try:
+                while not (settings.progress / "flights" / "carrier_days.json").exists():
+                    time.sleep(0.5)
+                    if driver.poll() is not None:
+                        raise RuntimeError((settings.logs / "driver.log").read_text()[-2_000:])
+                produce(settings, args.rate, WARM_S)
+                since = datetime.now(UTC)
+                sent = produce(settings, args.rate, args.seconds)
+                time.sleep(8)
+                shares = [p.batch_s for p in progress.read(settings)]
+            finally:
+                driver.terminate()
+                driver.wait(60)
+        found = freshness(Lake(settings), load(), since)
+    figures: dict[str, object] = {"records/s": sent / args.seconds, "last micro-batches, s": max(shares)}
+    claims = {}
+    for name, seconds in found.items():
+        if not seconds:
+            claims[f"{name} was measured"] = False
+            continue
+        figures[f"{name}, s"] = {
+            "records": len(seconds),
+            "p50": percentile(seconds, 0.5),
+            "p95": percentile(seconds, 0.95),
+            "max": max(seconds),
+        }
+        for share, goal in GOALS.get(name, {0.5: SLOWEST_TABLE_P50_S}).items():
+            claims[f"{name} p{share * 100:.0f} <= {goal} s"] = percentile(seconds, share) <= goal
+    return 0 if report("freshness", figures, claims) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
