@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
@@ -19,6 +20,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 QUARANTINE = "_quarantine"
+_log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
@@ -181,9 +183,18 @@ class Lake:
         return reader.load(self.uri(name))
 
     def tidy(self, name: str) -> None:
-        """Merge small files and write a log checkpoint; rows stay as they are."""
+        """Merge small files and write a log checkpoint; rows stay as they are.
+
+        Best effort: files that somebody rewrites meanwhile are left for the next time.
+        """
+        from deltalake.exceptions import CommitFailedError
+
         table = self.open(name)
-        table.optimize.compact()
+        try:
+            table.optimize.compact()
+        except CommitFailedError as error:
+            _log.info("not tidied table=%s error=%s", name, error)
+            return
         table.create_checkpoint()
 
 

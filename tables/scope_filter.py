@@ -71,10 +71,10 @@ class ScopeFilter:
         ranges = self._ranges(0)
         if time and ranges:
             kind = "Date32" if pa.types.is_date(schema.field(time).type) else 'Timestamp(Microsecond, Some("UTC"))'
-            scale = 1 / 86_400_000 if kind == "Date32" else 1_000
+            is_date = kind == "Date32"
 
             def bound(ms: int) -> str:
-                return f"arrow_cast({int(ms * scale // 1)}, '{kind}')"
+                return f"arrow_cast({ms // 86_400_000 if is_date else ms * 1_000}, '{kind}')"
 
             parts.append(
                 "("
