@@ -15,7 +15,7 @@ from tables.outcome import Outcome
 from tables.refresh import Refresher, run_name
 from tables.registry import load
 from tables.scope import Interval, Scope, epoch_ms
-from tables.setup import opened
+from tables.setup import Platform, opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -36,33 +36,42 @@ def backfill(settings: Settings, table: str, start: datetime, end: datetime) -> 
     """
     declaration = load().find_table(table)
     interval = _interval(declaration, start, end)
+    with opened(settings, "backfill", [declaration.domain]) as platform:
+        return recompute(platform, declaration, interval)
+
+
+def recompute(platform: Platform, table: Table, interval: Interval) -> Outcome:
+    """Publish what differs among the table's rows dated within the interval.
+
+    Raises:
+        QualityFailed: a recomputed row breaks the table's rules; nothing was published.
+    """
     began = time.monotonic()
     run = run_name("backfill")
-    with opened(settings, "backfill", [declaration.domain]) as platform:
-        name = declaration.full_name
-        checkpoint = Checkpoint(settings.checkpoints / declaration.domain / declaration.name)
-        watermark_ms = checkpoint.watermark_ms() if declaration.closes_at else None
-        refresher = Refresher(platform.spark, platform.lake, platform.registry, declaration, watermark_ms)
-        version = platform.lake.version(name)
-        scope = Scope(tuple(... for _ in declaration.recompute_by), interval)
-        written = refresher.publish([scope], {"cause": "backfill", "run": run}, check=True)
-        ledgers = Ledgers(platform.lake, platform.spark)
-        ledgers.record_corrections(name, declaration.key)
-        outcome = Outcome(
-            table=name,
-            cause="backfill",
-            run=run,
-            scopes=1,
-            inserted=written.inserted,
-            updated=written.updated,
-            deleted=written.deleted,
-            files_written=written.files,
-            version_before=version,
-            version_after=written.version if written.version is not None else version,
-            seconds=time.monotonic() - began,
-        )
-        if outcome.changed:
-            ledgers.record_run(outcome, None, fingerprint(declaration))
+    lake, name = platform.lake, table.full_name
+    checkpoint = Checkpoint(lake.settings.checkpoints / table.domain / table.name)
+    watermark_ms = checkpoint.watermark_ms() if table.closes_at else None
+    refresher = Refresher(platform.spark, lake, platform.registry, table, watermark_ms)
+    version = lake.version(name)
+    scope = Scope(tuple(... for _ in table.recompute_by), interval)
+    written = refresher.publish([scope], {"cause": "backfill", "run": run}, check=True)
+    ledgers = Ledgers(lake, platform.spark)
+    ledgers.record_corrections(name, table.key)
+    outcome = Outcome(
+        table=name,
+        cause="backfill",
+        run=run,
+        scopes=1,
+        inserted=written.inserted,
+        updated=written.updated,
+        deleted=written.deleted,
+        files_written=written.files,
+        version_before=version,
+        version_after=written.version if written.version is not None else version,
+        seconds=time.monotonic() - began,
+    )
+    if outcome.changed:
+        ledgers.record_run(outcome, None, fingerprint(table))
     return outcome
 
 

@@ -1,0 +1,107 @@
+"""A month of real flights, late, repeated and broken: every table equals DuckDB's answer from the source files."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from batch.backfill import recompute
+from infra.settings import Settings
+from tables.scope import Interval, epoch_ms, from_epoch_ms
+from tables.setup import Platform
+from tests.worlds import World
+from traffic import truth
+from traffic.comparison import compare
+from traffic.imperfections import Imperfections
+from traffic.replay import messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
+
+START, END, TAIL_END = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
+MICRO_BATCHES = 16
+TABLES = ["flights.delays_by_hour", "flights.flights", "flights.airport_weather", "flights.carrier_days"]
+
+
+@pytest.fixture(scope="module")
+def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """January and three days more through ingest, the streams, a restart, and reconcile."""
+    home = tmp_path_factory.mktemp("month")
+    world = World(spark, Settings(home=home, shuffle_partitions=1, max_files=1))
+    topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
+    sent = list(messages(START, TAIL_END, topics, Imperfections(hours_share=0.02)))
+    size = -(-len(sent) // MICRO_BATCHES)
+    for number in range(MICRO_BATCHES):
+        part = defaultdict(list)
+        for message in sent[number * size : (number + 1) * size]:
+            part[message.topic].append(message.value)
+        world.append(part)
+        if number in (8, MICRO_BATCHES - 1):
+            world.maintain()
+    return world
+
+
+def closed(world: World, name: str) -> tuple[pa.Table, pa.Table]:
+    """What the table should hold by the source files and what it holds, of rows that are closed."""
+    watermarks = [world.watermark_ms("delays_by_hour"), world.watermark_ms("flights")]
+    before = from_epoch_ms(min(ms for ms in watermarks if ms is not None))
+    assert before > datetime(2013, 2, 1, tzinfo=UTC), "the tail closes the month"
+    weather = name == "flights.airport_weather"
+    expected = truth.expected(name, START, TAIL_END, None if weather else before)
+    live = world.rows(name)
+    if not weather:
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("live", live)
+        live = connection.sql(f"SELECT * FROM live WHERE {truth.is_final(name, before)}").to_arrow_table()
+    return expected, live.cast(expected.schema)
+
+
+def test_the_month_equals_the_source_files_once_it_is_reconciled(month: World) -> None:
+    wrong_before = {name: not compare(*closed(month, name), truth.KEYS[name]).equal for name in TABLES}
+    assert wrong_before["flights.delays_by_hour"], "no record came too late: this test would prove nothing"
+    outcomes = month.reconcile()
+    assert not [o for o in outcomes if o.unexplained]
+    assert sum(o.changed for o in outcomes if o.table == "flights.delays_by_hour") > 0
+    for name in TABLES:
+        found = compare(*closed(month, name), truth.KEYS[name])
+        assert found.equal, (name, found.missing, found.extra, found.changed)
+        assert found.rows > (0 if name == "flights.airport_weather" else 400)
+
+
+def test_a_second_reconcile_writes_nothing(month: World) -> None:
+    month.reconcile(verify=False)
+    before = {name: month.lake.version(name) for name in month.lake.names()}
+    outcomes = month.reconcile(verify=False)
+    assert [(o.changed, o.files_written) for o in outcomes] == [(0, 0)] * len(outcomes)
+    assert {name: month.lake.version(name) for name in month.lake.names()} == before
+
+
+def test_a_damaged_row_is_unexplained_until_a_backfill_puts_it_right_once(month: World, spark: SparkSession) -> None:
+    name = "flights.delays_by_hour"
+    month.reconcile(verify=False)
+    DeltaTable(month.lake.uri(name)).update(
+        updates={"flights": "flights + 1"}, predicate="origin = 'JFK' AND hour = '2013-01-15T20:00:00Z'"
+    )
+    assert [o.unexplained for o in month.reconcile([name])] == [1]
+    table = month.registry.find_table(name)
+    start, end = (epoch_ms(datetime(2013, 1, day, tzinfo=UTC)) for day in (15, 16))
+    assert start is not None
+    assert end is not None
+    platform = Platform(spark, month.lake, month.registry)
+    first = recompute(platform, table, Interval(start, end))
+    assert (first.inserted, first.updated, first.deleted) == (0, 1, 0)
+    version = month.lake.version(name)
+    second = recompute(platform, table, Interval(start, end))
+    assert (second.changed, second.files_written, month.lake.version(name)) == (0, 0, version)
+    assert [o.unexplained for o in month.reconcile([name])] == [0]
+    [correction] = [c for c in month.rows("ledger.corrections").to_pylist() if c["cause"] == "backfill"]
+    assert (correction["table"], correction["change"], correction["version"]) == (name, "update", first.version_after)
