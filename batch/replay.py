@@ -57,15 +57,18 @@ def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Of
         BadArgument: offsets that the broker has not or ingest has not reached; nothing was touched.
         BrokerUnreachable: nothing was touched.
     """
-    registry = load()
-    declared = registry.find_topic(topic)
-    began = time.monotonic()
+    declared = load().find_topic(topic)
     with opened(settings, "replay", [declared.domain]) as platform:
-        ranges = _ranges(platform, declared, start, end)
-        run = run_name("replay")
-        outcomes = _redecode(platform, declared, ranges, run, began) if ranges else []
-        for table in _below(registry, declared):
-            outcomes += Reconcile(platform, table).run(verify=False)
+        return decode_again(platform, declared, start, end)
+
+
+def decode_again(platform: Platform, topic: Topic, start: Offsets | None, end: Offsets | None) -> list[Outcome]:
+    """`replay` on a platform that is open."""
+    began = time.monotonic()
+    ranges = _ranges(platform, topic, start, end)
+    outcomes = _redecode(platform, topic, ranges, run_name("replay"), began) if ranges else []
+    for table in _below(platform.registry, topic):
+        outcomes += Reconcile(platform, table).run(verify=False)
     return outcomes
 
 

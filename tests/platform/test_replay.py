@@ -1,0 +1,109 @@
+"""A replay puts right what a decoder once did wrong, carries it through every table below, and does it once."""
+
+from __future__ import annotations
+
+from collections import Counter
+from datetime import date
+from typing import TYPE_CHECKING
+
+import duckdb
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable, write_deltalake
+
+from batch.replay import decode_again
+from infra.errors import BadArgument
+from infra.settings import Settings
+from streaming.ingest import Ingest
+from tables.setup import Platform
+from tests.platform.proof import faults
+from tests.worlds import World
+from traffic.imperfections import Imperfections
+from traffic.replay import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark]
+
+TOPIC = "flights.departures"
+MISREAD = "_partition = 0 AND _offset >= 20 AND _offset < 60"
+REFUSED = "_partition = 1 AND _offset >= 10 AND _offset < 40"
+
+
+@pytest.fixture
+def world(spark: SparkSession, log: Settings) -> World:
+    """Two days of flights, ingested from a real broker and maintained."""
+    run(log, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=Imperfections())
+    world = World(spark, log)
+    Ingest(spark, world.lake, world.registry, "flights").start(available_now=True).awaitTermination()
+    world.maintain()
+    return world
+
+
+def damage(world: World) -> tuple[int, int]:
+    """What a faulty decoder would have left: delays an hour too long, and good records in quarantine."""
+    events = DeltaTable(world.lake.uri(TOPIC))
+    lost = pa.table(events.scan(predicate=REFUSED))
+    misread = events.update(updates={"delay_min": "delay_min + 60"}, predicate=f"{MISREAD} AND delay_min IS NOT NULL")
+    events.delete(REFUSED)
+    quarantined = pa.table(
+        {
+            "_partition": lost["_partition"],
+            "_offset": lost["_offset"],
+            "_appended_at": lost["_appended_at"],
+            "key": pa.array([b"key"] * len(lost)),
+            "value": pa.array([b"{}"] * len(lost)),
+            "reasons": pa.array([["a bug"]] * len(lost)),
+        }
+    )
+    write_deltalake(world.lake.uri(TOPIC + "_quarantine"), quarantined, mode="append")
+    return misread["num_updated_rows"], len(lost)
+
+
+def content(world: World, name: str) -> Counter[str]:
+    """The rows of a table, without what says when they were written."""
+    rows = world.rows(name)
+    columns = [c for c in rows.column_names if c not in ("_replayed", "_late_by_ms", "_appended_at")]
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("rows", rows)
+    return Counter(map(repr, connection.sql(f"SELECT {', '.join(columns)} FROM rows").fetchall()))
+
+
+def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(world: World, spark: SparkSession) -> None:
+    names = [TOPIC, TOPIC + "_quarantine", *world.registry.tables]
+    right = {name: content(world, name) for name in names}
+    assert not faults(world.settings)
+    misread, lost = damage(world)
+    assert misread > 0
+    assert lost > 0
+    world.reconcile(verify=False)
+    assert content(world, "flights.delays_by_hour") != right["flights.delays_by_hour"], "the damage reached nothing"
+
+    platform = Platform(spark, world.lake, world.registry)
+    topic = world.registry.topics[TOPIC]
+    events, quarantine, *below = decode_again(platform, topic, None, None)
+    assert (events.inserted, events.updated, events.deleted) == (lost, misread, 0)
+    assert (quarantine.inserted, quarantine.updated, quarantine.deleted) == (0, 0, lost)
+    assert not faults(world.settings)
+    assert {o.table for o in below if o.changed} >= {"flights.delays_by_hour", "flights.flights"}
+    world.maintain()
+    assert not [o for o in world.reconcile() if o.unexplained]
+    assert {name: content(world, name) for name in names} == right
+
+    versions = {name: world.lake.version(name) for name in world.lake.names()}
+    again = decode_again(platform, topic, None, None)
+    assert [(o.changed, o.files_written) for o in again] == [(0, 0)] * len(again)
+    assert {name: world.lake.version(name) for name in world.lake.names()} == versions
+
+
+def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world: World, spark: SparkSession) -> None:
+    platform = Platform(spark, world.lake, world.registry)
+    topic = world.registry.topics[TOPIC]
+    versions = {name: world.lake.version(name) for name in world.lake.names()}
+    with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
+        decode_again(platform, topic, {9: 0}, None)
+    with pytest.raises(BadArgument, match="is not within what the broker has and ingest has taken in"):
+        decode_again(platform, topic, {0: 0}, {0: 10_000_000})
+    assert {name: world.lake.version(name) for name in world.lake.names()} == versions
