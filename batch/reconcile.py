@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from infra.errors import UnexplainedDifference
 from infra.locks import is_held
-from tables.changes import changed_rows, missed_by_streams
+from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION
@@ -95,7 +95,14 @@ class Reconcile:
         self._watermark_ms = checkpoint.watermark_ms() if table.closes_at else None
         self._sources = self.platform.registry.upstream(table)
         self._pinned = {s.full_name: lake.version(s.full_name) for s in self._sources}
+        self._splits = {s.full_name: checkpoint.splits.of(s.full_name) for s in self._sources}
         self._ledgers = Ledgers(lake, self.platform.spark)
+
+    @property
+    def _consumed(self) -> dict[str, int]:
+        """What this run looks through: versions by input, and how many of their commits that were taken in parts."""
+        seen = {_splits(source): len(self._splits[source.full_name]) for source in self._sources}
+        return {**self._pinned, **{name: count for name, count in seen.items() if count}}
 
     def run(self, *, verify: bool) -> list[Outcome]:
         """Correct the table, then verify it when asked to."""
@@ -170,7 +177,7 @@ class Reconcile:
         self, outcome: Outcome, before: Reconciled, pending: Sequence[Scope], others: Sequence[Outcome] = ()
     ) -> None:
         """Keep the run, unless it would say what the last one said."""
-        state = Reconciled(consumed=self._pinned, stream=self._stream, pending=pending)
+        state = Reconciled(consumed=self._consumed, stream=self._stream, pending=pending)
         if not outcome.changed and not others and state == replace(before, pending=list(before.pending)):
             return
         mark = fingerprint(self.table)
@@ -189,11 +196,20 @@ class Reconcile:
             if isinstance(source, Topic):
                 drops = self.table.watermark_ms if self.table.closes_at else None
                 missed = missed_by_streams(lake, source.full_name, after, through, columns, drops)
-                late = self._with(late, source, missed.late, correct=self.table.late == "correct")
+                parts = [missed.late, *self._late_in_splits(source, before, columns)]
+                late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
                 replayed = self._with(replayed, source, missed.replayed)
             else:
                 upstream = self._with(upstream, source, changed_rows(lake, source.full_name, after, through, columns))
         yield from (late, replayed, upstream)
+
+    def _late_in_splits(self, source: Topic, before: Reconciled, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Rows that may be late within a commit that the stream took in parts."""
+        if self.table.closes_at:
+            for version in self._splits[source.full_name][before.consumed.get(_splits(source), 0) :]:
+                yield late_within_commit(
+                    self.platform.lake, source.full_name, version, columns, source.event_time, self.table.watermark_ms
+                )
 
     def _with(self, touched: Touched, source: Topic | Table, rows: pa.Table, *, correct: bool = True) -> Touched:
         if not len(rows):
@@ -234,7 +250,7 @@ class Reconcile:
     def _in_flight(self) -> Iterator[Touched]:
         """What was committed since this run began, or is dropped by declaration."""
         later = Reconcile(self.platform, self.table)
-        yield from later._touched(Reconciled(consumed=self._pinned, stream=self._stream))
+        yield from later._touched(Reconciled(consumed=self._consumed, stream=self._stream))
         if self.table.late == "drop":
             keeps = replace(self.table, late="correct")
             for name in ("domain", "name", "description"):
@@ -250,6 +266,11 @@ class Reconcile:
             scopes=len(touched.scopes),
             seconds=time.monotonic() - self._started,
         )
+
+
+def _splits(source: Topic | Table) -> str:
+    """The name under which `consumed` counts the split commits of an input."""
+    return f"{source.full_name}#splits"
 
 
 def _evidence(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:

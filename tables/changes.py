@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tables.decode import LATE_BY_MS, REPLAYED
 from tables.lake import Lake, LoggedCommit
@@ -42,6 +43,19 @@ def missed_by_streams(
         # Commits or data files of that time were cleaned up: all late and replayed rows that there are, are a superset.
         late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
         return Missed(_select(lake, name, late, schema), _select(lake, name, REPLAYED, schema))
+
+
+def late_within_commit(
+    lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
+) -> pa.Table:
+    """Rows of one commit that are late by other rows of the same commit.
+
+    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
+    """
+    rows = _changed_rows(lake, name, version, version, _schema(lake, name, columns))
+    times = rows[event_time].cast(pa.int64())
+    newest = pc.max(times)
+    return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
 
 
 def changed_rows(lake: Lake, name: str, after: int, through: int, columns: Sequence[str]) -> pa.Table:

@@ -9,6 +9,22 @@ from typing import Any
 
 
 @dataclass(frozen=True)
+class Splits:
+    """Commits that one micro-batch did not take whole: rows of one may be late by others of the same commit."""
+
+    file: Path
+
+    def add(self, source: str, version: int) -> None:
+        with self.file.open("a") as file:
+            file.write(json.dumps([source, version]) + "\n")
+
+    def of(self, source: str) -> list[int]:
+        """The source's versions in the order in which they were noted; one that was tried again stands twice."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [version for name, version in map(json.loads, lines) if name == source]
+
+
+@dataclass(frozen=True)
 class Checkpoint:
     """The checkpoint directory of one query."""
 
@@ -48,6 +64,15 @@ class Checkpoint:
         number = self.committed if batch is None else batch
         ends = [] if number is None else self.sources(number)
         return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
+
+    def split_versions(self, batch: int) -> list[int | None]:
+        """Of each Delta source the version that a micro-batch read in part; None where it read to the end of one."""
+        return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
+
+    @property
+    def splits(self) -> Splits:
+        """Every version that the query ever read in parts."""
+        return Splits(self.path.with_name(f"{self.path.name}.splits"))
 
     def initial(self, source: int = 0) -> Any:
         """Where a Kafka source began, before the first micro-batch; None when it has not."""
