@@ -57,19 +57,8 @@ def recompute(platform: Platform, table: Table, interval: Interval) -> Outcome:
     written = refresher.publish([scope], {"cause": "backfill", "run": run}, check=True)
     ledgers = Ledgers(lake, platform.spark)
     ledgers.record_corrections(name, table.key)
-    outcome = Outcome(
-        table=name,
-        cause="backfill",
-        run=run,
-        scopes=1,
-        inserted=written.inserted,
-        updated=written.updated,
-        deleted=written.deleted,
-        files_written=written.files,
-        version_before=version,
-        version_after=written.version if written.version is not None else version,
-        seconds=time.monotonic() - began,
-    )
+    outcome = Outcome(table=name, cause="backfill", run=run, scopes=1, seconds=time.monotonic() - began)
+    outcome = outcome.publishing(written, version)
     if outcome.changed:
         ledgers.record_run(outcome, None, fingerprint(table))
     return outcome

@@ -158,16 +158,7 @@ class Reconcile:
         written = self._refresher({}).publish(touched.scopes, {"cause": touched.cause, "run": run}, check=True)
         self._ledgers.record_corrections(name, self.table.key)
         outcome = self._outcome(touched.cause, touched, run=run)
-        outcome = replace(
-            outcome,
-            pending=pending,
-            inserted=written.inserted,
-            updated=written.updated,
-            deleted=written.deleted,
-            files_written=written.files,
-            version_before=version,
-            version_after=written.version if written.version is not None else version,
-        )
+        outcome = replace(outcome, pending=pending).publishing(written, version)
         _log.info(
             "reconciled table=%s cause=%s touched=%d changed=%d", name, touched.cause, touched.rows, outcome.changed
         )

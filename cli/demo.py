@@ -162,28 +162,29 @@ def _verify(settings: Settings) -> Mapping[str, int]:
 
 
 def print_account(account: Account) -> None:
-    """The account as tables, a mark at the end of each line."""
-    topics = ["records", "acknowledged", "events", "quarantined", "missing", "repeated", "misjudged"]
+    """The account as tables, a mark before each line, where the narrowest screen shows it."""
+    facts_of_topic = ["records", "acknowledged", "events", "quarantined", "missing", "repeated", "misjudged"]
+    topics = ["log", "acked", "events", "bad", "missing", "twice", "misjudged"]
     out.print(
         make_table(
             "Events + quarantine = log, each offset once",
-            ["topic", *topics, ""],
-            [(t.name, *(getattr(t, fact) for fact in topics), _mark(t.is_right)) for t in account.topics],
+            ["", "topic", *topics],
+            [(_mark(t.is_right), t.name, *(getattr(t, fact) for fact in facts_of_topic)) for t in account.topics],
             right=topics,
         )
     )
-    heads = ["rows", "by stream", "late records", "corrected rows", "unexplained", "compared", "differing"]
+    heads = ["rows", "stream", "late", "corrected", "unexplained", "compared", "differing"]
     facts = ["rows", "by_stream", "late", "corrected", "unexplained", "compared"]
     out.print(
         make_table(
             f"Tables, against DuckDB over the source files of {account.start} to {account.end - timedelta(days=1)}",
-            ["table", *heads, ""],
-            [(t.name, *(getattr(t, fact) for fact in facts), _differing(t), _mark(t.is_right)) for t in account.tables],
+            ["", "table", *heads],
+            [(_mark(t.is_right), t.name, *(getattr(t, fact) for fact in facts), _differing(t)) for t in account.tables],
             right=heads,
         )
     )
     out.print(
-        "[dim]Late records: later than the watermark of their table, repeated ones among them. "
+        "[dim]Stream: rows as the stream left them. Late: records later than their table's watermark, repeats among them. "
         "Compared: the rows that are closed.[/]"
     )
     compared = sum(table.compared for table in account.tables)

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
+
+from tables.writer import Written
 
 Cause = Literal["late", "backfill", "replay", "upstream", "verify"]
 
@@ -40,3 +42,15 @@ class Outcome:
     @property
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
+
+    def publishing(self, written: Written, version_before: int) -> Outcome:
+        """The same run, with what it published over a version of the table."""
+        return replace(
+            self,
+            inserted=written.inserted,
+            updated=written.updated,
+            deleted=written.deleted,
+            files_written=written.files,
+            version_before=version_before,
+            version_after=version_before if written.version is None else written.version,
+        )
