@@ -184,8 +184,8 @@ def print_account(account: Account) -> None:
         )
     )
     out.print(
-        "[dim]Stream: rows as the stream left them. Late: records later than their table's watermark, repeats among them. "
-        "Compared: the rows that are closed.[/]"
+        "[dim]Stream: rows as the stream left them. Late: records later than their table's watermark, "
+        "repeats among them. Compared: the rows that are closed.[/]"
     )
     compared = sum(table.compared for table in account.tables)
     if account.is_right:

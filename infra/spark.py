@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
 from pathlib import Path
@@ -34,6 +35,7 @@ def session(settings: Settings, name: str) -> SparkSession:
     os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
     from pyspark.sql import SparkSession
 
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
     for key, value in _configuration(settings, [str(jar) for jar in jars]).items():
         builder = builder.config(key, value)
