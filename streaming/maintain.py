@@ -132,9 +132,10 @@ class Maintain:
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
         started = time.monotonic()
-        for source, split in zip(self._sources, self._checkpoint.split_versions(batch), strict=True):
-            if split is not None:
-                self._checkpoint.splits.add(source.full_name, split)
+        if self._strategy == "stateful":
+            for source, split in zip(self._sources, self._checkpoint.split_versions(batch), strict=True):
+                if split is not None:
+                    self._checkpoint.splits.add(source.full_name, split)
         rows_in, versions = self._consumed(batch)
         watermark_ms = self._checkpoint.watermark_ms(batch)
         stamp = Stamp(

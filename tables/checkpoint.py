@@ -63,10 +63,11 @@ class Checkpoint:
         """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
         number = self.committed if batch is None else batch
         ends = [] if number is None else self.sources(number)
-        return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
+        # A change data feed read to the end of a version says so by the index of its last file, not by the next version.
+        return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
 
     def split_versions(self, batch: int) -> list[int | None]:
-        """Of each Delta source the version that a micro-batch read in part; None where it read to the end of one."""
+        """Of each Delta source that is no change data feed the version that a micro-batch read in part, else None."""
         return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
 
     @property
