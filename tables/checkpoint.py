@@ -63,7 +63,7 @@ class Checkpoint:
         """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
         number = self.committed if batch is None else batch
         ends = [] if number is None else self.sources(number)
-        # A change data feed read to the end of a version says so by the index of its last file, not by the next version.
+        # A change data feed that ends with a version may say so by the index of its last file, not by the next version.
         return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
 
     def split_versions(self, batch: int) -> list[int | None]:
