@@ -49,7 +49,7 @@ def recompute(platform: Platform, table: Table, interval: Interval) -> Outcome:
     began = time.monotonic()
     run = run_name("backfill")
     lake, name = platform.lake, table.full_name
-    checkpoint = Checkpoint(lake.settings.checkpoints / table.domain / table.name)
+    checkpoint = Checkpoint.of(lake.settings, table)
     watermark_ms = checkpoint.watermark_ms() if table.closes_at else None
     refresher = Refresher(platform.spark, lake, platform.registry, table, watermark_ms)
     version = lake.version(name)

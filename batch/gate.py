@@ -33,8 +33,7 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
     from quality.gate import gate
 
     registry = load()
-    chosen = {registry.find_table(name).full_name for name in tables} or set(registry.tables)
-    wanted = [table for table in registry.in_order() if table.full_name in chosen]
+    wanted = registry.chosen(tables)
     with opened(settings, "quality", [table.domain for table in wanted]) as p:
         return [
             gate(

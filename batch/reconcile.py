@@ -48,8 +48,7 @@ def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = 
     from tables.registry import load
 
     registry = load()
-    chosen = {registry.find_table(name).full_name for name in tables} or set(registry.tables)
-    wanted = [table for table in registry.in_order() if table.full_name in chosen]
+    wanted = registry.chosen(tables)
     with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
         outcomes: list[Outcome] = []
         for table in wanted:
@@ -89,7 +88,7 @@ class Reconcile:
 
     def __post_init__(self) -> None:
         lake, table = self.platform.lake, self.table
-        checkpoint = Checkpoint(lake.settings.checkpoints / table.domain / table.name)
+        checkpoint = Checkpoint.of(lake.settings, table)
         self._stream = checkpoint.stream
         self._checkpoint = checkpoint
         self._watermark_ms = checkpoint.watermark_ms() if table.closes_at else None

@@ -50,7 +50,7 @@ class Maintain:
 
     def __post_init__(self) -> None:
         settings = self.lake.settings
-        self._checkpoint = Checkpoint(settings.checkpoints / self.table.domain / self.table.name)
+        self._checkpoint = Checkpoint.of(settings, self.table)
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
         self._strategy = self.registry.strategy(self.table)

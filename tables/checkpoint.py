@@ -5,7 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+    from tables.declaration import Table
 
 
 @dataclass(frozen=True)
@@ -29,6 +33,11 @@ class Checkpoint:
     """The checkpoint directory of one query."""
 
     path: Path
+
+    @classmethod
+    def of(cls, settings: Settings, table: Table) -> Checkpoint:
+        """The checkpoint of the stream that maintains a table."""
+        return cls(settings.checkpoints / table.domain / table.name)
 
     @property
     def is_new(self) -> bool:

@@ -6,7 +6,7 @@ import ast
 import difflib
 import importlib.util
 import sys
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -72,6 +72,15 @@ class Registry:
         }
         order = (self.tables[name] for name in TopologicalSorter(graph).static_order())
         return [table for table in order if domain in (None, table.domain)]
+
+    def chosen(self, names: Sequence[str]) -> list[Table]:
+        """The tables of these full or bare names, all where none is named; each after the tables that it reads.
+
+        Raises:
+            BadArgument: an unknown table.
+        """
+        wanted = {self.find_table(name).full_name for name in names} or set(self.tables)
+        return [table for table in self.in_order() if table.full_name in wanted]
 
     def find_table(self, name: str) -> Table:
         """The table of that full name, or of that bare name where it is unique.

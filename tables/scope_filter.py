@@ -13,7 +13,7 @@ from tables.declaration import Table, Topic
 from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
 
 if TYPE_CHECKING:
-    from pyspark.sql import Column, DataFrame, SparkSession
+    from pyspark.sql import Column, DataFrame
 
 _MANY_VALUES = 1_000
 _MANY_RANGES = 40
@@ -49,7 +49,7 @@ class ScopeFilter:
         if self._is_everything:
             return rows
         types = {f.name: f.type for f in _arrow_schema(frame)}
-        wanted = F.broadcast(_session(frame).createDataFrame(self.as_table(types)))
+        wanted = F.broadcast(frame.sparkSession.createDataFrame(self.as_table(types)))
         match: Column = F.lit(True)
         for n, column in enumerate(self.table.recompute_by):
             same = rows[column].eqNullSafe(F.col(f"_v{n}"))
@@ -163,7 +163,3 @@ def _arrow_schema(frame: DataFrame) -> pa.Schema:
     from pyspark.sql.pandas.types import to_arrow_schema
 
     return to_arrow_schema(frame.schema, timezone="UTC")
-
-
-def _session(frame: DataFrame) -> SparkSession:
-    return frame.sparkSession
