@@ -111,7 +111,7 @@ def _redecode(
         rejected = decoded.where("reasons IS NOT NULL").select(*QUARANTINE_SCHEMA.names)
         events = _Publication(platform, topic.full_name, ranges, run)
         quarantine = _Publication(platform, topic.full_name + QUARANTINE, ranges, run)
-        news = events.difference(accepted, list(topic.schema)).persist()
+        news = events.difference(accepted, list(topic.columns)).persist()
         # A record that changes sides is for a moment on both, never on neither.
         done = [events.apply(news.where(f"{CHANGE} <> 'delete'"))]
         moved = quarantine.apply(quarantine.difference(rejected, ["value", "reasons"]))

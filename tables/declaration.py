@@ -25,15 +25,57 @@ COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
 @dataclass(frozen=True, kw_only=True)
+class DeviceClock:
+    """How the times of a device whose clock nobody trusts are told by the receiver's clock.
+
+    A device stamps a fact, and stamps it again when it sends it; the receiver knows when it came. The event time is
+    then `event + (received - sent)`: what the device's clock is off by drops out, and the way there counts as no time.
+
+    Args:
+        event: the `timestamp` column that says when the fact happened, by the device's clock.
+        sent: the `timestamp` column that says when the record was sent, by the device's clock.
+        received: the `timestamp` column that says when it came, by a clock that is trusted; None: the time at which the
+            broker appended the record.
+        bound: a time is moved by no more than this, forward or back.
+    """
+
+    event: str
+    sent: str
+    received: str | None = None
+    bound: str = "1 day"
+
+    def __post_init__(self) -> None:
+        if not self.bound_ms:
+            raise BadDeclaration(f"bound={self.bound!r}: expected more than nothing.")
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The columns of the schema that it reads."""
+        return tuple(column for column in (self.event, self.sent, self.received) if column)
+
+    @property
+    def bound_ms(self) -> int:
+        return parse_interval(self.bound, "bound")
+
+
+@dataclass(frozen=True, kw_only=True)
 class Topic:
     """A Kafka topic: one partitioned log of JSON records, and the `events` table that they become.
 
     Args:
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `date`, `timestamp` (RFC 3339 with an
             offset), `array<T>`; a trailing `?` allows null or absence. A field that is not listed here is refused.
-        event_time: the `timestamp` column that says when the fact happened.
+        event_time: the `timestamp` column that says when the fact happened; with `clock`, the name of a column that the
+            decoder adds.
+        clock: the event time is told from these columns, since the devices' clocks are not trusted.
+        report_time: the `timestamp` column that says when the fact was reported, for those who ask how late that was.
+        future_bound: a record whose event time lies further beyond the time at which the broker appended it is
+            quarantined, so that no clock that runs ahead moves the watermark; None: any future is believed.
+        idle_after: once nothing came for so long, while other topics of the domain go on, the topic's time goes on with
+            theirs, so that no table waits for it; None: tables wait for ever.
         key: the column that producers use as the record key: what must stay in order shares it.
-        identity: two records that agree in these columns and in the event time are one record, sent twice.
+        identity: two records that agree in these columns and in the event time, with `clock` in the device's own, are
+            one record, sent twice.
         rules: what a good record is; a record that breaks any is quarantined.
         partitions: of the topic; the order of records is kept within one.
         max_bytes: a longer value is quarantined without being decoded.
@@ -46,6 +88,10 @@ class Topic:
     event_time: str
     key: str
     identity: Sequence[str]
+    clock: DeviceClock | None = None
+    report_time: str | None = None
+    future_bound: str | None = "1 hour"
+    idle_after: str | None = None
     rules: Sequence[Rule] = ()
     partitions: int = 3
     max_bytes: int = 65_536
@@ -60,29 +106,68 @@ class Topic:
     def __post_init__(self) -> None:
         _require_list("identity", self.identity)
         _set(self, schema=dict(self.schema), identity=tuple(self.identity), rules=tuple(self.rules))
-        _require_names(self.schema)
+        self._require_event_time()
+        _require_names(self.columns)
         columns = self.types
-        _require_columns("event_time", [self.event_time], columns)
         _require_columns("key", [self.key], columns)
         _require_columns("identity", self.identity, columns)
         if not self.identity:
             raise BadDeclaration("identity is empty.", hint="Name the columns in which a repeated record agrees.")
-        event_time = columns[self.event_time]
-        if event_time.name != "timestamp" or event_time.nullable:
-            raise BadDeclaration(
-                f"event_time={self.event_time!r} is declared {self.schema[self.event_time]!r}; "
-                "expected 'timestamp', which cannot be null."
-            )
-        _require_rules(self.rules, allowed=RECORD_RULES, columns=columns, of="a topic")
+        _require_rules(self.rules, allowed=RECORD_RULES, columns=self.columns, of="a topic")
         for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
             if getattr(self, name) < least:
                 raise BadDeclaration(f"{name}={getattr(self, name)}: expected at least {least}.")
-        parse_interval(self.local_retention, "local_retention")
+        for name in ("local_retention", "future_bound", "idle_after"):
+            if getattr(self, name) is not None:
+                parse_interval(getattr(self, name), name)
+        if self.idle_after is not None and not self.idle_after_ms:
+            raise BadDeclaration(f"idle_after={self.idle_after!r}: expected more than nothing.")
+
+    def _require_event_time(self) -> None:
+        if self.clock is None:
+            self._require_instant("event_time", self.event_time)
+        elif not isinstance(self.clock, DeviceClock):
+            raise BadDeclaration(f"clock={self.clock!r}: expected a DeviceClock.")
+        elif self.event_time in self.schema:
+            raise BadDeclaration(
+                f"event_time={self.event_time!r} is a column of the schema; with a clock it is the corrected time, "
+                "which no record holds.",
+                hint="Give it a name of its own; the column of the device goes to clock.event.",
+            )
+        else:
+            for column in self.clock.columns:
+                self._require_instant("clock", column)
+        if self.report_time is not None:
+            self._require_instant("report_time", self.report_time, nullable=True)
+
+    def _require_instant(self, what: str, column: str, *, nullable: bool = False) -> None:
+        types = self.types
+        _require_columns(what, [column], types)
+        kind = types[column]
+        if kind.name != "timestamp" or kind.array or (kind.nullable and not nullable):
+            raise BadDeclaration(
+                f"{what}={column!r} is declared {self.schema[column]!r}; expected 'timestamp'"
+                + ("." if nullable else ", which cannot be null.")
+            )
 
     @property
     def types(self) -> dict[str, FieldType]:
-        """Column -> parsed type, in declared order."""
+        """Column of a record -> parsed type, in declared order."""
         return {column: parse_type(column, text) for column, text in self.schema.items()}
+
+    @property
+    def columns(self) -> dict[str, FieldType]:
+        """Column of an event -> its type: those of a record, then the corrected event time where there is a clock."""
+        return self.types if self.clock is None else {**self.types, self.event_time: FieldType("timestamp")}
+
+    @property
+    def same_record(self) -> tuple[str, ...]:
+        """The columns in which a record that was sent twice agrees with itself.
+
+        With a clock that is the device's time of the event: the corrected one depends on how long each copy travelled.
+        """
+        moment = self.event_time if self.clock is None else self.clock.event
+        return tuple(dict.fromkeys([*self.identity, moment]))
 
     @property
     def full_name(self) -> str:
@@ -92,6 +177,14 @@ class Topic:
     @property
     def local_retention_ms(self) -> int:
         return parse_interval(self.local_retention, "local_retention")
+
+    @property
+    def future_bound_ms(self) -> int | None:
+        return None if self.future_bound is None else parse_interval(self.future_bound, "future_bound")
+
+    @property
+    def idle_after_ms(self) -> int | None:
+        return None if self.idle_after is None else parse_interval(self.idle_after, "idle_after")
 
 
 @dataclass(frozen=True, kw_only=True)

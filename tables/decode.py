@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
+from datetime import date, datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quality.records import broken
-from tables.declaration import Topic
+from tables.declaration import DeviceClock, Topic
 from tables.types import FieldType
 
 if TYPE_CHECKING:
@@ -63,11 +63,13 @@ _COLON, _QUOTE, _SPACES = 0x3A, 0x22, np.frombuffer(b" \t\n\r", np.uint8)
 def events_schema(topic: Topic) -> pa.Schema:
     """Columns of the topic's events table: its fields, then where in the log the record stands and how late it was.
 
+    A corrected event time follows the fields that it is told from.
+
     `_late_by_ms`: the topic's greatest event time committed before the micro-batch, minus the row's own, in
     milliseconds; negative when the row is ahead, null before anything was committed. `_replayed`: the row came by a
     replay of the log; streams, whose time has gone on, leave it to the batch.
     """
-    fields = [pa.field(column, kind.arrow) for column, kind in topic.types.items()]
+    fields = [pa.field(column, kind.arrow) for column, kind in topic.columns.items()]
     return pa.schema([*fields, *PROVENANCE, pa.field(LATE_BY_MS, pa.int64()), pa.field(REPLAYED, pa.bool_())])
 
 
@@ -116,15 +118,34 @@ class Decoder:
     def _broken(self, events: pa.Table) -> dict[int, list[str]]:
         """Row -> what is wrong with the values of a record that could be parsed."""
         found: dict[int, list[str]] = {}
-        for column, kind in self.topic.types.items():
+        for column, kind in self.topic.columns.items():
             if kind.name == "timestamp":
                 for row in _beyond_calendar(events[column]):
                     found.setdefault(row, []).append(f"expected a year from 1 to 9999 in UTC at `{column}`")
+        for row, ahead in self._ahead(events).items():
+            found.setdefault(row, []).append(
+                f"`{self.topic.event_time}` is {ahead} beyond the time at which the broker appended the record: "
+                f"expected at most {self.topic.future_bound}"
+            )
         reasons = broken(events, self.topic.rules)
         if reasons.null_count < len(reasons):
             for row in pc.indices_nonzero(reasons.is_valid()).to_pylist():
                 found.setdefault(row, []).extend(reasons[row].as_py())
         return found
+
+    def _ahead(self, events: pa.Table) -> dict[int, timedelta]:
+        """Row -> how far it lies ahead of the log, of those that claim too far a future."""
+        bound_ms = self.topic.future_bound_ms
+        if bound_ms is None:
+            return {}
+        event, appended = (events[c].cast(pa.int64()) for c in (self.topic.event_time, APPENDED_AT))
+        ahead_us = pc.subtract(event, appended)
+        beyond = pc.greater(ahead_us, bound_ms * 1_000)
+        if not pc.any(beyond).as_py():
+            return {}
+        rows = pc.indices_nonzero(beyond)
+        lengths = [timedelta(microseconds=us) for us in ahead_us.take(rows).to_pylist()]
+        return dict(zip(rows.to_pylist(), lengths, strict=True))
 
     def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, list[str]]]:
         decode, limit = self._decoder.decode, self.topic.max_bytes
@@ -169,20 +190,23 @@ class Decoder:
         return sorted(row for row in odd if parsed[row] is not None)
 
     def _events(self, records: Sequence[Any], source: pa.Table, newest_ms: int | None) -> pa.Table:
-        columns = []
+        columns: dict[str, pa.Array] = {}
         for column, kind in self.topic.types.items():
             cells = [getattr(record, column) for record in records]
             if kind.nullable:
                 cells = [None if cell is msgspec.UNSET else cell for cell in cells]
-            columns.append(pa.array(cells, kind.arrow))
+            columns[column] = pa.array(cells, kind.arrow)
+        appended = source["timestamp"].cast(TIMESTAMP)
+        if self.topic.clock is not None:
+            columns[self.topic.event_time] = _corrected(columns, appended, self.topic.clock)
         if newest_ms is None:
             late = pa.nulls(len(records), pa.int64())
         else:
-            event_us = columns[self._event_column].cast(pa.int64()).to_numpy(zero_copy_only=False)
+            event_us = columns[self.topic.event_time].cast(pa.int64()).to_numpy(zero_copy_only=False)
             late = pa.array(newest_ms - event_us // 1_000)
-        provenance = [source["partition"], source["offset"], source["timestamp"].cast(TIMESTAMP)]
+        provenance = [source["partition"], source["offset"], appended]
         replayed = pa.repeat(self.replayed, len(records))
-        return pa.table([*columns, *provenance, late, replayed], schema=events_schema(self.topic))
+        return pa.table([*columns.values(), *provenance, late, replayed], schema=events_schema(self.topic))
 
     def _quarantine(self, table: pa.Table, faults: dict[int, list[str]]) -> pa.Table:
         rows = sorted(faults)
@@ -206,10 +230,6 @@ class Decoder:
     @cached_property
     def _optional(self) -> list[str]:
         return [column for column, kind in self.topic.types.items() if kind.nullable]
-
-    @cached_property
-    def _event_column(self) -> int:
-        return list(self.topic.schema).index(self.topic.event_time)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"topic": self.topic, "replayed": self.replayed}  # a worker builds its own parser
@@ -238,6 +258,18 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
                     yield from _widen(part, joined).to_batches()
 
     return raw.select(*RAW_SCHEMA.names).mapInArrow(decoded, from_arrow_schema(joined))
+
+
+def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock: DeviceClock) -> pa.Array:
+    """The event time by the receiver's clock: the device's, moved by what its clock was off when it sent the record."""
+
+    def micros(times: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
+        return times.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+
+    received = micros(appended if clock.received is None else columns[clock.received])
+    bound_us = clock.bound_ms * 1_000
+    off_us = np.clip(received - micros(columns[clock.sent]), -bound_us, bound_us)
+    return pa.array(micros(columns[clock.event]) + off_us).cast(TIMESTAMP)
 
 
 def _beyond_calendar(column: pa.ChunkedArray) -> list[int]:

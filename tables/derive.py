@@ -63,11 +63,14 @@ def payload(frame: DataFrame) -> DataFrame:
 
 
 def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
-    """Without repeated records: of those with equal identity and event time the first in the log stays.
+    """Without repeated records: of those that agree in `topic.same_record` the first in the log stays.
 
     On a stream the duplicates are found within the watermark; on a table over all rows.
     """
-    identity = list(dict.fromkeys([*topic.identity, topic.event_time]))
+    identity = list(topic.same_record)
+    if frame.isStreaming and topic.clock is not None:
+        # Its copies differ in the corrected time, so that it cannot be what tells when the first may be forgotten.
+        return frame.dropDuplicatesWithinWatermark(identity)
     if frame.isStreaming:
         return frame.dropDuplicates(identity)
     from pyspark.sql import Window

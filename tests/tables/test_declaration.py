@@ -11,6 +11,7 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.interval import parse_interval
 from quality.rules import between, not_null, unique
+from tables.declaration import DeviceClock
 from tables.outcome import Outcome
 from tables.types import FieldType, parse_type
 from tests.tables.declared import READINGS, a_table, a_topic
@@ -74,6 +75,25 @@ def test_an_unknown_type_names_the_column_and_the_nearest_type(text: str, hint: 
     assert hint in str(error.value.hint)
 
 
+CLOCK = DeviceClock(event="read_at", sent="sent_at")
+
+
+@pytest.mark.parametrize("bound", ["0 seconds", "a bit"])
+def test_a_clock_without_a_bound_is_refused(bound: str) -> None:
+    with pytest.raises(BadDeclaration, match=f"bound='{bound}'"):
+        DeviceClock(event="read_at", sent="sent_at", bound=bound)
+
+
+def test_a_corrected_event_time_is_a_column_of_the_events_alone() -> None:
+    schema = {**READINGS.schema, "sent_at": "timestamp"}
+    topic = a_topic(schema=schema, event_time="at", clock=CLOCK)
+    assert list(topic.types) == ["sensor", "read_at", "value", "count", "sent_at"]
+    assert list(topic.columns) == [*topic.types, "at"]
+    assert topic.same_record == ("sensor", "read_at")
+    assert a_topic().same_record == ("sensor", "read_at")
+    assert a_topic(identity=["read_at", "sensor"]).same_record == ("read_at", "sensor")
+
+
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
@@ -91,6 +111,22 @@ def test_an_unknown_type_names_the_column_and_the_nearest_type(text: str, hint: 
         ({"max_bytes": 0}, "max_bytes=0: expected at least 1"),
         ({"segment_bytes": 1_000}, "segment_bytes=1000: expected at least 1048576"),
         ({"local_retention": "a while"}, "local_retention='a while'"),
+        ({"future_bound": "soon"}, "future_bound='soon'"),
+        ({"idle_after": "a while"}, "idle_after='a while'"),
+        ({"idle_after": "0 seconds"}, "idle_after='0 seconds': expected more than nothing"),
+        ({"report_time": "reported_at"}, "report_time names reported_at, which the schema lacks"),
+        ({"report_time": "sensor"}, "report_time='sensor' is declared 'string'; expected 'timestamp'."),
+        ({"clock": CLOCK}, "event_time='read_at' is a column of the schema; with a clock it is the corrected time"),
+        ({"clock": "sent_at"}, "clock='sent_at': expected a DeviceClock"),
+        ({"clock": CLOCK, "event_time": "at"}, "clock names sent_at, which the schema lacks"),
+        (
+            {"clock": CLOCK, "event_time": "at", "schema": {**READINGS.schema, "sent_at": "timestamp?"}},
+            "clock='sent_at' is declared 'timestamp[?]'",
+        ),
+        (
+            {"clock": CLOCK, "event_time": "Count", "schema": {**READINGS.schema, "sent_at": "timestamp"}},
+            "'Count' and 'count' differ only in case",
+        ),
         ({"schema": {**READINGS.schema, "_offset": "long"}}, "'_offset' cannot name a column"),
         ({"schema": {**READINGS.schema, "two words": "long"}}, "'two words' cannot name a column"),
         ({"schema": {**READINGS.schema, "class": "long"}}, "'class' cannot name a column"),
