@@ -15,14 +15,17 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from quality.records import broken
+from tables.columns import APPENDED_AT as APPENDED_AT
+from tables.columns import LATE_BY_MS as LATE_BY_MS
+from tables.columns import OFFSET as OFFSET
+from tables.columns import PARTITION as PARTITION
+from tables.columns import REPLAYED as REPLAYED
 from tables.declaration import DeviceClock, Topic
 from tables.types import FieldType
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-PARTITION, OFFSET, APPENDED_AT = "_partition", "_offset", "_appended_at"
-LATE_BY_MS, REPLAYED = "_late_by_ms", "_replayed"
 TIMESTAMP = pa.timestamp("us", tz="UTC")
 PROVENANCE = [
     pa.field(PARTITION, pa.int32()),

@@ -1,0 +1,6 @@
+"""The platform's own columns of events, by name; apart from the parser, so that looking at a log needs no engine."""
+
+from __future__ import annotations
+
+PARTITION, OFFSET, APPENDED_AT = "_partition", "_offset", "_appended_at"
+LATE_BY_MS, REPLAYED = "_late_by_ms", "_replayed"
