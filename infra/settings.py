@@ -43,8 +43,8 @@ class Settings:
     small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")
     max_offsets: int = _setting(500_000, "records that one micro-batch of ingest takes at most")
     max_files: int = _setting(500, "data files of each input that one micro-batch of a table takes at most")
-    ingest_trigger_ms: int = _setting(200, "least time between two micro-batches of ingest, milliseconds")
-    table_trigger_ms: int = _setting(500, "least time between two micro-batches of a table, milliseconds")
+    ingest_trigger_ms: int = _setting(300, "least time between two micro-batches of ingest, milliseconds")
+    table_trigger_ms: int = _setting(800, "least time between two micro-batches of a table, milliseconds")
 
     @property
     def lake_uri(self) -> str:

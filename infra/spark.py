@@ -44,6 +44,17 @@ def session(settings: Settings, name: str) -> SparkSession:
     return spark
 
 
+def suit_to_rows(spark: SparkSession, *, few: bool) -> None:
+    """Plan the session's next queries for few rows, or for many.
+
+    Few rows cost less interpreted than the compilation of classes for them, which every new literal, such as a
+    watermark, asks for again; and there is nothing to adapt a plan to.
+    """
+    spark.conf.set("spark.sql.codegen.wholeStage", str(not few).lower())
+    spark.conf.set("spark.sql.codegen.factoryMode", "NO_CODEGEN" if few else "FALLBACK")
+    spark.conf.set("spark.sql.adaptive.enabled", str(not few).lower())
+
+
 def _configuration(settings: Settings, jars: list[str]) -> dict[str, str]:
     scratch = settings.home / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
@@ -76,10 +87,15 @@ def _configuration(settings: Settings, jars: list[str]) -> dict[str, str]:
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
         ),
+        # One store per partition instead of four.
+        "spark.sql.streaming.join.stateFormatVersion": "3",
         "spark.sql.streaming.metricsEnabled": "false",
         "spark.sql.streaming.pollingDelay": "50ms",
         # The default of 50 partitions costs seconds per commit on a small log.
         "spark.databricks.delta.snapshotPartitions": "1",
         "spark.databricks.delta.schema.autoMerge.enabled": "false",
+        "spark.sql.sources.parallelPartitionDiscovery.threshold": "500",
+        # The default of 100 holds less than five queries need: each micro-batch would compile its classes again.
+        "spark.sql.codegen.cache.maxEntries": "10000",
         "spark.scheduler.mode": "FAIR",
     }

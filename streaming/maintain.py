@@ -11,7 +11,9 @@ from functools import reduce
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from infra.spark import suit_to_rows
 from streaming.progress import Progress, write
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
@@ -55,6 +57,8 @@ class Maintain:
         self._sources = self.registry.upstream(self.table)
         self._strategy = self.registry.strategy(self.table)
         self._fingerprint = fingerprint(self.table)
+        self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
+        self._scope_columns: dict[int, list[str]] = {}
         self._fence = _Fence(self._checkpoint, self.lake, self.table)
 
     def start(self, *, available_now: bool) -> StreamingQuery:
@@ -77,7 +81,8 @@ class Maintain:
         )
         if available_now:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self.lake.settings.table_trigger_ms} milliseconds").start()
+        every_ms = self.table.every_ms or self.lake.settings.table_trigger_ms
+        return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
 
     def _events(self, topic: Topic) -> DataFrame:
         """New rows of an events table, in the order of its commits."""
@@ -121,11 +126,12 @@ class Maintain:
                 .load(self.lake.uri(source.full_name))
             )
             at = time_column(source)
+            self._scope_columns[number] = [c for c in self.table.recompute_by if c in frame.columns]
             parts.append(
                 frame.select(
                     F.lit(number).alias(_SOURCE),
                     (F.col(at).cast("timestamp") if at else F.lit(None).cast("timestamp")).alias(_AT),
-                    *(F.col(c) for c in self.table.recompute_by if c in frame.columns),
+                    *(F.col(c) for c in self._scope_columns[number]),
                 )
             )
         return reduce(lambda a, b: a.unionByName(b, allowMissingColumns=True), parts)
@@ -137,6 +143,9 @@ class Maintain:
                 if split is not None:
                     self._checkpoint.splits.add(source.full_name, split)
         rows_in, versions = self._consumed(batch)
+        # This micro-batch is planned already: its size tells that of the next.
+        for session in (frame.sparkSession, self._refresher.spark):
+            suit_to_rows(session, few=self._is_small(rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
         stamp = Stamp(
             app=f"stream/{self._checkpoint.stream}",
@@ -159,19 +168,18 @@ class Maintain:
         self._note(batch, rows_in, written, versions, watermark_ms, started)
 
     def _write_new(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        rows = self._writer.collect(frame.dropDuplicates(list(self.table.key)))
-        return self._upsert(rows, stamp, keep=True)
+        rows = frame.dropDuplicates(list(self.table.key))
+        return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, keep=True)
 
     def _write_latest(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        rows = self._writer.collect(latest_of_each(frame, self.table))
-        return self._upsert(rows, stamp, greatest=version_columns(self.table, frame.columns))
+        rows = latest_of_each(frame, self.table)
+        greatest = version_columns(self.table, frame.columns)
+        return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, greatest=greatest)
 
     def _write_revised(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
         frame = self._fence.beyond(frame)
-        settings = self.lake.settings
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
-        small = settings.engine == "delta-rs" or (settings.engine == "auto" and rows_in <= settings.small_rows)
-        if small:
+        if self._is_small(rows_in):
             return self._upsert(frame.toArrow(), stamp)
         frame = frame.persist()
         try:
@@ -179,23 +187,25 @@ class Maintain:
         finally:
             frame.unpersist()
 
+    def _is_small(self, rows_in: int) -> bool:
+        """Whether the rows of a micro-batch are for delta-rs."""
+        settings = self.lake.settings
+        return settings.engine == "delta-rs" or (settings.engine == "auto" and rows_in <= settings.small_rows)
+
     def _upsert(self, rows: pa.Table | DataFrame, stamp: Stamp, **how: Any) -> Written:
         if isinstance(rows, pa.Table) and not len(rows):
             return Written()
         return self._writer.upsert(rows, self.table.key, stamp, **how)
 
     def _refresh(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        changed = frame.distinct().toArrow()
+        changed = (frame if self._is_small(rows_in) else frame.distinct()).toArrow()
         scopes = []
         for number, source in enumerate(self._sources):
-            own = changed.filter(pa.compute.equal(changed[_SOURCE], number))
-            has = {f.name for f in self.lake.open(source.full_name).schema().fields}
-            columns = [c for c in self.table.recompute_by if c in has]
+            own = changed.filter(pc.equal(changed[_SOURCE], number))
             at = time_column(source)
-            rows = own.select(columns)
+            rows = own.select(self._scope_columns[number])
             scopes += scopes_of(self.table, source, rows.append_column(at, own[_AT]) if at else rows)
-        refresher = Refresher(self.spark, self.lake, self.registry, self.table)
-        return refresher.publish(merged(scopes), stamp.info, check=False)
+        return self._refresher.publish(merged(scopes), stamp.info, check=False)
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
         """Rows that the micro-batch read, and the next version of each input."""

@@ -195,12 +195,19 @@ class Table:
         derive: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the domain.
         key: columns that identify an output row.
         event_time: the output column that dates a row (`timestamp` or `date`); None for a row that lives for ever.
+        ends_at: the output column where the time that a row covers ends, as that of a session: a change within that
+            time, or less than `lookback` from it, has the whole row computed again.
         watermark: how long the stream waits for stragglers before it closes a row.
         closes_at: the output column that says when a row is final on the stream; needed by windows and joins.
         latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest.
+        approximate: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
+            nothing else, and here by no more than both errors together, are the same; `float("inf")` for the sketch.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
-        lookback: ... and whose event time is within this distance of its own; None: however far.
+        lookback: ... and whose event time is within this distance of its own; None: however far. With it, and without
+            `closes_at`, each micro-batch of the stream recomputes what its rows touch.
         late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
+        every: how often the stream takes what is new, "2 seconds"; None: as often as the setting `table_trigger_ms`
+            says. Rare rounds leave the machine to tables that must be fresher.
         rules: what a good row is; publications of the batch are checked before anybody sees them.
     """
 
@@ -211,8 +218,11 @@ class Table:
     watermark: str = "0 seconds"
     closes_at: str | None = None
     latest_by: Sequence[str] = ()
+    ends_at: str | None = None
+    approximate: Mapping[str, float] | None = None
     lookback: str | None = None
     late: Literal["correct", "drop"] = "correct"
+    every: str | None = None
     rules: Sequence[Rule] = ()
 
     domain: str = field(default="", init=False)
@@ -242,11 +252,24 @@ class Table:
                 "closes_at needs event_time and lookback.",
                 hint="They tell reconcile which rows a late record can change.",
             )
+        if self.ends_at and (self.closes_at or not (self.event_time and self.lookback)):
+            raise BadDeclaration(
+                "ends_at needs event_time and lookback, and no closes_at.",
+                hint="A row covers the time from event_time to ends_at; for sessions, lookback is their gap.",
+            )
+        errors = dict(self.approximate or {})
+        _set(self, approximate=errors)
+        wrong = [c for c, error in errors.items() if c in self.key or not error > 0]
+        if wrong:
+            raise BadDeclaration(
+                f"approximate={errors!r}: {', '.join(wrong)}: expected columns outside of the key and "
+                'relative errors above 0, like {"planes": 0.02}.'
+            )
         if self.lookback and not self.event_time:
             raise BadDeclaration("lookback needs event_time: the distance is measured from it.")
-        parse_interval(self.watermark, "watermark")
-        if self.lookback:
-            parse_interval(self.lookback, "lookback")
+        for name in ("watermark", "lookback", "every"):
+            if getattr(self, name) is not None:
+                parse_interval(getattr(self, name), name)
         _require_rules(self.rules, allowed=None, columns=None, of="a table")
 
     @property
@@ -262,6 +285,10 @@ class Table:
     @property
     def watermark_ms(self) -> int:
         return parse_interval(self.watermark, "watermark")
+
+    @property
+    def every_ms(self) -> int | None:
+        return parse_interval(self.every, "every") if self.every else None
 
     @property
     def lookback_ms(self) -> int | None:

@@ -99,14 +99,14 @@ def fingerprint(table: Table) -> str:
     """Twelve hex digits that change when the function or a parameter of the declaration changes."""
     facts = {
         name: str(getattr(table, name))
-        for name in ("key", "recompute_by", "event_time", "watermark", "closes_at", "latest_by", "lookback", "late")
+        for name in ("key", "recompute_by", "event_time", "watermark", "closes_at", "latest_by", "lookback", "late", "ends_at")
     }
     text = inspect.getsource(table.derive) + repr(sorted(facts.items()))
     return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _require_columns(table: Table, rows: DataFrame) -> None:
-    for what in ("key", "recompute_by", "latest_by", "event_time", "closes_at"):
+    for what in ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])
         missing = [column for column in wanted if column not in rows.columns]

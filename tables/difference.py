@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from functools import reduce
 from typing import TYPE_CHECKING
 
@@ -11,19 +12,26 @@ import pyarrow as pa
 from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:
+    from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame
 
 
 def difference(
-    should: DataFrame, live: DataFrame, key: Sequence[str], compared: Sequence[str] | None = None
+    should: DataFrame,
+    live: DataFrame,
+    key: Sequence[str],
+    compared: Sequence[str] | None = None,
+    approximate: Mapping[str, float] | None = None,
 ) -> DataFrame:
     """Rows that are missing, extra or changed in `live`.
 
-    Values differ by `IS DISTINCT FROM`: null equals null, NaN equals NaN, -0.0 equals 0.0.
+    Values differ by `IS DISTINCT FROM`: null equals null, NaN equals NaN, -0.0 equals 0.0. Approximate ones differ
+    when they are further apart than their two errors together, of the greater of them.
 
     Args:
         should: the columns of `live`, in any order, of types that cast to its own; unique by `key`, as is `live`.
         compared: columns that make a row changed; None: all that are not of the key.
+        approximate: column -> its relative error; of infinity, it makes no row changed.
 
     Returns:
         The columns of `live` as they should be (as they are, for a delete), `_change` (insert, update, delete), and
@@ -35,11 +43,11 @@ def difference(
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes)).withColumn("_in", F.lit(True))
     present = live.select(*(F.col(c).alias(f"_live_{c}") for c in live.columns)).withColumn("_was", F.lit(True))
     same_key = reduce(lambda a, b: a & b, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
-    changed = reduce(
-        lambda a, b: a | b,
-        (~F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in (others if compared is None else compared)),
-        F.lit(False),
-    )
+    unlike = [
+        _unlike(f"`{c}`", f"`_live_{c}`", (approximate or {}).get(c))
+        for c in (others if compared is None else compared)
+    ]
+    changed = F.expr(" OR ".join(filter(None, unlike)) or "false")
     change = F.when(F.col("_was").isNull(), "insert").when(F.col("_in").isNull(), "delete").when(changed, "update")
     joined = wanted.join(present, same_key, "full_outer").withColumn(CHANGE, change).where(F.col(CHANGE).isNotNull())
     return joined.select(
@@ -50,25 +58,29 @@ def difference(
 
 
 def difference_of_tables(
-    should: pa.Table, live: pa.Table, key: Sequence[str], compared: Sequence[str] | None = None
+    should: pa.Table,
+    live: pa.Table,
+    key: Sequence[str],
+    compared: Sequence[str] | None = None,
+    approximate: Mapping[str, float] | None = None,
 ) -> pa.Table:
     """The same for rows in memory, in tenths of a second less: by DuckDB, in this process.
 
     Args:
-        should, live, key, compared: as for `difference`.
+        should, live, key, compared, approximate: as for `difference`.
 
     Returns:
         The columns of `difference`, of the types of `live`.
     """
-    import duckdb
-
     others = [c for c in live.column_names if c not in key]
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
+    connection = duckdb_utc()
     connection.register("should", should.select(live.column_names).cast(live.schema))
     connection.register("live", live)
     same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
-    changed = " OR ".join(f's."{c}" IS DISTINCT FROM l."{c}"' for c in (others if compared is None else compared))
+    unlike = [
+        _unlike(f's."{c}"', f'l."{c}"', (approximate or {}).get(c)) for c in (others if compared is None else compared)
+    ]
+    changed = " OR ".join(filter(None, unlike))
     columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
     columns += [
         (
@@ -83,3 +95,23 @@ def difference_of_tables(
     ).to_arrow_table()
     types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
     return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))
+
+
+def duckdb_utc() -> DuckDBPyConnection:
+    """A connection of its own that reads and shows instants in UTC."""
+    import duckdb
+
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
+
+
+def _unlike(should: str, live: str, error: float | None) -> str | None:
+    """SQL of both engines: the values differ; None where they never do."""
+    distinct = f"({should} IS DISTINCT FROM {live})"
+    if error is None:
+        return distinct
+    if math.isinf(error):
+        return None
+    apart = f"abs({should} - {live}) > {2 * error!r} * greatest(abs({should}), abs({live}))"
+    return f"({distinct} AND coalesce({apart}, true))"

@@ -11,6 +11,7 @@ from itertools import count
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
+from tables.checksum import write_checksum
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -84,8 +85,8 @@ class Lake:
 
         return bool(DeltaTable.is_deltatable(self.uri(name)))
 
-    def open(self, name: str) -> DeltaTable:
-        """The table at its newest version.
+    def open(self, name: str, version: int | None = None) -> DeltaTable:
+        """The table at a version, or at its newest.
 
         Raises:
             BadArgument: it was never written.
@@ -94,7 +95,7 @@ class Lake:
         from deltalake.exceptions import TableNotFoundError
 
         try:
-            return DeltaTable(self.uri(name))
+            return DeltaTable(self.uri(name), version=version)
         except TableNotFoundError:
             raise BadArgument(
                 f"The Delta table {name} does not exist yet.", hint="`./twofold up` makes the tables of every domain."
@@ -114,6 +115,7 @@ class Lake:
         DeltaTable.create(
             self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
         )
+        self.write_checksum(name, 0)
 
     def names(self) -> list[str]:
         """Every Delta table that exists, sorted."""
@@ -175,6 +177,11 @@ class Lake:
                         version = _restored(commit)
         return None
 
+    def write_checksum(self, name: str, version: int) -> None:
+        """Spare Spark a job at this version; for commits of delta-rs, which leaves that out."""
+        filesystem, root = _filesystem(self.uri(name))
+        write_checksum(filesystem, f"{root}/_delta_log", version)
+
     def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table in Spark, as it is now or as it was at `version`."""
         reader = spark.read.format("delta")
@@ -195,6 +202,7 @@ class Lake:
         except CommitFailedError as error:
             _log.info("not tidied table=%s error=%s", name, error)
             return
+        self.write_checksum(name, table.version())
         table.create_checkpoint()
 
 

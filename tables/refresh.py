@@ -12,19 +12,23 @@ import pyarrow as pa
 
 from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
-from tables.derive import derive, fingerprint, first_of_each, latest_of_each, payload
-from tables.difference import difference, difference_of_tables
+from tables.derive import derive, first_of_each, latest_of_each, payload
+from tables.difference import difference, difference_of_tables, duckdb_utc
+from tables.fingerprint import fingerprint
 from tables.lake import Lake
 from tables.registry import Registry
-from tables.scope import Scope
+from tables.scope import Scope, from_epoch_ms, whole
 from tables.scope_filter import ScopeFilter
+from tables.slice import slice_of
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
 _ATTEMPTS = 5
 _FENCE = "refresh"
+_ROWS_IN_PER_ROW_OUT = 50  # of a setting `small_rows`: rows to read, or to compare, in one process
 _log = logging.getLogger("twofold.refresh")
 
 
@@ -44,10 +48,15 @@ class Refresher:
     table: Table
     closed_before_ms: int | None = None
     versions: Mapping[str, int] = field(default_factory=dict)
+    _writer: Writer = field(init=False, repr=False, compare=False)
+    _open: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "_writer", Writer(self.lake, self.table.full_name, self.spark))
 
     def recompute(self, scopes: Sequence[Scope]) -> DataFrame:
         """The rows that the scopes should hold, by the table's own function over its inputs."""
-        return self._wanted(scopes).exact(self._derived(scopes))
+        return self._wanted(scopes).exact(self._derived(scopes)[0])
 
     def live(self, scopes: Sequence[Scope]) -> DataFrame:
         """The rows that the scopes hold now."""
@@ -59,52 +68,76 @@ class Refresher:
         Returns:
             A table in memory where rows are few, else a frame.
         """
+        scopes = self._whole(scopes)
         small = self._small_difference(scopes) if self.lake.settings.engine != "spark" else None
         if small is not None:
             return small
-        return difference(self.recompute(scopes), self.live(scopes), self.table.key)
+        return difference(self.recompute(scopes), self.live(scopes), self.table.key, approximate=self.table.approximate)
+
+    def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
+        """The scopes, widened to the rows that they meet where rows cover a time."""
+        starts_at, ends_at = self.table.event_time, self.table.ends_at
+        if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
+            return scopes
+        by = [f'"{c}"' for c in self.table.recompute_by]
+        first = min((s.interval.start for s in scopes if s.interval), default=0)
+        last = max((s.interval.end for s in scopes if s.interval), default=0)
+        connection = duckdb_utc()
+        connection.register("live", self._writer.newest().scan())
+        spans = connection.execute(
+            f"""SELECT {", ".join([*by, ""])} epoch_ms("{starts_at}"::TIMESTAMP), epoch_ms("{ends_at}"::TIMESTAMP)
+            FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?""",
+            [from_epoch_ms(last), from_epoch_ms(first)],
+        ).fetchall()
+        return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
     def _small_difference(self, scopes: Sequence[Scope]) -> pa.Table | None:
         """The difference where both sides are few rows; None where they are not.
 
         Spark recomputes; the live side is read and compared in this process, which spares most of a small refresh.
         """
-        import duckdb
-
         wanted, bound = self._wanted(scopes), self.lake.settings.small_rows
-        should = wanted.near(self._derived(scopes)).limit(bound + 1).toArrow()
-        if len(should) > bound:
+        derived, rows_in = self._derived(scopes)
+        should = wanted.near(derived)
+        if rows_in is None or rows_in > bound * _ROWS_IN_PER_ROW_OUT:
+            # A limit costs a job more than it is worth where the inputs bound the output well enough.
+            should = should.limit(bound + 1)
+        should = should.toArrow()
+        if len(should) > bound * _ROWS_IN_PER_ROW_OUT:
             return None
-        table = self.lake.open(self.table.full_name)
+        table = self._writer.newest()
         schema = pa.schema(table.schema())
-        live = _at_most(bound, pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))))
+        scan = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema)))
+        live = _at_most(bound * _ROWS_IN_PER_ROW_OUT, scan)
         if live is None:
             return None
         live = live.cast(schema)
-        connection = duckdb.connect()
-        connection.execute("SET TimeZone = 'UTC'")
+        connection = duckdb_utc()
         connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
         sides = []
         for rows in (should.select(schema.names).cast(schema), live):
             connection.register("rows", rows)
             exact = connection.sql(f"SELECT * FROM rows WHERE {wanted.exact_sql('rows')}")
             sides.append(exact.to_arrow_table().cast(schema))
-        return difference_of_tables(sides[0], sides[1], self.table.key)
+        return difference_of_tables(sides[0], sides[1], self.table.key, approximate=self.table.approximate)
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
         return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
 
-    def _derived(self, scopes: Sequence[Scope]) -> DataFrame:
-        """Rows by the table's function, of inputs that hold all that the scopes depend on."""
+    def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, int | None]:
+        """Rows by the table's function, of inputs that hold all that the scopes depend on; how many rows were read."""
         wanted = self._wanted(scopes)
-        inputs = {
-            name: self._input(declaration, wanted)
-            for name, declaration in zip(self.table.inputs, self.registry.upstream(self.table), strict=True)
-        }
+        inputs: dict[str, DataFrame] = {}
+        read: list[int | None] = []
+        for name, declaration in zip(self.table.inputs, self.registry.upstream(self.table), strict=True):
+            inputs[name], rows_in = self._input(declaration, wanted)
+            read.append(rows_in)
         rows = derive(self.table, inputs)
         if self.table.latest_by:
-            return latest_of_each(rows, self.table)
-        return rows.dropDuplicates(list(self.table.key)) if self.registry.strategy(self.table) == "append" else rows
+            rows = latest_of_each(rows, self.table)
+        elif self.registry.strategy(self.table) == "append":
+            rows = rows.dropDuplicates(list(self.table.key))
+        return rows, None if None in read else sum(filter(None, read))
 
     def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
         """Bring the scopes of the live table to what they should hold, in one commit; none when nothing differs.
@@ -123,22 +156,21 @@ class Refresher:
         """
         if not scopes:
             return Written()
-        writer = Writer(self.lake, self.table.full_name, self.spark)
         info = {**info, "fingerprint": fingerprint(self.table)}
         if self.closed_before_ms is not None:
             info["watermark_ms"] = self.closed_before_ms
         total = Written()
         for _ in range(_ATTEMPTS):
-            number = (self.lake.open(self.table.full_name).transaction_version(_FENCE) or 0) + 1
+            number = (self._writer.newest().transaction_version(_FENCE) or 0) + 1
             changes = self.difference(scopes)
             if not isinstance(changes, pa.Table):
-                changes = writer.collect(changes)
+                changes = self._writer.collect(changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
             if wanted == 0:
                 return total
             if check:
                 self._require_good(changes)
-            written = writer.apply(changes, self.table.key, Stamp(app=_FENCE, version=number, info=info))
+            written = self._writer.apply(changes, self.table.key, Stamp(app=_FENCE, version=number, info=info))
             total = _sum(total, written)
             if written.changed >= wanted:
                 return total
@@ -148,14 +180,25 @@ class Refresher:
             hint="Run it again when the table is quieter.",
         )
 
-    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> DataFrame:
-        frame = self.lake.frame(self.spark, declaration.full_name, self.versions.get(declaration.full_name))
-        frame = wanted.inputs(frame, declaration)
+    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> tuple[DataFrame, int | None]:
+        table = self._opened(declaration.full_name)
+        bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
+        files = slice_of(table, bounds)
+        frame = wanted.inputs(files.frame(self.spark), declaration)
         if isinstance(declaration, Topic):
             if self.registry.strategy(self.table) in ("stateful", "touched"):
                 frame = first_of_each(frame, declaration)
             frame = payload(frame)
-        return frame
+        return frame, files.rows
+
+    def _opened(self, name: str) -> DeltaTable:
+        """An input, at its pinned version or as it is now."""
+        known = self._open.get(name)
+        if known is None:
+            known = self._open[name] = self.lake.open(name, self.versions.get(name))
+        elif name not in self.versions:
+            known.update_incremental()
+        return known
 
     def _require_good(self, changes: pa.Table | DataFrame) -> None:
         from quality.check import naming, split

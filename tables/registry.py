@@ -55,14 +55,17 @@ class Registry:
     def strategy(self, table: Table) -> Strategy:
         """How the stream maintains the table.
 
-        `touched`: it reads a table, whose rows can change; `stateful`: its rows stay open for a time;
-        `latest`: it keeps the greatest row of each key; `append`: every input row becomes its own rows at once.
+        `touched`: it reads a table, whose rows can change, or its rows depend on several, near each other;
+        `stateful`: its rows stay open for a time; `latest`: it keeps the greatest row of each key;
+        `append`: every input row becomes its own rows at once.
         """
         if any(isinstance(declaration, Table) for declaration in self.upstream(table)):
             return "touched"
         if table.closes_at:
             return "stateful"
-        return "latest" if table.latest_by else "append"
+        if table.latest_by:
+            return "latest"
+        return "touched" if table.lookback or len(table.inputs) > 1 else "append"
 
     def in_order(self, domain: str | None = None) -> list[Table]:
         """Tables, each after the tables that it reads."""

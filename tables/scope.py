@@ -5,13 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
-from typing import TYPE_CHECKING, Any
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from tables.declaration import Table, Topic
 
-if TYPE_CHECKING:
-    import pyarrow as pa
-
+_AT, _BIN = "_at", "_bin"
+_PAST = 10**14  # milliseconds before 1970: further back than any event, so that integers divide downwards
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -45,16 +48,43 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     Args:
         rows: the input's `recompute_by` columns, as far as it has them, and its event time.
     """
-    by = [c if c in rows.column_names else None for c in table.recompute_by]
-    lookback = table.lookback_ms
-    columns: list[list[Any]] = [rows[c].to_pylist() if c else [...] * len(rows) for c in by]
-    time = time_column(source)
-    times = rows[time].to_pylist() if time and lookback is not None else [None] * len(rows)
-    scopes = (
-        Scope(values, _around(at, lookback) if lookback is not None else None)
-        for values, at in zip(zip(*columns, strict=True) if columns else [()] * len(rows), times, strict=True)
+    if not len(rows):
+        return []
+    by = [c for c in table.recompute_by if c in rows.column_names]
+    lookback, time = table.lookback_ms, time_column(source)
+    touched = rows.select(by).append_column(_AT, _epoch_ms(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
+    # Rows less than a lookback apart have overlapping scopes: a bin of that width needs only its first and last row.
+    bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(lookback or 1, 1)))
+    spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()
+    return merged(
+        Scope(
+            tuple(span[c] if c in by else ... for c in table.recompute_by),
+            None
+            if lookback is None or span[_BIN] is None
+            else Interval(span[f"{_AT}_min"] - lookback, span[f"{_AT}_max"] + lookback + 1),
+        )
+        for span in spans
     )
-    return merged(scopes)
+
+
+def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, int]]) -> list[Scope]:
+    """The scopes, each widened to the whole of every row that it meets.
+
+    Args:
+        spans: of each row its `recompute_by` values, and where it begins and ends, epoch milliseconds.
+    """
+    by_values: dict[tuple[Any, ...], list[Interval]] = {}
+    for values, start, end in spans:
+        by_values.setdefault(values, []).append(Interval(start, end + 1))
+    widened = []
+    for scope in scopes:
+        widened.append(scope)
+        if scope.interval is None:
+            continue
+        rows = by_values.get(scope.values, []) if ... not in scope.values else list(chain(*by_values.values()))
+        met = [r for r in rows if r.start <= scope.interval.end and r.end >= scope.interval.start]
+        widened += [Scope(scope.values, r) for r in met]
+    return merged(widened)
 
 
 def merged(scopes: Iterable[Scope]) -> list[Scope]:
@@ -102,6 +132,9 @@ def from_epoch_ms(value: int) -> datetime:
     return EPOCH + timedelta(milliseconds=seconds)
 
 
-def _around(time: datetime | date | None, lookback: int) -> Interval | None:
-    at = epoch_ms(time)
-    return None if at is None else Interval(at - lookback, at + lookback + 1)
+def _epoch_ms(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Rounded down, as `epoch_ms` does it."""
+    if pa.types.is_date32(times.type):
+        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), 86_400_000)
+    us = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return pc.subtract(pc.divide(pc.add(us, _PAST * 1_000), 1_000), _PAST)

@@ -11,6 +11,7 @@ import pyarrow as pa
 
 from tables.declaration import Table, Topic
 from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
+from tables.slice import Bounds
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -34,6 +35,14 @@ class ScopeFilter:
     def inputs(self, frame: DataFrame, source: Topic | Table) -> DataFrame:
         """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows."""
         return self._coarse(frame, time_column(source), self.table.lookback_ms or 0)
+
+    def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
+        """The same of an input with these columns, to choose its files by."""
+        return Bounds(
+            time=time_column(source),
+            ranges=self._ranges(self.table.lookback_ms or 0),
+            values={column: frozenset(values) for column, values in self._values(columns)},
+        )
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""

@@ -74,12 +74,10 @@ class Writer:
         self.lake, self.name = lake, name
         self._spark = spark
         self._id = uuid4().hex[:12]
+        self._table: DeltaTable | None = None
 
     def collect(self, frame: DataFrame) -> pa.Table | DataFrame:
-        """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark.
-
-        A frame of a micro-batch with state is computed once only when `bound` rows suffice to hold it.
-        """
+        """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark."""
         engine, bound = self.lake.settings.engine, self.lake.settings.small_rows
         if engine == "spark":
             return frame
@@ -187,7 +185,7 @@ class Writer:
         """Try until it is in: a race lost against another writer of the table is run again on a fresh snapshot."""
         failure: Exception | None = None
         for number in range(_ATTEMPTS):
-            table = self.lake.open(self.name)
+            table = self.newest()
             _require_columns(self.name, table, rows, extra)
             if _done(table, stamp):
                 return Written(skipped=True)
@@ -207,6 +205,14 @@ class Writer:
             hint="Run the command again; if it happens often, look for a second driver of the same domain.",
         ) from failure
 
+    def newest(self) -> DeltaTable:
+        """The table as it is now; what was read of its log before is not read again."""
+        if self._table is None:
+            self._table = self.lake.open(self.name)
+        else:
+            self._table.update_incremental()
+        return self._table
+
     def _written(self, stamp: Stamp, before: int) -> Written:
         """What the commit of this stamp says of itself; others may have committed before and after it."""
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
@@ -215,6 +221,7 @@ class Writer:
         if commit.writer != self._id:
             # Spark skips in silence what another writer was faster to commit.
             return Written(skipped=True)
+        self.lake.write_checksum(self.name, commit.version)
         return Written(
             inserted=commit.count(
                 "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"

@@ -30,5 +30,6 @@ TABLE = Table(
     key=["airport"],
     latest_by=["observed_at"],
     recompute_by=["airport"],
+    every="2 seconds",
     rules=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
 )

@@ -33,6 +33,7 @@ TABLE = Table(
     event_time="day",
     recompute_by=["carrier"],
     lookback="2 days",
+    every="2 seconds",
     rules=[
         not_null("carrier"),
         expression("landed <= flights"),

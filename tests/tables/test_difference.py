@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
 from typing import Any
@@ -25,13 +25,17 @@ def compare(request: pytest.FixtureRequest) -> Compare:
     spark = request.getfixturevalue("spark") if request.param == "spark" else None
 
     def rows(
-        should: pa.Table, live: pa.Table, key: Sequence[str] = ("k",), compared: Sequence[str] | None = None
+        should: pa.Table,
+        live: pa.Table,
+        key: Sequence[str] = ("k",),
+        compared: Sequence[str] | None = None,
+        approximate: Mapping[str, float] | None = None,
     ) -> list[dict[str, Any]]:
         if spark is None:
-            found = difference_of_tables(should, live, key, compared)
+            found = difference_of_tables(should, live, key, compared, approximate)
         else:
             frames = spark.createDataFrame(should), spark.createDataFrame(live)
-            found = difference(*frames, key, compared).toArrow()
+            found = difference(*frames, key, compared, approximate).toArrow()
         return sorted(found.to_pylist(), key=repr)
 
     return rows
@@ -144,3 +148,29 @@ def test_the_ends_of_the_calendar_survive(compare: Compare, moment: datetime) ->
     schema = pa.schema([("k", pa.string()), ("at", pa.timestamp("us", tz="UTC"))])
     (row,) = compare(table(("a", moment), schema=schema), table(schema=schema))
     assert row["at"] == moment
+
+
+@pytest.mark.parametrize(
+    ("should", "live", "differs"),
+    [
+        (100.0, 104.0, False),
+        (100.0, 104.2, True),
+        (-100.0, -104.0, False),
+        (-2.0, 2.0, True),
+        (0.0, 0.0, False),
+        (None, None, False),
+        (None, 100.0, True),
+        (100.0, None, True),
+    ],
+)
+def test_estimates_differ_beyond_both_their_errors(
+    compare: Compare, should: float | None, live: float | None, differs: bool
+) -> None:
+    rows = table(("k", 1, should)), table(("k", 1, live))
+    assert bool(compare(*rows, approximate={"x": 0.02})) is differs
+
+
+def test_sketches_make_no_row_differ_but_are_taken_along_where_another_column_does(compare: Compare) -> None:
+    live = table(("same", 1, 1.0), ("other", 1, 1.0))
+    found = compare(table(("same", 1, 2.0), ("other", 2, 2.0)), live, approximate={"x": float("inf")})
+    assert [(row["k"], row["x"]) for row in found] == [("other", 2.0)]

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tables.scope import EPOCH, Interval, Scope, coalesce, epoch_ms, from_epoch_ms, merged, scopes_of
+from tables.scope import EPOCH, Interval, Scope, coalesce, epoch_ms, from_epoch_ms, merged, scopes_of, whole
 from tests.tables.declared import a_table, a_topic
 
 HOUR = 3_600_000
@@ -122,3 +122,19 @@ def test_a_time_beyond_the_calendar_is_its_last_second() -> None:
 def test_milliseconds_come_back(milliseconds: int) -> None:
     assert epoch_ms(from_epoch_ms(milliseconds)) == milliseconds
     assert from_epoch_ms(milliseconds) - EPOCH == timedelta(milliseconds=milliseconds)
+
+
+def test_a_scope_is_widened_to_the_whole_of_every_row_that_it_meets() -> None:
+    spans = [(("a",), 0, 5 * HOUR), (("a",), 9 * HOUR, 10 * HOUR), (("b",), 0, 20 * HOUR)]
+    assert whole([Scope(("a",), Interval(4 * HOUR, 6 * HOUR))], spans) == [Scope(("a",), Interval(0, 6 * HOUR))]
+
+
+def test_a_scope_between_two_rows_joins_them() -> None:
+    spans = [(("a",), 0, 5 * HOUR), (("a",), 7 * HOUR, 10 * HOUR)]
+    joined = [Scope(("a",), Interval(0, 10 * HOUR + 1))]
+    assert whole([Scope(("a",), Interval(5 * HOUR, 7 * HOUR))], spans) == joined
+
+
+def test_a_scope_of_any_value_meets_the_rows_of_all() -> None:
+    spans = [(("a",), 0, 5 * HOUR), (("b",), 7 * HOUR, 10 * HOUR)]
+    assert whole([Scope((...,), Interval(4 * HOUR, 8 * HOUR))], spans) == [Scope((...,), Interval(0, 10 * HOUR + 1))]
