@@ -16,7 +16,7 @@ from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION
-from tables.derive import fingerprint
+from tables.fingerprint import fingerprint, require_one_definition
 from tables.ledgers import Evidence, Ledgers, Reconciled
 from tables.outcome import Cause, Outcome
 from tables.refresh import Refresher, everything, run_name
@@ -104,7 +104,12 @@ class Reconcile:
         return {**self._pinned, **{name: count for name, count in seen.items() if count}}
 
     def run(self, *, verify: bool) -> list[Outcome]:
-        """Correct the table, then verify it when asked to."""
+        """Correct the table, then verify it when asked to.
+
+        Raises:
+            DefinitionChanged: its rows were computed by another definition.
+        """
+        require_one_definition(self.platform.lake, self.table)
         before = self._ledgers.reconciled(self.table.full_name)
         if before.stream != self._stream:
             # Another stream wrote the table from the beginning: all that it may have dropped must be looked at.

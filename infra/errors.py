@@ -10,6 +10,7 @@ TwofoldError
 ├── BrokerUnreachable        retryable: the Kafka broker does not answer
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
+├── DefinitionChanged        rows of two definitions would stand in one table
 ├── LogGap                   offsets that should follow each other do not
 ├── QualityFailed            rows break the rules of their table
 └── UnexplainedDifference    the stream and the batch differ and no late record says why
@@ -82,6 +83,10 @@ class WriteConflict(TwofoldError):
 
 class SchemaMismatch(TwofoldError):
     """The columns of rows and of the table that should take them differ."""
+
+
+class DefinitionChanged(TwofoldError):
+    """The rows of a table were computed by another definition than the one that is declared now."""
 
 
 class LogGap(TwofoldError):

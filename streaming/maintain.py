@@ -18,12 +18,13 @@ from streaming.progress import Progress, write
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import REPLAYED
-from tables.derive import derive, fingerprint, first_of_each, latest_of_each, payload, version_columns
+from tables.derive import derive, first_of_each, latest_of_each, payload, version_columns
+from tables.fingerprint import fingerprint, require_one_definition
 from tables.lake import Lake
 from tables.refresh import Refresher
 from tables.registry import Registry
 from tables.scope import from_epoch_ms, merged, scopes_of, time_column
-from tables.writer import Stamp, Writer, Written
+from tables.writer import BEFORE, CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
 _TIDY_EVERY = 100
 _SOURCE = "_source"
 _AT = "_at"
+_NEW_DEFINITION = "definition"
 _log = logging.getLogger("twofold.maintain")
 
 
@@ -41,7 +43,7 @@ class Maintain:
 
     The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
     twice. A new checkpoint is another stream: it reads its inputs from the beginning and leaves alone what its
-    predecessor had closed, so that corrections stand.
+    predecessor had closed, so that corrections stand. A new definition of the table gets a new checkpoint.
     """
 
     spark: SparkSession
@@ -65,7 +67,7 @@ class Maintain:
         """Start the query; with `available_now` it ends when it has read what is there."""
         from pyspark.sql.streaming.readwriter import DataStreamWriter
 
-        self._fence.raise_once()
+        self._begin_by_one_definition()
         plan: dict[str, Callable[[], DataFrame]] = {
             "append": self._derived,
             "latest": self._derived,
@@ -83,6 +85,22 @@ class Maintain:
             return writer.trigger(availableNow=True).start()
         every_ms = self.table.every_ms or self.lake.settings.table_trigger_ms
         return writer.trigger(processingTime=f"{every_ms} milliseconds").start()
+
+    def _begin_by_one_definition(self) -> None:
+        """Leave a checkpoint of another definition: what its stream kept, counts and half-joined rows, is of that one.
+
+        The new stream reads its inputs from the beginning. Rows that were closed have been computed anew by whoever
+        accepted the new definition; those that were open are taken out here, since this stream writes them again.
+        """
+        require_one_definition(self.lake, self.table)
+        before = self._checkpoint.definition
+        if before != self._fingerprint and not self._checkpoint.is_new:
+            self._checkpoint.note_definition(before or "unknown")
+            self._checkpoint.set_aside()
+        self._fence.raise_once()
+        if self._checkpoint.definition not in ("", self._fingerprint):
+            self._fence.take_out_open(self._writer)
+        self._checkpoint.note_definition(self._fingerprint)
 
     def _events(self, topic: Topic) -> DataFrame:
         """New rows of an events table, in the order of its commits."""
@@ -272,6 +290,28 @@ class _Fence:
         if closed_before_ms is None or self._table.closes_at is None:
             return rows
         return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(closed_before_ms)))
+
+    def take_out_open(self, writer: Writer) -> None:
+        """Delete the rows that were still open."""
+        import duckdb
+
+        closes_at, closed_before_ms = self._table.closes_at, self._closed_before_ms
+        if closes_at is None:
+            return
+        table = writer.newest()
+        connection = duckdb.connect()
+        connection.execute("SET TimeZone = 'UTC'")
+        connection.register("live", table.scan())
+        condition = "true" if closed_before_ms is None else f'epoch_us("{closes_at}") >= {closed_before_ms * 1_000}'
+        rows = connection.sql(f"FROM live WHERE {condition}").to_arrow_table().cast(pa.schema(table.schema()))
+        changes = rows.append_column(CHANGE, pa.repeat(pa.scalar("delete"), len(rows)))
+        for column in rows.column_names:
+            if column not in self._table.key:
+                changes = changes.append_column(BEFORE + column, rows[column])
+        if len(rows):
+            number = (table.transaction_version(_NEW_DEFINITION) or 0) + 1
+            stamp = Stamp(app=_NEW_DEFINITION, version=number, info={"cause": "definition"})
+            writer.apply(changes, self._table.key, stamp)
 
     @property
     def _closed_before_ms(self) -> int | None:

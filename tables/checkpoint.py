@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,25 @@ class Checkpoint:
     def is_new(self) -> bool:
         """No micro-batch was planned with it yet."""
         return not self._batches("offsets")
+
+    @property
+    def definition(self) -> str:
+        """The fingerprint of the definition that its stream began with; empty where that was not noted."""
+        return self._mark.read_text() if self._mark.exists() else ""
+
+    def note_definition(self, fingerprint: str) -> None:
+        self._mark.parent.mkdir(parents=True, exist_ok=True)
+        self._mark.write_text(fingerprint)
+
+    def set_aside(self) -> None:
+        """Keep what is there under another name, so that a new stream begins."""
+        aside = self.path.with_name(f"{self.path.name}.{self.definition or 'unknown'}")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.path.rename(aside)
+
+    @property
+    def _mark(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.definition")
 
     @property
     def stream(self) -> str:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
-import inspect
 import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
@@ -93,16 +91,6 @@ def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
     """`latest_by`, then all other columns, so that any two different rows of one key have an order."""
     rest = [c for c in columns if c not in table.key and c not in table.latest_by]
     return [*(c for c in table.latest_by if c not in table.key), *rest]
-
-
-def fingerprint(table: Table) -> str:
-    """Twelve hex digits that change when the function or a parameter of the declaration changes."""
-    facts = {
-        name: str(getattr(table, name))
-        for name in ("key", "recompute_by", "event_time", "watermark", "closes_at", "latest_by", "lookback", "late", "ends_at")
-    }
-    text = inspect.getsource(table.derive) + repr(sorted(facts.items()))
-    return hashlib.sha256(text.encode()).hexdigest()[:12]
 
 
 def _require_columns(table: Table, rows: DataFrame) -> None:

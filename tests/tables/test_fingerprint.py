@@ -2,18 +2,89 @@
 
 from __future__ import annotations
 
+import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
-from tables.derive import fingerprint, version_columns
+from infra.errors import DefinitionChanged
+from tables.declaration import Table
+from tables.derive import version_columns
+from tables.fingerprint import fingerprint, recorded, require_one_definition
+from tables.lake import Lake
 from tables.registry import load
+from tables.writer import Stamp, Writer
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, a_table, written
+
+USING_FILE = '''\
+"""The newest reading of each sensor."""
+import math
+from functools import partial
+
+from tables.declaration import Table
+
+LIMIT = {"low": 1, "high": 9}
+SPARE = 1
+
+
+class Scale:
+    """How a value is read."""
+
+    factor = 2
+
+    def read(self, value):
+        return value * self.factor
+
+
+def inner(value, by=3):
+    """What this says does not count."""
+    return value + by + LIMIT["low"]
+
+
+def outer(value):
+    return [inner(x) for x in value]
+
+
+def unused(value):
+    return value - 1
+
+
+def latest(readings):
+    import plain_helper
+
+    scale = Scale()
+
+    def each(value):
+        return outer(value) or plain_helper.twice(value) or math.sqrt(value)
+
+    return readings, scale, each, partial(max, 4)
+
+
+TABLE = Table(derive=latest, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+'''
+HELPER_FILE = '''\
+"""Beside the declarations."""
+
+
+def twice(value):
+    return 2 * value
+'''
 
 
 def of(folder: Path, text: str) -> str:
     registry = load(written(folder, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": text}))
     return fingerprint(registry.tables["plant.newest"])
+
+
+@pytest.fixture
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that declarations import when they run."""
+    file = written(tmp_path / "beside", {"plain_helper.py": HELPER_FILE}) / "plain_helper.py"
+    monkeypatch.syspath_prepend(str(file.parent))
+    yield file
+    sys.modules.pop("plain_helper", None)
 
 
 def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path: Path) -> None:
@@ -37,7 +108,94 @@ def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path:
 def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, new: str) -> None:
     changed = TABLE_FILE.replace(old, new)
     assert changed != TABLE_FILE
-    assert of(tmp_path, TABLE_FILE) != of(tmp_path, changed)
+    assert of(tmp_path / "one", TABLE_FILE) != of(tmp_path / "two", changed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('return value + by + LIMIT["low"]', 'return value - by + LIMIT["low"]'),  # called by what it calls
+        ("by=3", "by=4"),
+        ('"low": 1', '"low": 2'),
+        ("factor = 2", "factor = 3"),
+        ("return value * self.factor", "return self.factor"),
+        ("partial(max, 4)", "partial(max, 5)"),
+        ("partial(max, 4)", "partial(min, 4)"),
+    ],
+)
+@pytest.mark.usefixtures("helper")
+def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
+    changed = USING_FILE.replace(old, new)
+    assert changed != USING_FILE
+    assert of(tmp_path / "one", USING_FILE) != of(tmp_path / "two", changed)
+
+
+def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
+    first = of(tmp_path / "one", USING_FILE)
+    assert first == of(tmp_path / "two", USING_FILE)
+    helper.write_text(HELPER_FILE.replace("2 * value", "3 * value + 1"))
+    del sys.modules["plain_helper"]
+    assert first != of(tmp_path / "three", USING_FILE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "    return [inner(x) for x in value]",
+            "    # For each.\n    return [\n        inner(x) for x in value\n    ]",
+        ),
+        ("What this says does not count.", "Something else."),
+        ("How a value is read.", "Something else."),
+        ("return value - 1", "return value - 2"),
+        ("SPARE = 1", "SPARE = 2"),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], every="2 seconds"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], approximate={"value": 0.1}'),
+    ],
+)
+@pytest.mark.usefixtures("helper")
+def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
+    changed = USING_FILE.replace(old, new)
+    assert changed != USING_FILE
+    assert of(tmp_path / "one", USING_FILE) == of(tmp_path / "two", changed)
+
+
+def test_rules_are_no_part_of_the_definition() -> None:
+    from quality.rules import not_null
+
+    assert fingerprint(a_table()) == fingerprint(a_table(rules=[not_null("sensor")]))
+
+
+def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
+    text = TABLE_FILE.replace("def latest", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\ndef latest")
+    text = text.replace("def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
+    text = text.replace("return readings", "return readings if even(2) else None")
+    assert of(tmp_path / "one", text) != of(tmp_path / "two", text.replace("n != 0", "n > 0"))
+
+
+def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
+    rows = pa.table({"sensor": ["a"]})
+    lake.ensure(table.full_name, rows.schema, statistics=[])
+    Writer(lake, table.full_name).append(rows, Stamp(app="stream/a", version=version, info={"fingerprint": mark}))
+
+
+def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
+    table = a_table()
+    lake.ensure(table.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
+    require_one_definition(lake, table)
+    assert recorded(lake, table) is None
+    committed(lake, table, fingerprint(table))
+    require_one_definition(lake, table)
+    assert recorded(lake, table) == fingerprint(table)
+
+
+def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
+    table = a_table()
+    committed(lake, table, "0123456789ab")
+    with pytest.raises(DefinitionChanged, match=f"definition 0123456789ab; .* says {fingerprint(table)}") as raised:
+        require_one_definition(lake, table)
+    assert "./twofold backfill plant.hours" in (raised.value.hint or "")
+    assert not raised.value.retryable
 
 
 def test_versions_order_any_two_different_rows_of_a_key() -> None:

@@ -1,0 +1,260 @@
+"""Tells one definition of a table from another: by its function, what that calls in this repository, its parameters."""
+
+from __future__ import annotations
+
+import ast
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sysconfig
+import textwrap
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from infra.errors import DefinitionChanged
+from tables.declaration import Table
+from tables.lake import Lake
+
+FINGERPRINT = "fingerprint"
+"""The key under which a commit tells by which definition its rows were computed."""
+
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
+# What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
+_NOT_DEFINING = frozenset({"derive", "rules", "approximate", "every"})
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+
+
+def fingerprint(table: Table) -> str:
+    """Twelve hex digits that change when the rows that the table should hold may change.
+
+    They follow the function, the functions, classes and constants of this repository that it uses, directly or through
+    others, and the parameters of the declaration. They do not follow comments, docstrings, formatting, rules, or
+    installed packages.
+    """
+    parameters = {f.name: getattr(table, f.name) for f in fields(table) if f.init and f.name not in _NOT_DEFINING}
+    told = {name: value for name, value in parameters.items() if value is not None}
+    lines = [repr(sorted((name, str(value)) for name, value in told.items())), *_Reader().read(table.derive)]
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+def recorded(lake: Lake, table: Table) -> str | None:
+    """The fingerprint of the definition by which the newest rows of the table were computed; None before any were."""
+    info = lake.newest_info(table.full_name, FINGERPRINT, within=100_000)
+    return None if info is None else str(info[FINGERPRINT])
+
+
+def require_one_definition(lake: Lake, table: Table) -> None:
+    """Refuse to add rows of this definition to rows of another one.
+
+    Raises:
+        DefinitionChanged: names both fingerprints, and what accepts the new definition.
+    """
+    before, now = recorded(lake, table), fingerprint(table)
+    if before not in (None, now):
+        raise DefinitionChanged(
+            f"{table.full_name}: its rows were computed by the definition {before}; "
+            f"tables/{table.domain}/{table.name}.py now says {now}.",
+            hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
+            "keep the old one, take the change back.",
+            table=table.full_name,
+            before=before,
+            now=now,
+        )
+
+
+class _Reader:
+    """Writes down what a function depends on, each thing once, in the order in which it is met."""
+
+    def __init__(self) -> None:
+        self._met: dict[int, int] = {}
+        self._kept: list[object] = []  # an id is used again once its object is gone
+
+    def read(self, value: object) -> Iterator[str]:
+        """Lines that change when what the value does may change."""
+        if isinstance(value, _PLAIN):
+            yield repr(value)
+            return
+        if id(value) in self._met:
+            yield f"thing {self._met[id(value)]}"
+            return
+        if not isinstance(value, tuple | frozenset):  # equal ones may be one object or two: the interpreter's choice
+            self._met[id(value)] = len(self._met)
+            self._kept.append(value)
+        if isinstance(value, functools.partial):
+            yield "partial"
+            yield from self.read([value.func, list(value.args), value.keywords])
+        elif isinstance(value, MethodType):
+            yield from self.read([value.__func__, value.__self__])
+        elif isinstance(value, Mapping):
+            for key in sorted(value, key=repr):
+                yield from self.read([key, value[key]])
+        elif isinstance(value, set | frozenset):
+            yield from self.read(sorted(value, key=repr))
+        elif isinstance(value, Sequence):
+            yield f"{type(value).__name__} of {len(value)}"
+            for item in value:
+                yield from self.read(item)
+        else:
+            yield from self._read_code(value)
+
+    def _read_code(self, value: object) -> Iterator[str]:
+        function = inspect.unwrap(value) if callable(value) else value
+        if isinstance(function, FunctionType):
+            if _is_ours(function.__code__.co_filename):
+                yield from self._read_function(function)
+            else:
+                yield _name(function)
+        elif isinstance(function, type):
+            if _is_ours(_file(function)):
+                yield from self._read_class(function)
+            else:
+                yield _name(function)
+        elif isinstance(function, enum.Enum):
+            yield f"{function} {function.value!r}"
+        elif _is_ours(_file(type(function))):
+            yield from self.read([type(function), _attributes(function)])
+        elif callable(function) or isinstance(function, ModuleType):
+            yield _name(function)
+        else:
+            text = repr(function)  # a date, a Decimal, a pattern: what says where it lies in memory is left out
+            yield _name(type(function)) if " at 0x" in text else text
+
+    def _read_function(self, function: FunctionType) -> Iterator[str]:
+        tree = _tree(function)
+        yield ast.unparse(tree) if tree else _bytecode(function.__code__)
+        yield from self.read([function.__defaults__, function.__kwdefaults__])
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+        if tree:
+            yield from self._read_names(tree, known, function.__module__)
+        else:
+            for name in sorted(set(_names(function.__code__)) & set(known)):
+                yield from self.read(known[name])
+
+    def _read_class(self, kind: type) -> Iterator[str]:
+        tree = _tree(kind)
+        if tree is None:
+            yield _name(kind)
+            return
+        yield ast.unparse(tree)
+        module = inspect.getmodule(kind)
+        yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
+
+    def _read_names(self, tree: ast.AST, known: Mapping[str, object], module: str) -> Iterator[str]:
+        """What the names in the code mean: those that it imports itself, then those around it."""
+        seen = {**known, **dict(_imported(tree, module))}
+        for path in sorted(set(_paths(tree))):
+            found, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
+            while rest and isinstance(found, ModuleType) and _is_ours(found.__file__ or ""):
+                found = getattr(found, rest.pop(0), _UNKNOWN)
+            if found is not _UNKNOWN and not isinstance(found, ModuleType):
+                yield ".".join(path)
+                yield from self.read(found)
+
+
+_UNKNOWN = object()
+
+
+def _tree(code: FunctionType | type) -> ast.AST | None:
+    """The code without what does not run: docstrings, comments, formatting; None where its text is not at hand."""
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError, TypeError):  # made by exec, or a lambda in the middle of an expression
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _paths(tree: ast.AST) -> Iterator[tuple[str, ...]]:
+    """`a` and `a.b.c` as they are read in the code."""
+    for node in ast.walk(tree):
+        rest: list[str] = []
+        while isinstance(node, ast.Attribute):
+            rest.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield (node.id, *rest)
+
+
+def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
+    """What the code imports from this repository when it runs."""
+    package = module.rpartition(".")[0]
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if _is_our_module(alias.name):
+                    found = importlib.import_module(alias.name)
+                    top = importlib.import_module(alias.name.split(".")[0])
+                    yield (alias.asname, found) if alias.asname else (alias.name.split(".")[0], top)
+        elif isinstance(node, ast.ImportFrom):
+            source = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+            if _is_our_module(source):
+                for alias in node.names:
+                    yield alias.asname or alias.name, _member(source, alias.name)
+
+
+def _member(module: str, name: str) -> object:
+    found = getattr(importlib.import_module(module), name, _UNKNOWN)
+    return importlib.import_module(f"{module}.{name}") if found is _UNKNOWN else found
+
+
+def _is_our_module(name: str) -> bool:
+    top = importlib.util.find_spec(name.split(".")[0])
+    places = [] if top is None else [top.origin, *(top.submodule_search_locations or ())]
+    return any(place and _is_ours(place) for place in places)
+
+
+def _is_ours(file: str) -> bool:
+    """Whether code is neither of the standard library nor installed."""
+    path = Path(file)
+    return path.is_absolute() and not _INSTALLED & set(path.parts) and not path.is_relative_to(_STANDARD_LIBRARY)
+
+
+def _file(kind: type) -> str:
+    try:
+        return inspect.getfile(kind)
+    except (TypeError, OSError):  # built in
+        return ""
+
+
+def _name(value: object) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def _attributes(value: object) -> dict[str, object]:
+    return dict(getattr(value, "__dict__", {}))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - asking is the only way to know
+    except ValueError:
+        return False
+    return True
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _bytecode(code: CodeType) -> str:
+    constants = [_bytecode(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"
