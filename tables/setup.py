@@ -75,7 +75,7 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
         inputs[name] = payload(frame) if isinstance(declaration, Topic) else frame
     rows = derive(table, inputs)
     schema = to_arrow_schema(rows.schema, timezone="UTC")
-    statistics = [*table.key, *table.recompute_by, table.event_time, table.closes_at]
+    statistics = [*table.key, *table.recompute_by, table.event_time, table.ends_at, table.closes_at]
     lake.ensure(
         table.full_name,
         schema.remove_metadata(),
