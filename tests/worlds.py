@@ -12,6 +12,7 @@ import pyarrow as pa
 from batch.reconcile import Reconcile
 from streaming.ingest import _Feed
 from streaming.maintain import Maintain
+from tables.declaration import Table
 from tables.decode import RAW_SCHEMA, Decoder
 from tables.lake import Lake
 from tables.outcome import Outcome
@@ -72,12 +73,27 @@ class World:
         return pa.table(columns, schema=RAW_SCHEMA), {0: (start, end)}
 
     def maintain(self, tables: Iterable[str] = ()) -> None:
-        """Run the streams of these tables, or of all, until nothing is left to read."""
+        """Run the streams of these tables, or of all, until nothing is left to read; what others read comes first."""
         wanted = {self.registry.find_table(name).full_name for name in tables}
+        for tables_at_once in self._ranks():
+            streams = [
+                Maintain(self.spark, self.lake, self.registry, table).start(available_now=True)
+                for table in tables_at_once
+                if not wanted or table.full_name in wanted
+            ]
+            for stream in streams:
+                stream.awaitTermination()
+
+    def _ranks(self) -> list[list[Table]]:
+        """Tables that read topics only, then those that read these, and so on."""
+        rank: dict[str, int] = {}
+        ranks: list[list[Table]] = []
         for table in self.registry.in_order(self.domain):
-            if not wanted or table.full_name in wanted:
-                stream = Maintain(self.spark, self.lake, self.registry, table)
-                stream.start(available_now=True).awaitTermination()
+            below = [rank[source.full_name] for source in self.registry.upstream(table) if isinstance(source, Table)]
+            rank[table.full_name] = number = max(below, default=-1) + 1
+            ranks += [[] for _ in range(number + 1 - len(ranks))]
+            ranks[number].append(table)
+        return ranks
 
     def reconcile(self, tables: Iterable[str] = (), *, verify: bool = True) -> list[Outcome]:
         """Reconcile these tables, or all, inputs first."""

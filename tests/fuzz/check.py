@@ -1,0 +1,80 @@
+"""Runs a world of cases through ingest, streams and reconcile, and holds every table against DuckDB."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.settings import Settings
+from tables.scope import from_epoch_ms
+from tests.fold import assert_ledger_explains
+from tests.fuzz.cases import Case, Reconciling, Schedule, Sent, log_of, owners
+from tests.fuzz.oracle import Oracle, final
+from tests.worlds import World
+from traffic.comparison import compare
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+@dataclass
+class Verdict:
+    """What was wrong in a world: cases by number, and what no case can be blamed for."""
+
+    faults: list[str] = field(default_factory=list)
+    blamed: set[int] = field(default_factory=set)
+
+    def add(self, fault: str, examples: pa.Table, known: dict[str, int]) -> None:
+        self.faults.append(f"{fault} {examples.slice(0, 3).to_pylist()}")
+        texts = (value for row in examples.to_pylist() for value in row.values() if isinstance(value, str))
+        self.blamed |= {known[text] for text in texts if text in known}
+
+
+def run(spark: SparkSession, cases: Sequence[Case], schedule: Schedule, tables: Sequence[str] = ()) -> Verdict:
+    """Whether these tables, or all of the domain, are right in the end.
+
+    Args:
+        tables: full names, with all that they read.
+    """
+    log, verdict, known = log_of(cases), Verdict(), owners(cases)
+    with tempfile.TemporaryDirectory() as home:
+        world = World(spark, Settings(home=Path(home), shuffle_partitions=1, max_files=1))
+        names = list(tables) or [t.full_name for t in world.registry.in_order("flights")]
+        unexplained = list(_live(world, schedule, log, names))
+        watermarks = [ms for name in names if (ms := world.watermark_ms(name))]
+        before, oracle = from_epoch_ms(min(watermarks)), Oracle(log)
+        for name in names:
+            table = world.registry.find_table(name)
+            should = oracle.expected(name, before)
+            live = final(name, world.rows(name), before).select(should.column_names).cast(should.schema)
+            found = compare(should, live, table.key)
+            if not found.equal:
+                fault = f"{name}: {found.missing} missing, {found.extra} extra, {found.changed} changed of {found.rows}"
+                verdict.add(fault, found.examples, known)
+        verdict.faults += unexplained
+        verdict.faults += [f"twice: {o}" for o in world.reconcile(names, verify=False) if o.changed or o.files_written]
+        assert_ledger_explains(world, names)
+    return verdict
+
+
+def _live(world: World, schedule: Schedule, log: Sequence[Sent], names: Sequence[str]) -> Iterator[str]:
+    """Let the world happen; what reconciles leave unexplained."""
+    for number, part in enumerate(schedule.parts(log)):
+        world.append(part)
+        if number in schedule.restarts:
+            world.maintain(names)
+        for reconciling in (r for r in schedule.reconciles if r.after == number):
+            yield from _reconcile(world, reconciling, names)
+    world.maintain(names)
+    yield from (f"unexplained: {o}" for o in world.reconcile(names) if o.unexplained)
+
+
+def _reconcile(world: World, reconciling: Reconciling, names: Sequence[str]) -> Iterator[str]:
+    chosen = names if reconciling.table is None else [names[reconciling.table % len(names)]]
+    for _ in range(1 + reconciling.twice):
+        yield from (f"unexplained: {o}" for o in world.reconcile(chosen, verify=False) if o.unexplained)

@@ -1,0 +1,61 @@
+"""DuckDB's answer to what every table must hold, from the records of a log as they were sent."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from datetime import datetime
+
+import duckdb
+import pyarrow as pa
+
+from tests.fuzz.cases import Sent
+from traffic import truth
+
+VIEWS = """
+    CREATE TABLE departed AS
+    SELECT DISTINCT carrier, flight::INTEGER AS flight, tail_number AS tailnum, origin, destination AS dest,
+        delay_min::INTEGER AS dep_delay, NULL::INTEGER AS arrival_minute, scheduled_at::TIMESTAMPTZ AS scheduled_at,
+        occurred_at::TIMESTAMPTZ AS departed_at, flight_id
+    FROM departures WHERE kind = 'departed';
+
+    CREATE TABLE flown AS
+    SELECT departed.* EXCLUDE (arrival_minute), a.delay_min::INTEGER AS arr_delay,
+        a.air_time_min::INTEGER AS air_time, a.arrived_at::TIMESTAMPTZ AS arrived_at
+    FROM departed LEFT JOIN (SELECT DISTINCT * FROM arrivals) a ON a.flight_id = departed.flight_id
+        AND a.arrived_at::TIMESTAMPTZ BETWEEN departed_at AND departed_at + INTERVAL 24 HOURS;
+
+    CREATE TABLE observed AS
+    SELECT DISTINCT airport AS origin, temperature_f::DOUBLE AS temp, humidity_pct::DOUBLE AS humid,
+        wind_direction_deg::INTEGER AS wind_dir, wind_speed_mph::DOUBLE AS wind_speed,
+        precipitation_in::DOUBLE AS precip, visibility_mi::DOUBLE AS visib, observed_at::TIMESTAMPTZ AS observed_at
+    FROM weather;
+"""
+"""The relations that `traffic/truth/source.sql` makes of the files, made of a log instead."""
+
+
+class Oracle:
+    """What tables must hold when everything of a log has been taken into account."""
+
+    def __init__(self, log: Sequence[Sent]) -> None:
+        self._connection = duckdb.connect()
+        self._connection.execute("SET TimeZone = 'UTC'")
+        for topic in ("departures", "arrivals", "weather"):
+            rows = [json.loads(sent.value) for sent in log if sent.topic == topic]
+            self._connection.register(topic, pa.Table.from_pylist(rows))
+        self._connection.execute(VIEWS)
+
+    def expected(self, table: str, before: datetime) -> pa.Table:
+        """The rows that are final before an instant."""
+        query = (truth.QUERIES / f"{table.split('.')[1]}.sql").read_text()
+        return self._connection.execute(
+            f"SELECT * FROM ({query}) WHERE {truth.is_final(table, before)}"
+        ).to_arrow_table()
+
+
+def final(table: str, rows: pa.Table, before: datetime) -> pa.Table:
+    """The live rows that are final before an instant."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    connection.register("live", rows)
+    return connection.execute(f"SELECT * FROM live WHERE {truth.is_final(table, before)}").to_arrow_table()
