@@ -4,7 +4,7 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test bench lint lock down clean
+.PHONY: help setup demo test fuzz chaos bench lint down clean
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -18,6 +18,13 @@ demo: setup  ## Run the whole platform on a month of real flights
 test: setup  ## Run every test
 	@$(PYTHON) -m pytest
 
+fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
+	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} \
+		$(PYTHON) -m pytest tests/batch/test_parity.py tests/batch/test_year.py
+
+chaos: setup  ## Kill streams and reconciles CHAOS_KILLS times, 50 unless told
+	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos
+
 bench: setup  ## Measure: drain, freshness, reconcile
 	@$(PYTHON) -m benchmarks
 
@@ -25,10 +32,6 @@ lint: setup  ## Check format, style and types
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m ruff check
 	@$(PYTHON) -m mypy
-
-lock: setup  ## Write requirements.txt from requirements.in, with hashes
-	@$(PYTHON) -m uv pip compile --quiet --universal --generate-hashes --no-header --python-version 3.11 \
-		--output-file requirements.txt requirements.in
 
 down:  ## Stop the platform
 	@./twofold down

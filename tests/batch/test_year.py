@@ -1,0 +1,75 @@
+"""The year of real flights, 2 % of them hours late: every table equals DuckDB's answer from the source files."""
+
+from __future__ import annotations
+
+import os
+from collections import defaultdict
+from datetime import date
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.settings import Settings
+from tables.scope import from_epoch_ms
+from tests.fuzz.oracle import final
+from tests.worlds import World
+from traffic import truth
+from traffic.comparison import compare
+from traffic.imperfections import Imperfections
+from traffic.replay import messages
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [
+    pytest.mark.spark,
+    pytest.mark.timeout(5_400),
+    pytest.mark.skipif("YEAR_MONTHS" not in os.environ, reason="takes long: `make fuzz` runs it"),
+]
+
+MONTHS = int(os.environ.get("YEAR_MONTHS", "12"))
+START = date(2013, 1, 1)
+END = date(2013 + MONTHS // 12, MONTHS % 12 + 1, 1)
+
+
+@pytest.fixture(scope="module")
+def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two micro-batches of ingest a month, through streams that restart every quarter, and through reconcile."""
+    world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1))
+    topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
+    sent = list(messages(START, END, topics, Imperfections(hours_share=0.02)))
+    count = 2 * MONTHS
+    size = -(-len(sent) // count)
+    for number in range(count):
+        part = defaultdict(list)
+        for message in sent[number * size : (number + 1) * size]:
+            part[message.topic].append(message.value)
+        world.append(part)
+        if number % 6 == 5 or number == count - 1:
+            world.maintain()
+    return world
+
+
+def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> None:
+    outcomes = year.reconcile()
+    assert [o for o in outcomes if o.unexplained] == []
+    assert sum(o.changed for o in outcomes) > 0, "no record came too late: this test would prove nothing"
+    names = [table.full_name for table in year.registry.in_order("flights")]
+    before = from_epoch_ms(min(ms for name in names if (ms := year.watermark_ms(name))))
+    wrong = {}
+    for name in names:
+        expected = truth.expected(name, START, END, before)
+        live = final(name, year.rows(name), before)
+        found = compare(expected, live.select(expected.column_names).cast(expected.schema), truth.KEYS[name])
+        assert found.rows > 0, name
+        if not found.equal:
+            wrong[name] = (found.missing, found.extra, found.changed, found.examples.slice(0, 2).to_pylist())
+    assert wrong == {}
+
+
+def test_a_second_reconcile_of_the_year_changes_no_row_and_writes_no_file(year: World) -> None:
+    year.reconcile(verify=False)
+    before = {name: year.lake.version(name) for name in year.lake.names()}
+    outcomes = year.reconcile(verify=False)
+    assert [(o.changed, o.files_written) for o in outcomes] == [(0, 0)] * len(outcomes)
+    assert {name: year.lake.version(name) for name in year.lake.names()} == before
