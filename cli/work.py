@@ -53,13 +53,20 @@ def maintain_once(domain: Domain, tables: TableNames = None) -> None:
 
 def backfill(
     table: Annotated[str, typer.Argument(metavar="TABLE", help="A table: flights.delays_by_hour, or its bare name.")],
-    start: Annotated[str, typer.Option(help="First instant: 2013-01-05 or 2013-01-05T06:00, UTC.")],
-    end: Annotated[str, typer.Option(help="First instant after the range, UTC.")],
+    start: Annotated[
+        str | None, typer.Option(help="First instant: 2013-01-05 or 2013-01-05T06:00, UTC. All rows without a range.")
+    ] = None,
+    end: Annotated[str | None, typer.Option(help="First instant after the range, UTC.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the rows of TABLE in a range of time, publish the differences."""
-    first, last = parse_time(start, "--start"), parse_time(end, "--end")
-    require_order(first, last)
+    """Recompute the rows of TABLE in a range of time, publish the differences.
+
+    Without a range it recomputes all, which also accepts a changed definition of TABLE.
+    """
+    first = parse_time(start, "--start") if start else None
+    last = parse_time(end, "--end") if end else None
+    if first and last:
+        require_order(first, last)
     settings = Settings.from_environment()
     name = _full_names([table])[0]
     from batch.backfill import backfill as run
