@@ -281,7 +281,7 @@ def _print_queries(now: Snapshot) -> None:
     out.print(
         make_table(
             "Queries",
-            ["query", "watermark (UTC)", "rows in", "rows out", "took", "freshness", "behind", "last"],
+            ["query", "watermark (UTC)", "held back by", "rows in", "rows out", "took", "freshness", "behind", "last"],
             [_query_line(query, now.at) for query in now.queries],
             right=["rows in", "rows out", "took", "freshness", "behind", "last"],
             whole=["watermark (UTC)"],
@@ -301,6 +301,7 @@ def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
     return (
         f"{query.domain}.{query.query}",
         f"{query.watermark:%Y-%m-%d %H:%M}" if query.watermark else None,
+        query.held_back_by and query.held_back_by.removeprefix(f"{query.domain}."),
         query.rows_in,
         query.rows_out,
         shown_span(query.batch_s),

@@ -66,6 +66,10 @@ class QueryState:
     """A streaming query.
 
     Attributes:
+        watermark: rows that close before it are closed; None where nothing closes.
+        inputs: how far each input alone would let it go: its newest event time less the table's delay; None before the
+            first event of an input, and none where nothing closes.
+        held_back_by: the input that lets it go least far.
         behind: versions of its inputs that it has not taken yet; None for ingest, whose lag is its topics'.
         error: why it stands still; empty while it runs.
     """
@@ -74,6 +78,8 @@ class QueryState:
     query: str
     batch: int
     watermark: datetime | None
+    inputs: Mapping[str, datetime | None]
+    held_back_by: str | None
     rows_in: int
     rows_out: int
     batch_s: float
@@ -239,11 +245,18 @@ def _partition(number: int, bounds: PartitionOffsets | None, taken: int | None) 
 
 
 def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
+    from tables.scope import from_epoch_ms
+    from tables.watermark import by_input, held_back_by
+
+    table = registry.tables.get(f"{progress.domain}.{progress.query}")
+    marks = {} if table is None else by_input(lake, registry, table)
     return QueryState(
         domain=progress.domain,
         query=progress.query,
         batch=progress.batch,
         watermark=progress.watermark,
+        inputs={name: None if ms is None else from_epoch_ms(ms) for name, ms in marks.items()},
+        held_back_by=held_back_by(marks),
         rows_in=progress.rows_in,
         rows_out=progress.rows_out,
         batch_s=progress.batch_s,

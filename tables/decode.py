@@ -69,11 +69,28 @@ def events_schema(topic: Topic) -> pa.Schema:
     A corrected event time follows the fields that it is told from.
 
     `_late_by_ms`: the topic's greatest event time committed before the micro-batch, minus the row's own, in
-    milliseconds; negative when the row is ahead, null before anything was committed. `_replayed`: the row came by a
+    milliseconds; negative when the row is ahead, null before anything was committed. A row without `_offset` is no
+    record but a `heartbeat`. `_replayed`: the row came by a
     replay of the log; streams, whose time has gone on, leave it to the batch.
     """
     fields = [pa.field(column, kind.arrow) for column, kind in topic.columns.items()]
     return pa.schema([*fields, *PROVENANCE, pa.field(LATE_BY_MS, pa.int64()), pa.field(REPLAYED, pa.bool_())])
+
+
+def heartbeat(topic: Topic, event_ms: int, appended_ms: int) -> pa.Table:
+    """The one row, without a place in the log, that moves the time of a topic to which nothing comes.
+
+    Args:
+        event_ms: the event time that the topic has from now on, epoch milliseconds.
+        appended_ms: how far the log had come by then.
+    """
+    schema = events_schema(topic)
+    known = {
+        topic.event_time: pa.array([event_ms * 1_000]).cast(TIMESTAMP),
+        APPENDED_AT: pa.array([appended_ms * 1_000]).cast(TIMESTAMP),
+        REPLAYED: pa.array([False]),
+    }
+    return pa.table([known.get(f.name, pa.nulls(1, f.type)) for f in schema], schema=schema)
 
 
 @dataclass(frozen=True)

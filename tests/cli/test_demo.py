@@ -39,6 +39,8 @@ def snapshot(*, lag: int | None = 0, behind: int | None = 0) -> Snapshot:
         domain="flights",
         query="hours",
         batch=3,
+        inputs={},
+        held_back_by=None,
         watermark=None,
         rows_in=1,
         rows_out=1,
