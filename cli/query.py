@@ -29,6 +29,7 @@ class Analyst:
     """A read-only DuckDB session whose views are the Delta tables, each at its newest version when it is queried.
 
     The views go through DuckDB's Delta reader, which honours deletion vectors, column mapping and file statistics.
+    Those of events show the records alone, without the heartbeats of idle topics.
     """
 
     def __init__(self, places: Places, *, only: Sequence[str] | None = None) -> None:
@@ -63,6 +64,9 @@ class Analyst:
                 uri = _literal(self._places.uri(full_name))
                 self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
                 added.append(full_name)
+                if self._holds_events(full_name):
+                    events = f"FROM delta_scan({uri}) WHERE _offset IS NOT NULL"
+                    self.connection.execute(f"CREATE OR REPLACE VIEW {domain}.{name} AS {events}")
         self.names = sorted([*self.names, *added])
         uses = Counter(full_name.split(".", 1)[1] for full_name in self.names)
         for full_name in added:
@@ -70,6 +74,11 @@ class Analyst:
             self.connection.execute(f"DROP VIEW IF EXISTS main.{name}")
             if uses[full_name.split(".", 1)[1]] == 1:
                 self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")
+
+    def _holds_events(self, full_name: str) -> bool:
+        """Whether it is a topic's events table, which may hold heartbeats beside the records."""
+        known = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
+        return self.connection.execute(known, full_name.split(".", 1)).fetchone() is not None
 
     def run(self, sql: str) -> duckdb.DuckDBPyConnection:
         """The result of the last of these statements, not fetched yet.

@@ -48,6 +48,13 @@ def test_rows_that_a_delta_commit_deleted_are_not_seen(cli: Cli, lake: Path) -> 
     assert cli("sql", "SELECT origin FROM hours", "--json").document == [{"origin": "EWR"}]
 
 
+def test_heartbeats_of_an_idle_topic_are_no_events(cli: Cli, lake: Path) -> None:
+    events = pa.table({"id": ["a", None], "_offset": [7, None], "_late_by_ms": pa.nulls(2, pa.int64())})
+    write_deltalake(lake / "house" / "doors", events)
+    assert cli("sql", "SELECT id, _offset FROM house.doors", "--json").document == [{"id": "a", "_offset": 7}]
+    assert cli("sql", "SELECT count(*) AS n FROM doors", "--json").document == [{"n": 1}]
+
+
 def test_rows_are_those_of_the_newest_version(cli: Cli, lake: Path) -> None:
     write_deltalake(lake / "rail" / "delays", pa.table({"train": [8]}), mode="append")
     assert cli("sql", "SELECT max(train) AS t FROM rail.delays", "--json").document == [{"t": 8}]
