@@ -242,14 +242,21 @@ def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Set
 
 
 def _topic_facts(topic: Topic) -> dict[str, object]:
-    return {
+    clock = topic.clock
+    off = clock and f"{clock.received or '_appended_at'} - {clock.sent}, at most {clock.bound}"
+    facts: dict[str, object] = {
         "kind": "topic and its events",
         "record key": topic.key,
-        "event time": topic.event_time,
-        "a repeated record agrees in": [*topic.identity, topic.event_time],
+        "event time": f"{topic.event_time} = {clock.event} + ({off})" if clock else topic.event_time,
+        "report time": topic.report_time,
+        "append time": "_appended_at",
+        "future": f"up to {topic.future_bound} beyond the append time" if topic.future_bound else "believed",
+        "idle": topic.idle_after and f"after {topic.idle_after}; then its time goes on with that of the other topics",
+        "a repeated record agrees in": list(topic.same_record),
         "partitions": topic.partitions,
         "archive": "every closed segment is kept for ever" if topic.tiered else "none",
     }
+    return {fact: value for fact, value in facts.items() if value is not None}
 
 
 def _table_facts(table: Table, registry: Registry) -> dict[str, object]:

@@ -16,6 +16,7 @@ TOPIC = Topic(
         "reported_at": "timestamp",
     },
     event_time="arrived_at",
+    report_time="reported_at",
     key="flight_id",
     identity=["flight_id"],
     rules=[

@@ -20,6 +20,7 @@ TOPIC = Topic(
         "reported_at": "timestamp",
     },
     event_time="occurred_at",
+    report_time="reported_at",
     key="flight_id",
     identity=["flight_id", "kind"],
     rules=[

@@ -21,6 +21,7 @@ TOPIC = Topic(
         "reported_at": "timestamp",
     },
     event_time="observed_at",
+    report_time="reported_at",
     key="airport",
     identity=["airport"],
     rules=[
