@@ -150,15 +150,20 @@ class Lake:
                         return commit
         return None
 
-    def newest_info(self, name: str, wanted: str, within: int = 500) -> Mapping[str, Any] | None:
+    def newest_info(
+        self, name: str, wanted: str, within: int = 500, *, at: int | None = None
+    ) -> Mapping[str, Any] | None:
         """The newest commit's `info` that holds the key `wanted`, of those whose rows the table has.
 
         A table that was restored has the rows of the version that it was restored to.
 
+        Args:
+            at: look at the table as it was at this version.
+
         Returns:
             None when the last `within` commits have none.
         """
-        version = self.version(name)
+        version = self.version(name) if at is None else at
         oldest = max(-1, version - within)
         filesystem, root = _filesystem(self.uri(name))
         while version > oldest:

@@ -1,0 +1,242 @@
+"""What of the log a version of a table is made of, offset by offset: a certificate that can be checked by anybody."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from tables.declaration import Table, Topic
+from tables.decode import OFFSET, PARTITION
+from tables.difference import duckdb_utc
+from tables.lake import QUARANTINE, Lake
+from tables.registry import Registry
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_ALL_COMMITS = 100_000
+
+
+@dataclass(frozen=True, kw_only=True)
+class Coverage:
+    """What became of the offsets `[start, end)` of one partition.
+
+    Attributes:
+        start: where ingest began to read the partition.
+        end: the first offset that was not ingested yet.
+        events, quarantined: rows of the two tables in the range.
+        missing: offsets of the range that are in neither.
+        repeated: rows beyond the first of their offset, in both tables together.
+        astray: rows of either table that lie outside of the range.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    events: int
+    quarantined: int
+    missing: int
+    repeated: int
+    astray: int
+
+    @property
+    def records(self) -> int:
+        return self.end - self.start
+
+    @property
+    def is_complete(self) -> bool:
+        """Every offset of the range is in one of the two tables, once."""
+        return not (self.missing or self.repeated or self.astray)
+
+    @property
+    def fault(self) -> str:
+        """What is wrong, for people; empty when nothing is."""
+        counts = {"missing": self.missing, "repeated": self.repeated, "out of range": self.astray}
+        said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
+        return f"{self.topic}, partition {self.partition}, [{self.start}, {self.end}): {said} offsets" if said else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TopicIn:
+    """A topic as far as it went into a table.
+
+    Attributes:
+        version: of the events table that the table has taken in, or more.
+        duplicates: events of it that repeat another one, and so count once in tables that leave repeats out.
+    """
+
+    topic: str
+    version: int
+    duplicates: int
+    partitions: Sequence[Coverage]
+
+    @property
+    def records(self) -> int:
+        return sum(partition.records for partition in self.partitions)
+
+    @property
+    def events(self) -> int:
+        return sum(partition.events for partition in self.partitions)
+
+    @property
+    def quarantined(self) -> int:
+        return sum(partition.quarantined for partition in self.partitions)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Certificate:
+    """What went into a version of a table, through all tables between it and the log.
+
+    Attributes:
+        inputs: topic or table that it reads -> the version that it has taken in.
+        topics: every topic that it comes from, each as far as it was taken in on every way to the table.
+        untold: inputs of which no commit says how far they were taken in.
+        fingerprint: of the definition by which the newest rows were computed.
+    """
+
+    table: str
+    version: int
+    rows: int
+    fingerprint: str | None
+    inputs: Mapping[str, int]
+    topics: Sequence[TopicIn]
+    untold: Sequence[str] = ()
+
+    @property
+    def faults(self) -> list[str]:
+        """Why it is not complete; empty when it is."""
+        found = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
+        return [*found, *(f"{name}: no commit tells how far it was taken in" for name in self.untold)]
+
+    @property
+    def is_complete(self) -> bool:
+        """Every record of the log up to the stated offsets went in, or is in quarantine, once."""
+        return not self.faults
+
+
+def certify(lake: Lake, registry: Registry, table: Table, version: int | None = None) -> Certificate:
+    """The certificate of a version of a table, or of its newest.
+
+    Streams say in each commit how far they have read. What they read without writing a row, and what batch work read
+    besides, is not counted: the certificate may say less than is true, never more.
+
+    Raises:
+        BadArgument: the table was never written.
+    """
+    at = lake.version(table.full_name) if version is None else version
+    inputs, untold = _taken_in(lake, registry, table, at)
+    marked = lake.newest_info(table.full_name, "fingerprint", within=_ALL_COMMITS, at=at)
+    return Certificate(
+        table=table.full_name,
+        version=at,
+        rows=int(lake.open(table.full_name, at).count()),
+        fingerprint=str(marked["fingerprint"]) if marked else None,
+        inputs={name: taken for name, taken in inputs.items() if name in _names(registry, table)},
+        topics=[
+            TopicIn(
+                topic=name,
+                version=taken,
+                duplicates=_duplicates(lake, registry.topics[name], taken),
+                partitions=coverage(lake, registry.topics[name], taken),
+            )
+            for name, taken in inputs.items()
+            if name in registry.topics
+        ],
+        untold=untold,
+    )
+
+
+def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Coverage]:
+    """Where every offset is that the events table had taken in at a version, or has now, by partition.
+
+    A replay moves records from one table to the other: both are read as they are now, up to what the version had.
+    """
+    newest = lake.version(topic.full_name)
+    connection = duckdb_utc()
+    connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
+    connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
+    starts, ends = _bounds(lake, topic, newest if version is None else version)
+    connection.register("bounds", _as_table(starts, ends))
+    # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
+    until = "true" if version is None else "o < e"
+    rows = connection.execute(_COVERAGE.format(partition=PARTITION, offset=OFFSET, until=until)).fetchall()
+    names = ("partition", "start", "end", "events", "quarantined", "missing", "repeated", "astray")
+    return [Coverage(topic=topic.full_name, **dict(zip(names, map(int, row), strict=True))) for row in rows]
+
+
+_COVERAGE = """
+WITH stored AS (
+    SELECT {partition} AS p, {offset} AS o, true AS is_event FROM events WHERE {offset} IS NOT NULL
+    UNION ALL
+    SELECT {partition}, {offset}, false FROM quarantine
+),
+taken AS (FROM stored JOIN bounds USING (p) WHERE CASE WHEN is_event THEN {until} ELSE o < e END)
+SELECT b.p, b.s, b.e,
+    count(*) FILTER (t.o >= b.s AND t.o < b.e AND t.is_event),
+    count(*) FILTER (t.o >= b.s AND t.o < b.e AND NOT t.is_event),
+    b.e - b.s - count(DISTINCT t.o) FILTER (t.o >= b.s AND t.o < b.e),
+    count(t.o) - count(DISTINCT t.o),
+    count(DISTINCT t.o) FILTER (t.o < b.s OR t.o >= b.e)
+FROM bounds b LEFT JOIN taken t USING (p)
+GROUP BY b.p, b.s, b.e ORDER BY b.p
+"""
+
+
+def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dict[int, int]]:
+    """Of each partition where ingest began, and where it was at a version of the events table."""
+    name = topic.full_name
+    newest = lake.newest_info(name, "ends", within=_ALL_COMMITS, at=version)
+    if newest is None:
+        return {}, {}
+    ends = {int(p): int(offset) for p, offset in newest["ends"].items()}
+    starts: dict[int, int] = {}
+    try:
+        for commit in lake.commits(name, -1, version):
+            for p, offset in commit.info.get("starts", {}).items():
+                starts.setdefault(int(p), int(offset))
+            if ends.keys() <= starts.keys():
+                break
+    except FileNotFoundError:  # the oldest commits were cleaned up: a log begins at 0
+        return dict.fromkeys(ends, 0), ends
+    return {p: starts.get(p, 0) for p in ends}, ends
+
+
+def _as_table(starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+    import pyarrow as pa
+
+    columns = [list(ends), [starts[p] for p in ends], list(ends.values())]
+    return pa.table([pa.array(values, pa.int64()) for values in columns], names=["p", "s", "e"])
+
+
+def _duplicates(lake: Lake, topic: Topic, version: int) -> int:
+    connection = duckdb_utc()
+    rows = lake.open(topic.full_name, version).scan(columns=list(topic.same_record), predicate=f"{OFFSET} IS NOT NULL")
+    connection.register("events", rows)
+    columns = ", ".join(f'"{column}"' for column in topic.same_record)
+    counted = connection.sql(f"SELECT count(*) - count(DISTINCT ({columns})) FROM events").fetchone()
+    return int(counted[0]) if counted else 0
+
+
+def _names(registry: Registry, table: Table) -> set[str]:
+    return {source.full_name for source in registry.upstream(table)}
+
+
+def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tuple[dict[str, int], list[str]]:
+    """Every topic and table above -> its version that is in by every way to the table; and those of which none is."""
+    info: Mapping[str, Any] = lake.newest_info(table.full_name, "versions", within=_ALL_COMMITS, at=version) or {}
+    found: dict[str, int] = {}
+    untold: list[str] = []
+    for source in registry.upstream(table):
+        next_version = int(info.get("versions", {}).get(source.full_name, 0))
+        if next_version == 0:
+            untold.append(source.full_name)
+            continue
+        found[source.full_name] = min(next_version - 1, found.get(source.full_name, next_version))
+        if isinstance(source, Table):
+            above, unknown = _taken_in(lake, registry, source, next_version - 1)
+            untold += unknown
+            for name, taken in above.items():
+                found[name] = min(taken, found.get(name, taken))
+    return found, list(dict.fromkeys(untold))
