@@ -152,7 +152,7 @@ class _Reader:
         seen = {**known, **dict(_imported(tree, module))}
         for path in sorted(set(_paths(tree))):
             found, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
-            while rest and isinstance(found, ModuleType) and _is_ours(found.__file__ or ""):
+            while rest and isinstance(found, ModuleType) and _is_ours(getattr(found, "__file__", None) or ""):
                 found = getattr(found, rest.pop(0), _UNKNOWN)
             if found is not _UNKNOWN and not isinstance(found, ModuleType):
                 yield ".".join(path)
