@@ -121,7 +121,7 @@ def draw(settings: Settings, registry: Registry, unexplained: Mapping[str, int])
                     late=late.get(table.full_name),
                     corrected=corrected.get(table.full_name, 0),
                     unexplained=unexplained.get(table.full_name),
-                    **_verdict(analyst, table.full_name, start, end, closed_before(settings, registry, table)),
+                    **_verdict(analyst, table, start, end, closed_before(settings, registry, table)),
                 )
             )
     return Account(
@@ -154,10 +154,11 @@ def closed_before(settings: Settings, registry: Registry, table: Table) -> datet
     return min((mark for mark in (closed_before(settings, registry, t) for t in above) if mark), default=None)
 
 
-def _verdict(analyst: Analyst, table: str, start: date, end: date, before: datetime | None) -> dict[str, int]:
-    condition = truth.is_final(table, before) if before else "true"
-    live = analyst.run(f"FROM {table} WHERE {condition}").to_arrow_table()
-    compared = compare(truth.expected(table, start, end, before), live, truth.KEYS[table])
+def _verdict(analyst: Analyst, table: Table, start: date, end: date, before: datetime | None) -> dict[str, int]:
+    name = table.full_name
+    condition = truth.is_final(name, before) if before else "true"
+    live = analyst.run(f"FROM {name} WHERE {condition}").to_arrow_table()
+    compared = compare(truth.expected(name, start, end, before), live, truth.KEYS[name], table.approximate)
     return {
         "compared": compared.rows,
         "missing": compared.missing,

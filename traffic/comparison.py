@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -43,24 +44,32 @@ class Comparison:
         return not (self.missing or self.extra or self.changed)
 
 
-def compare(expected: pa.Table, live: pa.Table, key: Sequence[str]) -> Comparison:
+def compare(
+    expected: pa.Table, live: pa.Table, key: Sequence[str], approximate: Mapping[str, float] | None = None
+) -> Comparison:
     """Find every difference; nulls equal nulls, NaN equals NaN, floats are equal within `TOLERANCE`.
 
     Args:
+        expected: exact, also where the live table is not.
         live: columns whose names begin with `_` are the platform's own and are left out.
         key: columns that identify a row; a key that comes twice is met pair by pair.
+        approximate: column -> the share of the greater value by which it may differ; one of an infinite share, such as
+            a sketch, is left out of both tables.
 
     Raises:
         SchemaMismatch: other columns, or other types.
     """
-    live = live.select([name for name in live.column_names if not name.startswith("_")])
+    within = dict(approximate or {})
+    left_out = {name for name, share in within.items() if math.isinf(share)}
+    live = live.select([name for name in live.column_names if not name.startswith("_") and name not in left_out])
+    expected = expected.select([name for name in expected.column_names if name not in left_out])
     with duckdb.connect() as connection:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("expected_rows", expected)
         connection.register("live_rows", live)
         types = _types(connection, "expected_rows")
         _require_same(types, _types(connection, "live_rows"))
-        connection.execute(_joined(types, key))
+        connection.execute(_joined(types, key, within))
         counts = dict(connection.execute("SELECT difference, count(*) FROM joined GROUP BY ALL").fetchall())
         columns = ", ".join(
             _name(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {_name(c)}" for i, c in enumerate(types)
@@ -78,7 +87,7 @@ def compare(expected: pa.Table, live: pa.Table, key: Sequence[str]) -> Compariso
     )
 
 
-def _joined(types: dict[str, str], key: Sequence[str]) -> str:
+def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, float]) -> str:
     """A full outer join on the key and on the position among rows of equal key."""
     keys = ", ".join(map(_name, key))
     rest = ", ".join(map(_name, types))
@@ -86,7 +95,7 @@ def _joined(types: dict[str, str], key: Sequence[str]) -> str:
         *(f"coalesce(e.{_name(column)}, l.{_name(column)}) AS {_name(column)}" for column in key),
         *(f"e.{_name(column)} AS e_{i}, l.{_name(column)} AS l_{i}" for i, column in enumerate(types)),
     ]
-    differs = " OR ".join([_differs(column, types[column]) for column in types if column not in key] or ["false"])
+    differs = " OR ".join([_differs(c, types[c], within.get(c)) for c in types if c not in key] or ["false"])
     met = " AND ".join(f"e.{_name(column)} IS NOT DISTINCT FROM l.{_name(column)}" for column in [*key, "#nth"])
     numbered = f'SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {rest}) AS "#nth" FROM'
     return f"""
@@ -98,12 +107,15 @@ def _joined(types: dict[str, str], key: Sequence[str]) -> str:
     """
 
 
-def _differs(column: str, kind: str) -> str:
+def _differs(column: str, kind: str, share: float | None) -> str:
     e, l = f"e.{_name(column)}", f"l.{_name(column)}"  # noqa: E741 - as in the query
     different = f"{e} IS DISTINCT FROM {l}"
-    if kind not in ("DOUBLE", "FLOAT"):
+    is_float = kind in ("DOUBLE", "FLOAT")
+    if share is None and not is_float:
         return different
-    near = f"isfinite({e}) AND isfinite({l}) AND abs({e} - {l}) <= {TOLERANCE} * greatest(abs({e}), abs({l}))"
+    near = f"abs({e} - {l}) <= {TOLERANCE if share is None else share} * greatest(abs({e}), abs({l}))"
+    if is_float:
+        near = f"isfinite({e}) AND isfinite({l}) AND {near}"
     return f"({different} AND NOT coalesce({near}, false))"
 
 

@@ -166,6 +166,16 @@ def test_floats_differ_beyond_a_billionth_and_whole_numbers_at_once() -> None:
     assert not compare(table(k=[1], x=[float("inf")]), table(k=[1], x=[float("-inf")]), ["k"]).equal
 
 
+def test_an_approximate_column_may_differ_within_its_error_and_a_sketch_altogether() -> None:
+    one, other = table(k=[1, 2], n=[1_000, 0]), table(k=[1, 2], n=[1_020, 0], sketch=[b"a", b"b"])
+    infinite = {"sketch": float("inf")}
+    assert compare(one, other, ["k"], {"n": 0.02} | infinite).equal
+    assert compare(one, other, ["k"], {"n": 0.019} | infinite).changed == 1
+    assert compare(one, other, ["k"], infinite).changed == 1
+    assert compare(one, table(k=[1, 2], n=[1_000, None]), ["k"], {"n": 0.02}).changed == 1
+    assert compare(one, table(k=[1, 2], n=[1_000, 1]), ["k"], {"n": 0.02}).changed == 1
+
+
 def test_columns_of_the_platforms_own_are_left_out() -> None:
     assert compare(table(k=[1], x=[1]), table(k=[1], _offset=[7], x=[1]), ["k"]).equal
 
