@@ -17,10 +17,10 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def assert_parity(spark: SparkSession, settings: Settings, table: str) -> None:
+def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> None:
     """Feed two days of real flights, late, repeated and broken, in eight micro-batches with a restart in the middle.
 
-    After reconcile every closed row of the table must equal its recomputation, and a second reconcile must change
+    After reconcile every closed row of the tables must equal its recomputation, and a second reconcile must change
     nothing.
     """
     world = World(spark, replace(settings, max_files=1))
@@ -35,6 +35,7 @@ def assert_parity(spark: SparkSession, settings: Settings, table: str) -> None:
         if number in (3, 7):
             world.maintain()
     first = world.reconcile()
-    assert world.lake.rows(world.registry.find_table(table).full_name) > 0, "the table stayed empty"
+    for table in tables:
+        assert world.lake.rows(world.registry.find_table(table).full_name) > 0, f"{table} stayed empty"
     assert [o for o in first if o.unexplained] == []
     assert [o for o in world.reconcile() if o.changed or o.unexplained] == []

@@ -26,16 +26,18 @@ KEYS = {
     "flights.flights": ("flight_id",),
     "flights.airport_weather": ("airport",),
     "flights.carrier_days": ("carrier", "day"),
+    "flights.busiest_routes": ("origin", "destination", "starts_at"),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
+# The day's last flight left before the next midnight of New York, and has 24 hours to land.
+_DAY_IS_FINAL = "timezone('America/New_York', (day + INTERVAL 1 DAY)::TIMESTAMP) + INTERVAL 24 HOURS <= {before}"
 _FINAL = {
     "flights.delays_by_hour": "closes_at < {before}",
     "flights.flights": "expires_at < {before}",
     "flights.airport_weather": "true",
-    # The day's last flight left before the next midnight of New York, and has 24 hours to land.
-    "flights.carrier_days": "timezone('America/New_York', (day + INTERVAL 1 DAY)::TIMESTAMP) + INTERVAL 24 HOURS "
-    "<= {before}",
+    "flights.carrier_days": _DAY_IS_FINAL,
+    "flights.busiest_routes": "closes_at < {before}",
 }
 
 
