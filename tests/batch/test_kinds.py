@@ -17,6 +17,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 
 KINDS = [
     "flights.busiest_routes",
+    "flights.plane_days",
 ]
 
 

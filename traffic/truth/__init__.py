@@ -27,6 +27,7 @@ KEYS = {
     "flights.airport_weather": ("airport",),
     "flights.carrier_days": ("carrier", "day"),
     "flights.busiest_routes": ("origin", "destination", "starts_at"),
+    "flights.plane_days": ("tail_number", "first_departed_at"),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
@@ -38,6 +39,7 @@ _FINAL = {
     "flights.airport_weather": "true",
     "flights.carrier_days": _DAY_IS_FINAL,
     "flights.busiest_routes": "closes_at < {before}",
+    "flights.plane_days": "last_departed_at + INTERVAL 6 HOURS < {before}",
 }
 
 
