@@ -18,6 +18,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 KINDS = [
     "flights.busiest_routes",
     "flights.plane_days",
+    "flights.flights_in_weather",
 ]
 
 

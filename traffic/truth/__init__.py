@@ -28,6 +28,7 @@ KEYS = {
     "flights.carrier_days": ("carrier", "day"),
     "flights.busiest_routes": ("origin", "destination", "starts_at"),
     "flights.plane_days": ("tail_number", "first_departed_at"),
+    "flights.flights_in_weather": ("flight_id",),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
@@ -40,6 +41,7 @@ _FINAL = {
     "flights.carrier_days": _DAY_IS_FINAL,
     "flights.busiest_routes": "closes_at < {before}",
     "flights.plane_days": "last_departed_at + INTERVAL 6 HOURS < {before}",
+    "flights.flights_in_weather": "departed_at < {before}",
 }
 
 
