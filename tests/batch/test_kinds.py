@@ -19,6 +19,7 @@ KINDS = [
     "flights.busiest_routes",
     "flights.plane_days",
     "flights.flights_in_weather",
+    "flights.delay_trend",
 ]
 
 

@@ -119,6 +119,7 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
         "flights.flights": {"recompute"},
         "flights.busiest_routes": {"recompute"},
         "flights.carrier_days": {"flights.flights"},
+        "flights.delay_trend": {"flights.delays_by_hour"},
         "flights.flights_in_weather": {"recompute"},
         "flights.plane_days": {"recompute"},
     }

@@ -29,6 +29,7 @@ KEYS = {
     "flights.busiest_routes": ("origin", "destination", "starts_at"),
     "flights.plane_days": ("tail_number", "first_departed_at"),
     "flights.flights_in_weather": ("flight_id",),
+    "flights.delay_trend": ("origin", "hour"),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
@@ -42,6 +43,7 @@ _FINAL = {
     "flights.busiest_routes": "closes_at < {before}",
     "flights.plane_days": "last_departed_at + INTERVAL 6 HOURS < {before}",
     "flights.flights_in_weather": "departed_at < {before}",
+    "flights.delay_trend": "hour + INTERVAL 1 HOUR < {before}",
 }
 
 

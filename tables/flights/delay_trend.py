@@ -1,0 +1,44 @@
+"""Departure delays by origin and hour against the same hour a week before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quality.rules import between, not_null
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def delay_trend(delays_by_hour: DataFrame) -> DataFrame:
+    """One row per origin and hour: flights and mean delay in minutes, those of 168 hours before, and the change."""
+    from pyspark.sql import functions as F
+
+    before = delays_by_hour.select(
+        F.col("origin").alias("origin_before"),
+        (F.col("hour") + F.expr("INTERVAL 168 HOURS")).alias("a_week_after"),
+        F.col("flights").alias("flights_week_before"),
+        F.col("mean_delay_min").alias("mean_delay_week_before_min"),
+    )
+    same_hour = (F.col("origin") == F.col("origin_before")) & (F.col("hour") == F.col("a_week_after"))
+    return delays_by_hour.join(before, same_hour, "left").select(
+        "origin",
+        "hour",
+        "flights",
+        "flights_week_before",
+        "mean_delay_min",
+        "mean_delay_week_before_min",
+        (F.col("mean_delay_min") - F.col("mean_delay_week_before_min")).alias("change_min"),
+    )
+
+
+TABLE = Table(
+    derive=delay_trend,
+    key=["origin", "hour"],
+    event_time="hour",
+    recompute_by=["origin"],
+    lookback="7 days",
+    every="5 seconds",
+    rules=[not_null("origin"), between("flights", 1, 200)],
+)
