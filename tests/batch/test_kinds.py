@@ -20,6 +20,7 @@ KINDS = [
     "flights.plane_days",
     "flights.flights_in_weather",
     "flights.delay_trend",
+    "flights.airborne_now",
 ]
 
 

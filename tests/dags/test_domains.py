@@ -117,6 +117,7 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
         "flights.airport_weather": {"recompute"},
         "flights.delays_by_hour": {"recompute"},
         "flights.flights": {"recompute"},
+        "flights.airborne_now": {"flights.flights"},
         "flights.busiest_routes": {"recompute"},
         "flights.carrier_days": {"flights.flights"},
         "flights.delay_trend": {"flights.delays_by_hour"},

@@ -30,6 +30,7 @@ KEYS = {
     "flights.plane_days": ("tail_number", "first_departed_at"),
     "flights.flights_in_weather": ("flight_id",),
     "flights.delay_trend": ("origin", "hour"),
+    "flights.airborne_now": ("flight_id",),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
@@ -44,6 +45,8 @@ _FINAL = {
     "flights.plane_days": "last_departed_at + INTERVAL 6 HOURS < {before}",
     "flights.flights_in_weather": "departed_at < {before}",
     "flights.delay_trend": "hour + INTERVAL 1 HOUR < {before}",
+    # Every flight that left until then has landed by now, or never will.
+    "flights.airborne_now": "departed_at + INTERVAL 24 HOURS < {before}",
 }
 
 

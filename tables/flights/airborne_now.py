@@ -1,0 +1,54 @@
+"""How busy the sky was at each departure."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quality.rules import between, not_null, unique
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def airborne_now(flights: DataFrame) -> DataFrame:
+    """One row per departure: flights of its origin in the air at that moment, and those that left in the last hour.
+
+    Both count the departure itself; a flight that never landed is in no air, since nobody knows for how long it was.
+    The last hour begins after the moment 60 minutes ago.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    landed = F.col("arrived_at").isNotNull()
+    takeoffs = flights.select(
+        "flight_id", "origin", "departed_at", F.lit(1).alias("left"), F.when(landed, 1).otherwise(0).alias("change")
+    )
+    landings = flights.where(landed).select(
+        "flight_id",
+        "origin",
+        F.col("arrived_at").alias("departed_at"),
+        F.lit(0).alias("left"),
+        F.lit(-1).alias("change"),
+    )
+    by_time = Window.partitionBy("origin").orderBy(F.unix_micros("departed_at"))
+    until_now = by_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    last_hour = by_time.rangeBetween(1 - 3_600_000_000, Window.currentRow)
+    return (
+        takeoffs.unionByName(landings)
+        .withColumn("in_the_air", F.sum("change").over(until_now))
+        .withColumn("left_last_hour", F.sum("left").over(last_hour))
+        .where("left = 1")
+        .select("flight_id", "origin", "departed_at", "in_the_air", "left_last_hour")
+    )
+
+
+TABLE = Table(
+    derive=airborne_now,
+    key=["flight_id"],
+    event_time="departed_at",
+    recompute_by=["origin"],
+    lookback="24 hours",
+    every="5 seconds",
+    rules=[unique("flight_id"), not_null("origin"), between("in_the_air", 0, 1_000), between("left_last_hour", 1, 200)],
+)
