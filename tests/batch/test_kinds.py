@@ -21,6 +21,7 @@ KINDS = [
     "flights.flights_in_weather",
     "flights.delay_trend",
     "flights.airborne_now",
+    "flights.distinct_planes",
 ]
 
 

@@ -121,6 +121,7 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
         "flights.busiest_routes": {"recompute"},
         "flights.carrier_days": {"flights.flights"},
         "flights.delay_trend": {"flights.delays_by_hour"},
+        "flights.distinct_planes": {"flights.flights"},
         "flights.flights_in_weather": {"recompute"},
         "flights.plane_days": {"recompute"},
     }

@@ -31,6 +31,7 @@ KEYS = {
     "flights.flights_in_weather": ("flight_id",),
     "flights.delay_trend": ("origin", "hour"),
     "flights.airborne_now": ("flight_id",),
+    "flights.distinct_planes": ("carrier", "day"),
 }
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 
@@ -47,6 +48,7 @@ _FINAL = {
     "flights.delay_trend": "hour + INTERVAL 1 HOUR < {before}",
     # Every flight that left until then has landed by now, or never will.
     "flights.airborne_now": "departed_at + INTERVAL 24 HOURS < {before}",
+    "flights.distinct_planes": _DAY_IS_FINAL,
 }
 
 

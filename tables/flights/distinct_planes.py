@@ -1,0 +1,55 @@
+"""Planes, delays and destinations of each carrier and day, as sketches that can be merged when they are served."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quality.rules import between, expression, not_null
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def distinct_planes(flights: DataFrame) -> DataFrame:
+    """One row per carrier and New York day: planes and the 90th percentile of delay in minutes, with their sketches.
+
+    A day's sketch of delays holds all of up to 800 flights, so that it is exact; merged ones need not be. Of the
+    destinations, the three with the most flights, those of equal number by name.
+    """
+    from pyspark.sql import functions as F
+
+    most = "transform(array_sort(top, (a, b) -> CASE WHEN a.count <> b.count THEN sign(b.count - a.count)::INT "
+    most += "WHEN a.item < b.item THEN -1 WHEN a.item > b.item THEN 1 ELSE 0 END), t -> t.item)"
+    return (
+        flights.withColumn("day", F.to_date(F.from_utc_timestamp("departed_at", "America/New_York")))
+        .groupBy("carrier", "day")
+        .agg(
+            F.count("*").alias("flights"),
+            F.hll_sketch_agg("tail_number", 12).alias("planes_sketch"),
+            F.kll_sketch_agg_bigint(F.col("departure_delay_min").cast("bigint"), 800).alias("delays_sketch"),
+            F.expr("approx_top_k(destination, 500, 2000)").alias("top"),
+        )
+        .select(
+            "carrier",
+            "day",
+            "flights",
+            F.hll_sketch_estimate("planes_sketch").alias("planes"),
+            "planes_sketch",
+            F.kll_sketch_get_quantile_bigint("delays_sketch", F.lit(0.9)).alias("p90_delay_min"),
+            "delays_sketch",
+            F.slice(F.expr(most), 1, 3).alias("top_destinations"),
+        )
+    )
+
+
+TABLE = Table(
+    derive=distinct_planes,
+    key=["carrier", "day"],
+    event_time="day",
+    recompute_by=["carrier"],
+    lookback="2 days",
+    every="5 seconds",
+    approximate={"planes": 0.02, "planes_sketch": float("inf"), "delays_sketch": float("inf")},
+    rules=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
+)
