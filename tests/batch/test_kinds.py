@@ -20,6 +20,7 @@ KINDS = [
     "flights.plane_days",
     "flights.flights_in_weather",
     "flights.delay_trend",
+    "flights.missed_turnarounds",
     "flights.airborne_now",
     "flights.distinct_planes",
 ]

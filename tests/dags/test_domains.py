@@ -123,6 +123,7 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
         "flights.delay_trend": {"flights.delays_by_hour"},
         "flights.distinct_planes": {"flights.flights"},
         "flights.flights_in_weather": {"recompute"},
+        "flights.missed_turnarounds": {"flights.flights"},
         "flights.plane_days": {"recompute"},
     }
 

@@ -30,6 +30,7 @@ KEYS = {
     "flights.plane_days": ("tail_number", "first_departed_at"),
     "flights.flights_in_weather": ("flight_id",),
     "flights.delay_trend": ("origin", "hour"),
+    "flights.missed_turnarounds": ("landed_flight_id",),
     "flights.airborne_now": ("flight_id",),
     "flights.distinct_planes": ("carrier", "day"),
 }
@@ -47,6 +48,7 @@ _FINAL = {
     "flights.flights_in_weather": "departed_at < {before}",
     "flights.delay_trend": "hour + INTERVAL 1 HOUR < {before}",
     # Every flight that left until then has landed by now, or never will.
+    "flights.missed_turnarounds": "departed_at + INTERVAL 24 HOURS < {before}",
     "flights.airborne_now": "departed_at + INTERVAL 24 HOURS < {before}",
     "flights.distinct_planes": _DAY_IS_FINAL,
 }

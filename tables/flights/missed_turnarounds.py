@@ -1,0 +1,75 @@
+"""Planes that landed late and then left New York late: delays that were handed on."""
+
+from __future__ import annotations
+
+from bisect import bisect_left
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from quality.rules import between, expression, unique
+from tables.declaration import Table
+from tables.patterns import Event, Match, matches
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WITHIN = timedelta(hours=3)
+LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
+
+
+def missed_turnarounds(flights: DataFrame) -> DataFrame:
+    """One row per flight that landed late, whose plane left late within three hours; both named by their flight."""
+    return matches(
+        flights.where("tail_number IS NOT NULL").select(
+            "tail_number", "flight_id", "departed_at", "departure_delay_min", "arrived_at", "arrival_delay_min"
+        ),
+        key=["tail_number"],
+        order=["departed_at", "flight_id"],
+        find=late_after_late,
+        returns="tail_number string, landed_flight_id string, landed_at timestamp, arrival_delay_min int, "
+        "left_flight_id string, departed_at timestamp, departure_delay_min int",
+    )
+
+
+def late_after_late(flights: Sequence[Event]) -> Iterator[Match]:
+    """Landings more than 30 minutes late, with the plane's next departure where it is more than 15 minutes late.
+
+    Args:
+        flights: of one plane, in the order of their departures; the next is the first that left when this one had
+            landed, and counts within three hours.
+    """
+    departures = [flight["departed_at"] for flight in flights]
+    for landed in flights:
+        if landed["arrived_at"] is None or (landed["arrival_delay_min"] or 0) <= LANDED_LATE_MIN:
+            continue
+        after = flights[bisect_left(departures, landed["arrived_at"]) :]
+        left = next((flight for flight in after if flight is not landed), None)
+        if left is None or left["departed_at"] > landed["arrived_at"] + WITHIN:
+            continue
+        if (left["departure_delay_min"] or 0) > LEFT_LATE_MIN:
+            yield {
+                "tail_number": landed["tail_number"],
+                "landed_flight_id": landed["flight_id"],
+                "landed_at": landed["arrived_at"],
+                "arrival_delay_min": landed["arrival_delay_min"],
+                "left_flight_id": left["flight_id"],
+                "departed_at": left["departed_at"],
+                "departure_delay_min": left["departure_delay_min"],
+            }
+
+
+TABLE = Table(
+    derive=missed_turnarounds,
+    key=["landed_flight_id"],
+    event_time="departed_at",
+    recompute_by=["tail_number"],
+    lookback="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
+    every="5 seconds",
+    rules=[
+        unique("landed_flight_id"),
+        between("arrival_delay_min", 31, None),
+        between("departure_delay_min", 16, None),
+        expression("departed_at >= landed_at"),
+    ],
+)

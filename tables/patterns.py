@@ -1,0 +1,74 @@
+"""Runs one pure function over the events of each key in the order of time, the same in the stream and in the batch.
+
+A table that uses it reads tables, or has a `lookback`, so that the stream recomputes what a micro-batch touches: an
+event that comes late is in its place in the order at once, and a match that it undoes goes.
+
+What only the passing of time decides, such as "A without B within an hour", needs no clock: the function yields the
+match from the moment of A on, with a column that says when it is final, and no longer yields it once B is there.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import BadDeclaration
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame
+
+Event = Mapping[str, Any]
+Match = Mapping[str, Any]
+Find = Callable[[Sequence[Event]], Iterable[Match]]
+
+
+def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find: Find, returns: str) -> DataFrame:
+    """The matches that `find` yields for the events of each key, keys in no order.
+
+    Args:
+        events: every column of it is in the events that `find` gets, instants as datetimes in UTC; a null in the key is
+            a key of its own.
+        order: columns by which the events of a key are sorted, nulls first; they must tell any two of them apart, or
+            the stream and the batch may disagree.
+        find: gets all events of one key; a pure function, of nothing else.
+        returns: the columns of a match and their types, as Spark SQL writes them: `"plane string, at timestamp"`; a
+            match that lacks one has null in it.
+    """
+    from pyspark import cloudpickle
+    from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import StructType
+
+    declared = StructType.fromDDL(returns)
+    if not isinstance(declared, StructType):
+        raise BadDeclaration(f"returns={returns!r}: expected columns with their types.", hint='Write "at timestamp".')
+    schema = to_arrow_schema(declared, timezone="UTC")
+
+    def found(rows: pa.Table) -> pa.Table:
+        return _as_table(find(_in_order(rows, order)), schema)
+
+    # A worker could not import a declaration, which is loaded from its file.
+    cloudpickle.register_pickle_by_value(sys.modules[find.__module__])  # type: ignore[no-untyped-call]
+    return events.groupBy(*key).applyInArrow(found, returns)
+
+
+def _in_order(rows: pa.Table, order: Sequence[str]) -> list[Event]:
+    import pyarrow.compute as pc
+
+    keys = [(column, "ascending") for column in order]
+    ordered: list[Event] = rows.take(pc.sort_indices(rows, sort_keys=keys, null_placement="at_start")).to_pylist()
+    return ordered
+
+
+def _as_table(found: Iterable[Match], schema: pa.Schema) -> pa.Table:
+    import pyarrow as pa
+
+    rows = [dict(match) for match in found]
+    unknown = {name for row in rows for name in row} - set(schema.names)
+    if unknown:
+        raise BadDeclaration(
+            f"a match has {', '.join(sorted(unknown))}, which `returns` does not name.",
+            hint=f"It names {', '.join(schema.names)}.",
+        )
+    return pa.Table.from_pylist(rows, schema)

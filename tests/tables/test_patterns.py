@@ -1,0 +1,192 @@
+"""Patterns find the same in the order of time, whatever the order in which events come."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.settings import Settings
+from tables import registry
+from tables.flights.missed_turnarounds import late_after_late
+from tables.patterns import Event, Match, matches
+from tests.tables.declared import written
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+MINUTE = timedelta(minutes=1)
+
+
+def flight(name: str, leaves: int, lands: int | None, late_out: int = 0, late_in: int | None = 0) -> dict[str, Any]:
+    """A flight of one plane; minutes after noon."""
+    return {
+        "tail_number": "N1",
+        "flight_id": name,
+        "departed_at": NOON + leaves * MINUTE,
+        "departure_delay_min": late_out,
+        "arrived_at": None if lands is None else NOON + lands * MINUTE,
+        "arrival_delay_min": None if lands is None else late_in,
+    }
+
+
+def found(*flights: Mapping[str, Any]) -> list[tuple[str, str]]:
+    return [(m["landed_flight_id"], m["left_flight_id"]) for m in late_after_late(flights)]
+
+
+@pytest.mark.parametrize(
+    ("late_in", "leaves", "late_out", "is_match"),
+    [
+        (31, 61, 16, True),
+        (30, 61, 16, False),
+        (31, 61, 15, False),
+        (31, 60, 16, True),  # at the moment of landing
+        (31, 59, 16, False),  # not yet landed: another plane by the same name
+        (31, 240, 16, True),  # exactly three hours after it
+        (31, 241, 16, False),
+    ],
+)
+def test_a_late_landing_and_a_late_departure_within_three_hours_are_a_match(
+    late_in: int, leaves: int, late_out: int, is_match: bool
+) -> None:
+    first, second = flight("A", 0, 60, late_in=late_in), flight("B", leaves, leaves + 60, late_out=late_out)
+    assert found(first, second) == ([("A", "B")] if is_match else [])
+
+
+def test_only_the_next_departure_counts() -> None:
+    punctual, late = flight("B", 100, 160, late_out=5), flight("C", 200, 260, late_out=50)
+    assert found(flight("A", 0, 60, late_in=45), punctual, late) == []
+    assert found(flight("A", 0, 60, late_in=45), late) == [("A", "C")]
+
+
+def test_a_plane_can_hand_its_delay_on_more_than_once() -> None:
+    chain = [flight(name, at, at + 60, late_out=20, late_in=40) for name, at in (("A", 0), ("B", 90), ("C", 200))]
+    assert found(*chain) == [("A", "B"), ("B", "C")]
+
+
+def test_a_flight_that_never_landed_hands_nothing_on() -> None:
+    assert found(flight("A", 0, None), flight("B", 30, 60, late_out=50)) == []
+
+
+def test_what_is_not_known_to_be_late_is_not_late() -> None:
+    assert found(flight("A", 0, 60, late_in=None), flight("B", 90, 150, late_out=50)) == []
+
+
+def unanswered(events: Sequence[Event]) -> Iterator[Match]:
+    """Calls without an answer within an hour: from the call on, until one comes; final at `final_at`."""
+    for number, call in enumerate(events):
+        until = call["at"] + timedelta(hours=1)
+        later = events[number + 1 :]
+        if call["kind"] == "call" and not any(e["kind"] == "answer" and e["at"] <= until for e in later):
+            yield {"line": call["line"], "called_at": call["at"], "final_at": until}
+
+
+def test_what_only_the_passing_of_time_decides_is_there_early_and_revised() -> None:
+    call = {"line": "a", "kind": "call", "at": NOON}
+    other = {"line": "a", "kind": "noise", "at": NOON + 30 * MINUTE}
+    early = [{"line": "a", "called_at": NOON, "final_at": NOON + 60 * MINUTE}]
+    assert list(unanswered([call])) == early
+    assert list(unanswered([call, other])) == early
+    assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 60 * MINUTE}])) == []
+    assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 61 * MINUTE}])) == early
+
+
+@pytest.mark.spark
+def test_each_key_is_searched_by_itself_in_the_order_of_time(spark: SparkSession) -> None:
+    def steps(events: Sequence[Event]) -> Iterator[Match]:
+        yield {"line": events[0]["line"], "kinds": [e["kind"] for e in events], "first_at": events[0]["at"]}
+
+    rows = [("b", "3", NOON), ("a", "2", NOON), ("a", "1", NOON - MINUTE), (None, "5", None), ("a", "0", None)]
+    events = spark.createDataFrame([*rows, ("a", "1", NOON)], "line string, kind string, at timestamp")
+    result = matches(
+        events.repartition(3),
+        key=["line"],
+        order=["at", "kind"],
+        find=steps,
+        returns="line string, kinds array<string>, first_at timestamp, rest double",
+    )
+    assert {row["line"]: (row["kinds"], row["first_at"], row["rest"]) for row in result.toArrow().to_pylist()} == {
+        "a": (["0", "1", "1", "2"], None, None),
+        "b": (["3"], NOON, None),
+        None: (["5"], None, None),
+    }
+
+
+@pytest.mark.spark
+def test_a_column_that_is_not_declared_is_refused(spark: SparkSession) -> None:
+    def misspelt(events: Sequence[Event]) -> Iterator[Match]:
+        yield {"lime": "a"}
+
+    events = spark.createDataFrame([("a", NOON)], "line string, at timestamp")
+    with pytest.raises(Exception, match="a match has lime"):
+        matches(events, key=["line"], order=["at"], find=misspelt, returns="line string").collect()
+
+
+CALLS = '''\
+"""Calls and answers."""
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={"line": "string", "kind": "string", "at": "timestamp"},
+    event_time="at",
+    key="line",
+    identity=["line", "kind"],
+)
+'''
+UNANSWERED = '''\
+"""Calls without an answer within an hour."""
+from datetime import timedelta
+
+from tables.declaration import Table
+from tables.patterns import matches
+
+HOUR = timedelta(hours=1)
+
+
+def unanswered(calls):
+    return matches(
+        calls, key=["line"], order=["at", "kind"], find=_unanswered,
+        returns="line string, called_at timestamp, final_at timestamp",
+    )
+
+
+def _unanswered(events):
+    for number, call in enumerate(events):
+        until = call["at"] + HOUR
+        if call["kind"] == "call" and not any(e["kind"] == "answer" and e["at"] <= until for e in events[number + 1:]):
+            yield {"line": call["line"], "called_at": call["at"], "final_at": until}
+
+
+TABLE = Table(
+    derive=unanswered, key=["line", "called_at"], event_time="called_at", recompute_by=["line"], lookback="1 hour"
+)
+'''
+
+
+@pytest.mark.spark
+def test_an_answer_that_comes_late_takes_the_match_away(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    folder = written(tmp_path, {"phones/calls.py": CALLS, "phones/unanswered.py": UNANSWERED})
+    world = World(spark, settings, "phones", registry.load(folder))
+
+    def hear(*events: tuple[str, str, int]) -> list[tuple[str, datetime]]:
+        records = [
+            {"line": line, "kind": kind, "at": (NOON + minute * MINUTE).isoformat()} for line, kind, minute in events
+        ]
+        world.append({"phones.calls": [json.dumps(record).encode() for record in records]})
+        world.maintain()
+        rows = world.rows("phones.unanswered").to_pylist()
+        return sorted((row["line"], row["called_at"]) for row in rows)
+
+    assert hear(("a", "call", 0), ("b", "call", 5)) == [("a", NOON), ("b", NOON + 5 * MINUTE)]
+    assert hear(("b", "answer", 65)) == [("a", NOON)]
+    assert hear(("a", "call", 600)) == [("a", NOON), ("a", NOON + 600 * MINUTE)]
+    assert hear(("a", "answer", 60)) == [("a", NOON + 600 * MINUTE)]  # ten hours late
+    assert [o for o in world.reconcile() if o.changed or o.unexplained] == []
