@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 
 _ATTEMPTS = 5
 _FENCE = "refresh"
-_ROWS_IN_PER_ROW_OUT = 50  # of a setting `small_rows`: rows to read, or to compare, in one process
+_ROWS_IN_MEMORY = 50  # times the rows of a small commit: to be held and compared in one process
 _log = logging.getLogger("twofold.refresh")
 
 
@@ -96,29 +96,26 @@ class Refresher:
 
         Spark recomputes; the live side is read and compared in this process, which spares most of a small refresh.
         """
-        wanted, bound = self._wanted(scopes), self.lake.settings.small_rows
+        wanted, bound = self._wanted(scopes), self.lake.settings.small_rows * _ROWS_IN_MEMORY
         derived, rows_in = self._derived(scopes)
-        should = wanted.near(derived)
-        if rows_in is None or rows_in > bound * _ROWS_IN_PER_ROW_OUT:
-            # A limit costs a job more than it is worth where the inputs bound the output well enough.
-            should = should.limit(bound + 1)
-        should = should.toArrow()
-        if len(should) > bound * _ROWS_IN_PER_ROW_OUT:
+        if rows_in is not None and rows_in <= bound:
+            should = wanted.near(derived).toArrow()
+        else:
+            # What the inputs do not bound takes a join, and a limit, which costs a job.
+            should = wanted.exact(derived).limit(bound + 1).toArrow()
+        if len(should) > bound:
             return None
         table = self._writer.newest()
         schema = pa.schema(table.schema())
-        scan = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema)))
-        live = _at_most(bound * _ROWS_IN_PER_ROW_OUT, scan)
-        if live is None:
-            return None
-        live = live.cast(schema)
         connection = duckdb_utc()
         connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
         sides = []
-        for rows in (should.select(schema.names).cast(schema), live):
+        for rows in (should.select(schema.names).cast(schema), table.scan(predicate=wanted.near_sql(schema))):
             connection.register("rows", rows)
-            exact = connection.sql(f"SELECT * FROM rows WHERE {wanted.exact_sql('rows')}")
+            exact = connection.sql(f"SELECT * FROM rows WHERE {wanted.exact_sql('rows')} LIMIT {bound + 1}")
             sides.append(exact.to_arrow_table().cast(schema))
+        if len(sides[1]) > bound:
+            return None
         return difference_of_tables(sides[0], sides[1], self.table.key, approximate=self.table.approximate)
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
@@ -170,7 +167,8 @@ class Refresher:
                 return total
             if check:
                 self._require_good(changes)
-            written = self._writer.apply(changes, self.table.key, Stamp(app=_FENCE, version=number, info=info))
+            stamp = Stamp(app=_FENCE, version=number, info={**info, "inputs": self._read})
+            written = self._writer.apply(changes, self.table.key, stamp)
             total = _sum(total, written)
             if written.changed >= wanted:
                 return total
@@ -184,12 +182,18 @@ class Refresher:
         table = self._opened(declaration.full_name)
         bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
         files = slice_of(table, bounds)
-        frame = wanted.inputs(files.frame(self.spark), declaration)
+        many = files.rows is None or files.rows > self.lake.settings.small_rows * _ROWS_IN_MEMORY
+        frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
         if isinstance(declaration, Topic):
             if self.registry.strategy(self.table) in ("stateful", "touched"):
                 frame = first_of_each(frame, declaration)
             frame = payload(frame)
         return frame, files.rows
+
+    @property
+    def _read(self) -> dict[str, int]:
+        """The version of each input that the last recomputation read."""
+        return {name: int(table.version()) for name, table in self._open.items()}
 
     def _opened(self, name: str) -> DeltaTable:
         """An input, at its pinned version or as it is now."""
@@ -223,16 +227,6 @@ class Refresher:
 def everything(table: Table) -> list[Scope]:
     """The scope that holds every row of the table."""
     return [Scope(tuple(... for _ in table.recompute_by), None)]
-
-
-def _at_most(bound: int, rows: pa.RecordBatchReader) -> pa.Table | None:
-    """The rows, when they are so few; else None, without reading on."""
-    batches: list[pa.RecordBatch] = []
-    for batch in rows:
-        batches.append(batch)
-        if sum(map(len, batches)) > bound:
-            return None
-    return pa.Table.from_batches(batches, rows.schema)
 
 
 def run_name(cause: str) -> str:

@@ -32,9 +32,17 @@ class ScopeFilter:
     scopes: Sequence[Scope]
     closed_before_ms: int | None = None
 
-    def inputs(self, frame: DataFrame, source: Topic | Table) -> DataFrame:
-        """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows."""
-        return self._coarse(frame, time_column(source), self.table.lookback_ms or 0)
+    def inputs(self, frame: DataFrame, source: Topic | Table, *, many: bool) -> DataFrame:
+        """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows.
+
+        Args:
+            many: the superset may be so large that it pays to look at each row, where the input allows it.
+        """
+        time, slack_ms = time_column(source), self.table.lookback_ms or 0
+        rows = self._coarse(frame, time, slack_ms)
+        if not many or self._is_everything or not set(self.table.recompute_by) <= set(frame.columns):
+            return rows
+        return self._within(rows, time, slack_ms)
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
@@ -55,18 +63,7 @@ class ScopeFilter:
         rows = self.near(frame)
         if self._closes:
             rows = rows.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
-        if self._is_everything:
-            return rows
-        types = {f.name: f.type for f in _arrow_schema(frame)}
-        wanted = F.broadcast(frame.sparkSession.createDataFrame(self.as_table(types)))
-        match: Column = F.lit(True)
-        for n, column in enumerate(self.table.recompute_by):
-            same = rows[column].eqNullSafe(F.col(f"_v{n}"))
-            match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
-        if self.table.event_time:
-            at = F.unix_millis(rows[self.table.event_time].cast("timestamp"))
-            match &= F.col("_start").isNull() | ((at >= F.col("_start")) & (at < F.col("_end")))
-        return rows.join(wanted, match, "left_semi")
+        return rows if self._is_everything else self._within(rows, self.table.event_time, 0)
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
@@ -143,6 +140,22 @@ class ScopeFilter:
             return []
         ranges = coalesce(s.interval.widened(slack_ms) for s in self.scopes if s.interval)
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
+
+    def _within(self, rows: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+        """The rows that have a scope's values and lie in its interval, widened by the slack."""
+        from pyspark.sql import functions as F
+
+        types = {f.name: f.type for f in _arrow_schema(rows)}
+        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types)))
+        match: Column = F.lit(True)
+        for n, column in enumerate(self.table.recompute_by):
+            same = rows[column].eqNullSafe(F.col(f"_v{n}"))
+            match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
+        if time:
+            at = F.unix_millis(rows[time].cast("timestamp"))
+            inside = (at >= F.col("_start") - slack_ms) & (at < F.col("_end") + slack_ms)
+            match &= F.col("_start").isNull() | inside
+        return rows.join(wanted, match, "left_semi")
 
     def _coarse(self, frame: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
         from pyspark.sql import functions as F

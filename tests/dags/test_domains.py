@@ -16,7 +16,13 @@ from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.registry import load, load_sound
 
-SPARK_TASKS = [("reconcile", "recompute"), ("quality", "check"), ("backfill", "recompute"), ("replay", "decode")]
+SPARK_TASKS = [
+    ("reconcile", "recompute"),
+    ("audit", "look"),
+    ("quality", "check"),
+    ("backfill", "recompute"),
+    ("replay", "decode"),
+]
 
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
@@ -38,7 +44,7 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
     assert sorted(bag.dag_ids) == [
-        f"flights.{kind}" for kind in ("backfill", "quality", "reconcile", "replay", "stream")
+        f"flights.{kind}" for kind in ("audit", "backfill", "quality", "reconcile", "replay", "stream")
     ]
 
 
@@ -81,14 +87,19 @@ def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
 
 @pytest.mark.parametrize(
     ("dag_id", "schedule"),
-    [("flights.stream", "* * * * *"), ("flights.reconcile", "*/15 * * * *"), ("flights.backfill", None)],
+    [
+        ("flights.stream", "* * * * *"),
+        ("flights.reconcile", "*/15 * * * *"),
+        ("flights.audit", "40 3 * * *"),
+        ("flights.backfill", None),
+    ],
 )
 def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> None:
     given: object = dags[dag_id].schedule
     assert given == schedule
 
 
-@pytest.mark.parametrize("kind", ["backfill", "quality", "reconcile", "replay", "stream"])
+@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "reconcile", "replay", "stream"])
 def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[str, DAG], kind: str) -> None:
     dag = dags[f"flights.{kind}"]
     assert dag.max_active_runs == 1
@@ -185,7 +196,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
-    assert len(bag.dags) == 5
+    assert len(bag.dags) == 6
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:

@@ -1,0 +1,240 @@
+"""Seconds of a reconcile over a long history, against recomputing it in three obvious ways, on the same tables."""
+
+from __future__ import annotations
+
+import argparse
+import shutil
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from batch.reconcile import Reconcile
+from benchmarks.figures import report, spread
+from infra.settings import ROOT, Settings
+from infra.spark import session
+from tables.declaration import Table
+from tables.derive import derive
+from tables.lake import Lake
+from tables.registry import load
+from tables.setup import Platform, ensure_domain
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+TOPIC = '''"""Measurements of sensors."""
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={"sensor": "string", "at": "timestamp", "value": "int"}, event_time="at", key="sensor", identity=["sensor"]
+)
+'''
+TABLE = '''"""Measurements by sensor and hour."""
+from tables.declaration import Table
+
+
+def by_hour(measured):
+    """One row per sensor and hour: how many, and their sum."""
+    from pyspark.sql import functions as F
+
+    return measured.groupBy("sensor", F.window("at", "1 hour")).agg(
+        F.count("*").alias("measurements"), F.sum("value").alias("total")
+    ).select("sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"),
+             "measurements", "total")
+
+
+TABLE = Table(
+    derive=by_hour,
+    key=["sensor", "hour"],
+    event_time="hour",
+    watermark="2 hours",
+    closes_at="closes_at",
+    recompute_by=["sensor"],
+    lookback="1 hour",
+)
+'''
+DAY_S = 86_400
+START_S = 1_700_006_400  # midnight
+DAYS = 100
+SENSORS = 1_000
+
+
+@dataclass(frozen=True)
+class History:
+    """`events` of `DAYS` days in files by time, their table, a first reconcile; then `new` events, some of them late.
+
+    The late ones are of distinct sensors and hours, of the last `late_days` full days of the history.
+    """
+
+    platform: Platform
+    table: Table
+    events: int
+    new: int
+    late: int
+
+    @property
+    def _spark(self) -> SparkSession:
+        return self.platform.spark
+
+    def uri(self, name: str) -> str:
+        return self.platform.lake.uri(f"plant.{name}")
+
+    def make(self) -> None:
+        """Write the history and its table, as a stream would have left them."""
+        step_us = DAYS * DAY_S * 1_000_000 // self.events
+        at = f"timestamp_micros({START_S}000000L + id * {step_us})"
+        files = max(8, self.events // 250_000)
+        self._append(self._spark.range(self.events, numPartitions=files), at, "0L")
+        self._derived(self._read("measured")).repartitionByRange(16, "hour").write.format("delta").mode("append").save(
+            self.uri("by_hour")
+        )
+        Reconcile(self.platform, self.table).run(verify=False)
+
+    def go_on(self, late_days: int, turn: int) -> None:
+        """The next events, on time, with their rows, and late ones that the stream would have dropped."""
+        first = START_S + DAYS * DAY_S + turn * DAY_S
+        now = self._spark.range(self.new - self.late, numPartitions=4)
+        step_us = DAY_S * 1_000_000 // self.new
+        at = f"timestamp_micros({first}000000L + id * {step_us})"
+        self._append(now, at, "0L")
+        fresh = self._read("measured").where(f"at >= timestamp_seconds({first})")
+        self._derived(fresh).coalesce(2).write.format("delta").mode("append").save(self.uri("by_hour"))
+        late = self._spark.range(self.late, numPartitions=1)
+        span_s = late_days * DAY_S
+        past_s = START_S + (DAYS - 40) * DAY_S
+        past = f"timestamp_micros(({past_s}L + (id * {span_s // self.late} + {turn * 7}) % {span_s}) * 1000000 + 1)"
+        self._append(late, past, f"{30 * DAY_S * 1_000}L")
+
+    def _append(self, ids: DataFrame, at: str, late_by_ms: str) -> None:
+        rows = ids.selectExpr(
+            f"concat('s', id * 7 % {SENSORS}) AS sensor",
+            f"{at} AS at",
+            "cast(id % 97 AS int) AS value",
+            "0 AS _partition",
+            "id AS _offset",
+            "timestamp_seconds(0) AS _appended_at",
+            f"{late_by_ms} AS _late_by_ms",
+            "false AS _replayed",
+        )
+        columns = self._read("measured").columns
+        metadata = '{"cause": "ingest"}'
+        writer = rows.select(columns).write.format("delta").mode("append").option("userMetadata", metadata)
+        writer.save(self.uri("measured"))
+
+    def reconcile(self) -> int:
+        """Rows corrected."""
+        return sum(o.changed for o in Reconcile(self.platform, self.table).run(verify=False))
+
+    def overwrite_all(self) -> None:
+        """The table computed again from every event, into a copy."""
+        self._overwrite(self._derived(self._read("measured")))
+
+    def overwrite_days(self) -> None:
+        """The days of the late events found and computed again, into a copy."""
+        from pyspark.sql import functions as F
+
+        events = self._read("measured")
+        span = events.where("_late_by_ms > 0").select(F.min("at"), F.max("at")).first()
+        first, last = (f"DATE '{at:%Y-%m-%d}'" for at in span or ())
+        rows = self._derived(events.where(f"at >= {first} AND at < {last} + INTERVAL 1 DAY"))
+        condition = f"hour >= {first} AND hour < {last} + INTERVAL 1 DAY"
+        rows.write.format("delta").mode("overwrite").option("replaceWhere", condition).save(self.uri("copy"))
+
+    def except_all(self) -> int:
+        """Rows that differ, by recomputing everything and `exceptAll` in both directions."""
+        should, live = self._derived(self._read("measured")), self._read("copy")
+        return should.exceptAll(live).count() + live.exceptAll(should).count()
+
+    def copy(self) -> None:
+        """A copy of the table for the others to overwrite."""
+        shutil.rmtree(self.uri("copy"), ignore_errors=True)
+        self._read("by_hour").repartitionByRange(16, "hour").write.format("delta").save(self.uri("copy"))
+
+    def differing(self) -> int:
+        """Rows in which the table and the overwritten copy differ."""
+        one, other = self._read("by_hour"), self._read("copy")
+        return one.exceptAll(other).count() + other.exceptAll(one).count()
+
+    def _overwrite(self, rows: DataFrame) -> None:
+        rows.write.format("delta").mode("overwrite").save(self.uri("copy"))
+
+    def _derived(self, events: DataFrame) -> DataFrame:
+        return derive(self.table, {"measured": events.select("sensor", "at", "value")})
+
+    def _read(self, name: str) -> DataFrame:
+        return self._spark.read.format("delta").load(self.uri(name))
+
+
+def timed(work: Callable[[], object]) -> float:
+    start = time.monotonic()
+    work()
+    return time.monotonic() - start
+
+
+def declared(home: Path) -> Path:
+    """A folder with the domain `plant`."""
+    folder = home / "declared" / "plant"
+    folder.mkdir(parents=True)
+    (folder / "__init__.py").write_text('"""A plant."""\n')
+    (folder / "measured.py").write_text(TOPIC)
+    (folder / "by_hour.py").write_text(TABLE)
+    return folder.parent
+
+
+def main() -> int:
+    """Measure over one history."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=100_000_000)
+    parser.add_argument("--new", type=int, default=1_000_000)
+    parser.add_argument("--rounds", type=int, default=3)
+    args = parser.parse_args()
+    home = ROOT / ".twofold" / "benchmark-reconcile"
+    shutil.rmtree(home, ignore_errors=True)
+    settings = Settings(home=home, driver_memory="8g")
+    registry = load(declared(home))
+    spark = session(settings, "benchmark")
+    figures: dict[str, object] = {"events": args.events, "new": args.new, "late": args.new // 1000}
+    claims: dict[str, bool] = {}
+    try:
+        lake = Lake(settings)
+        ensure_domain(spark, lake, registry, "plant")
+        history = History(
+            Platform(spark, lake, registry), registry.find_table("by_hour"), args.events, args.new, args.new // 1000
+        )
+        print(f"history of {args.events:,} events made in {timed(history.make):.0f} s", flush=True)
+        turn = 0
+        for late_days, least in ((3, 1.0), (30, 3.0)):
+            ways = ("reconcile", "overwrite of days", "overwrite of all", "exceptAll")
+            taken: dict[str, list[float]] = {way: [] for way in ways}
+            for _ in range(args.rounds):
+                history.go_on(late_days, turn)
+                turn += 1
+                history.copy()
+                taken["reconcile"].append(timed(history.reconcile))
+                taken["exceptAll"].append(timed(history.except_all))
+                taken["overwrite of days"].append(timed(history.overwrite_days))
+                equal = history.differing() == 0
+                taken["overwrite of all"].append(timed(history.overwrite_all))
+                claims[f"{late_days} days: results are equal"] = equal and history.differing() == 0
+                print({name: round(seconds[-1], 2) for name, seconds in taken.items()}, flush=True)
+            for name, seconds in taken.items():
+                figures[f"{late_days} days: {name}, s"] = spread(seconds)
+            own = spread(taken["reconcile"])["median"]
+            wanted = {"overwrite of days": least, "overwrite of all": 6.0, "exceptAll": 15.0}
+            for name, times in wanted.items():
+                ratio = spread(taken[name])["median"] / own
+                figures[f"{late_days} days: times faster than {name}"] = ratio
+                claims[f"{late_days} days: >= {times} x faster than {name}"] = ratio >= times
+        idle = [timed(history.reconcile) for _ in range(5)]
+        figures["nothing to do, s"] = spread(idle)
+        claims["nothing to do < 0.5 s"] = spread(idle)["median"] < 0.5
+    finally:
+        spark.stop()
+        shutil.rmtree(home, ignore_errors=True)
+    return 0 if report("reconcile", figures, claims) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
