@@ -73,7 +73,7 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ou
     if cause == "definition":
         _accept(lake, table, {**info, "watermark_ms": watermark_ms})
     ledgers = Ledgers(lake, platform.spark)
-    ledgers.record_corrections(name, table.key)
+    ledgers.record_corrections(table)
     outcome = Outcome(table=name, cause=cause, run=run, scopes=1, seconds=time.monotonic() - began)
     outcome = outcome.publishing(written, version)
     if outcome.changed or cause == "definition":

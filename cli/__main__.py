@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, feed, look, new, platform, work
+from cli import demo, explain, feed, look, new, platform, work
 from cli.screen import Mode, print_error
 from infra.errors import TwofoldError
 
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         demo.demo,
         feed.traffic,
     ),
-    "Look at the data": (look.tables, look.show, look.sql),
+    "Look at the data": (look.tables, look.show, look.sql, explain.why, explain.late),
     "Do by hand what the platform does by itself": (
         work.stream,
         work.ingest_once,

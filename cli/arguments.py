@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
 
 from infra.errors import BadArgument
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 
@@ -66,6 +70,41 @@ def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int
             hint=f"The topic has the partitions 0 to {partitions - 1}.",
         )
     return offsets
+
+
+def parse_key(words: Sequence[str], key: Sequence[str], schema: pa.Schema) -> dict[str, object]:
+    """The key of a row, from `column=value` words, each value of its column's type.
+
+    Raises:
+        BadArgument: a word of another form, a column that is not of the key or misses, a value of another type.
+    """
+    pairs = [word.partition("=") for word in words]
+    form = "Write " + " ".join(f"{column}=..." for column in key) + "."
+    if wrong := [word for word, (_, equals, _) in zip(words, pairs, strict=True) if not equals]:
+        raise BadArgument(f"{wrong[0]!r}: expected column=value.", hint=form)
+    given = {column: value for column, _, value in pairs}
+    if foreign := [column for column in given if column not in key]:
+        raise BadArgument(f"{foreign[0]!r} is no column of the key.", hint=form)
+    if missing := [column for column in key if column not in given]:
+        raise BadArgument(f"The key misses {', '.join(missing)}.", hint=form)
+    return {column: _typed(given[column], column, schema.field(column).type) for column in key}
+
+
+def _typed(text: str, column: str, kind: pa.DataType) -> object:
+    import pyarrow.types as is_type
+
+    if is_type.is_timestamp(kind):
+        return parse_time(text, column)
+    if is_type.is_date(kind):
+        return parse_date(text, column)
+    try:
+        if is_type.is_integer(kind):
+            return int(text)
+        if is_type.is_floating(kind):
+            return float(text)
+    except ValueError:
+        raise BadArgument(f"{column}={text!r}: expected a number.") from None
+    return {"true": True, "false": False}.get(text, text) if is_type.is_boolean(kind) else text
 
 
 def parse_speed(text: str) -> float | None:

@@ -3,19 +3,22 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from cli.arguments import parse_offsets, parse_time, require_order
-from cli.screen import Json, make_table, out, print_json, shown_span
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from quality.verdict import Verdict
     from tables.outcome import Outcome
+
+MOST_DIFFERENCES = 20
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
 TableNames = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="All tables when none is named.")]
@@ -77,19 +80,76 @@ def backfill(
 def reconcile(
     tables: TableNames = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also recompute all closed rows and count what nothing explains.")
+        bool, typer.Option("--verify", help="Also recompute all closed rows and name those that nothing explains.")
     ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Verify, then overwrite the rows that nothing explains, once you say so.")
+    ] = False,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
+    at_most: Annotated[
+        int | None, typer.Option(metavar="ROWS", help="With --repair: leave a table alone where more rows differ.")
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Correct what late records changed, and nothing else.
 
-    A difference that no late record explains is reported and fails the command; it is never repaired silently.
+    A difference that no late record explains is named and fails the command; it is never repaired silently.
+
+    Where nothing was touched it takes less than a second and starts no Spark.
     """
     settings = Settings.from_environment()
     names = _full_names(tables or ())
-    from batch.reconcile import reconcile as run
+    approve = _approval(yes, at_most, as_json) if repair else None
+    outcomes = None
+    if not (verify or repair):
+        from batch.plan import untouched
 
-    _print_outcomes(run(settings, names, verify=verify), as_json)
+        outcomes = untouched(settings, names)
+    if outcomes is None:
+        from batch.reconcile import reconcile as run
+
+        outcomes = run(settings, names, verify=verify, repair=approve)
+    _print_outcomes(outcomes, as_json)
+
+
+def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcome], bool]:
+    """What asks a person about each table; refused here where there is nobody to ask."""
+    from infra.errors import BadArgument
+
+    if not yes and (as_json or not sys.stdin.isatty()):
+        raise BadArgument(
+            "--repair overwrites rows that nothing explains; nobody is here to say that it shall.",
+            hint="Run it in a terminal, which shows the rows and asks, or add --yes.",
+        )
+
+    def approve(outcome: Outcome) -> bool:
+        if not as_json:
+            _print_differences(outcome)
+        if at_most is not None and outcome.unexplained > at_most:
+            return False
+        return yes or typer.confirm(f"Overwrite {outcome.unexplained} rows of {outcome.table}?")
+
+    return approve
+
+
+def _print_differences(outcome: Outcome) -> None:
+    rows = [
+        (_joined(d.key), d.change, column, _value(d.before, column), _value(d.should, column))
+        for d in outcome.differences[:MOST_DIFFERENCES]
+        for column in dict.fromkeys([*d.before, *d.should])
+    ]
+    title = f"{outcome.table}: rows that nothing explains"
+    out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
+    if outcome.unexplained > MOST_DIFFERENCES:
+        out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
+
+
+def _joined(key: Mapping[str, object]) -> str:
+    return escape(" ".join(f"{column}={value}" for column, value in key.items()))
+
+
+def _value(values: Mapping[str, object], column: str) -> str:
+    return escape(str(values[column])) if column in values else NOTHING
 
 
 def quality(tables: TableNames = None, as_json: Json = False) -> None:

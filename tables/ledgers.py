@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tables.declaration import Table
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
 from tables.outcome import Outcome
-from tables.scope import Interval, Scope
+from tables.plain import plain, to_json
+from tables.scope import Interval, Scope, epoch_ms
+from tables.standing import RUNS as RUNS
+from tables.standing import standings
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-RUNS, EVIDENCE, CORRECTIONS = "ledger.runs", "ledger.evidence", "ledger.corrections"
+EVIDENCE, CORRECTIONS = "ledger.evidence", "ledger.corrections"
 
 _RUNS_SCHEMA = pa.schema(
     [
@@ -54,7 +58,12 @@ _EVIDENCE_SCHEMA = pa.schema(
         ("late_by_ms", pa.int64()),
         ("event_ms", pa.int64()),
         ("scope", pa.string()),
+        ("start_ms", pa.int64()),
+        ("end_ms", pa.int64()),
     ]
+)
+_RECORD = pa.struct(
+    [("source", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("late_by_ms", pa.int64())]
 )
 _CORRECTIONS_SCHEMA = pa.schema(
     [
@@ -68,23 +77,43 @@ _CORRECTIONS_SCHEMA = pa.schema(
         ("version", pa.int64()),
         ("recorded_at", TIMESTAMP),
         ("fingerprint", pa.string()),
+        ("evidence", pa.list_(_RECORD)),
+        ("inputs", pa.string()),
     ]
 )
 # Commits of streams are looked through for those of batch runs; this many at most are looked through again.
 _COMMITS_READ_AGAIN = 100
+_TIDY_EVERY = 100
 _SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """A record that forced a recomputation: where in which log it stands, and how late it was."""
+    """A record that forced a recomputation: where in which log it stands, how late it was, what it can have changed.
+
+    Attributes:
+        source: the topic; or the table above, where its change has no record that forced it.
+        event_ms: when the changed input row happened.
+        scope: `recompute_by` column -> value, as JSON can hold it; a column that is not named may have any.
+        start_ms, end_ms: the rows that it can have changed are dated `[start_ms, end_ms)`; None: any time.
+    """
 
     source: str
-    partition: int | None
-    offset: int | None
-    late_by_ms: int | None
-    event_ms: int | None
-    values: tuple[Any, ...]
+    partition: int | None = None
+    offset: int | None = None
+    late_by_ms: int | None = None
+    event_ms: int | None = None
+    scope: Mapping[str, Any] = field(default_factory=dict)
+    start_ms: int | None = None
+    end_ms: int | None = None
+
+    def holds(self, row: Mapping[str, Any], first_ms: int | None, last_ms: int | None) -> bool:
+        """Whether it can have changed a row (in JSON's form) that covers this time."""
+        if any(row.get(column) != value for column, value in self.scope.items()):
+            return False
+        if None in (self.start_ms, self.end_ms, first_ms, last_ms):
+            return True
+        return bool(first_ms < self.end_ms and last_ms >= self.start_ms)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -109,22 +138,26 @@ class Ledgers:
         self._lake, self._spark = lake, spark
 
     def ensure(self) -> None:
-        """Create the ledger tables that are not there."""
+        """Create the ledger tables that are not there; those of an older version get the columns that they lack."""
         for name, schema in _SCHEMAS.items():
             self._lake.ensure(name, schema, statistics=["table", "run"])
+            self._widen(name, schema)
+
+    def _widen(self, name: str, schema: pa.Schema) -> None:
+        from deltalake import Schema
+
+        table = self._lake.open(name)
+        known = {f.name for f in table.schema().fields}
+        missing = [f for f in schema if f.name not in known]
+        if missing:
+            table.alter.add_columns(list(Schema.from_arrow(pa.schema(missing)).fields))
 
     def reconciled(self, table: str) -> Reconciled:
         """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
-        rows = self._query(
-            RUNS,
-            'SELECT consumed, stream, pending FROM ledger WHERE "table" = ? AND consumed IS NOT NULL '
-            "ORDER BY recorded_at DESC, run DESC LIMIT 1",
-            [table],
-        )
-        if not rows:
+        last = standings(self._lake).get(table)
+        if last is None:
             return Reconciled()
-        consumed, stream, pending = rows[0]
-        return Reconciled(consumed=json.loads(consumed), stream=stream, pending=_scopes(pending))
+        return Reconciled(consumed=last.consumed, stream=last.stream, pending=_scopes(last.pending))
 
     def record_run(self, outcome: Outcome, state: Reconciled | None, fingerprint: str) -> None:
         """Append a finished run; with `state` it is also where the next reconcile begins."""
@@ -151,31 +184,28 @@ class Ledgers:
             {
                 "run": run,
                 "table": table,
-                "source": e.source,
-                "partition": e.partition,
-                "offset": e.offset,
-                "late_by_ms": e.late_by_ms,
-                "event_ms": e.event_ms,
-                "scope": json.dumps([None if v is ... else v for v in e.values], default=str),
+                **asdict(e),
+                "scope": json.dumps(plain(e.scope)),
             }
             for e in evidence
         ]
         self._append(EVIDENCE, rows, run + table)
 
-    def record_corrections(self, table: str, key: Sequence[str]) -> int:
+    def record_corrections(self, table: Table) -> int:
         """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
 
         What a crash left out is caught up by the next call; nothing is written twice.
         """
-        writer, app = Writer(self._lake, CORRECTIONS, self._spark), f"corrections/{table}"
+        name = table.full_name
+        writer, app = Writer(self._lake, CORRECTIONS, self._spark), f"corrections/{name}"
         last = self._lake.open(CORRECTIONS).transaction_version(app)
         done = -1 if last is None else last
-        newest = self._lake.version(table)
+        newest = self._lake.version(name)
         added = 0
-        for commit in self._lake.commits(table, done, newest):
+        for commit in self._lake.commits(name, done, newest):
             if not commit.changes or "run" not in commit.info:
                 continue
-            rows = self._corrections(table, key, commit.version, commit.info, commit.timestamp_ms)
+            rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
             corrections = pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA)
             added += writer.append(corrections, Stamp(app=app, version=commit.version)).inserted
             done = commit.version
@@ -187,44 +217,96 @@ class Ledgers:
         """Rows of the table that batch runs ever changed."""
         return int(self._query(CORRECTIONS, 'SELECT count(*) FROM ledger WHERE "table" = ?', [table])[0][0])
 
+    def corrections(self, table: str, after: int = -1, through: int | None = None) -> list[dict[str, Any]]:
+        """What batch runs changed in versions `(after, through]` of a table, oldest first."""
+        last = 2**62 if through is None else through
+        names = ", ".join(f'"{column}"' for column in _CORRECTIONS_SCHEMA.names)
+        rows = self._query(
+            CORRECTIONS,
+            f'SELECT {names} FROM ledger WHERE "table" = ? AND version > ? AND version <= ? ORDER BY version, key',
+            [table, after, last],
+        )
+        return [dict(zip(_CORRECTIONS_SCHEMA.names, row, strict=True)) for row in rows]
+
+    def evidence(self, table: str, run: str | None = None) -> list[tuple[str, Evidence]]:
+        """Runs of a table, or one of them, with the records that forced them, by source and offset."""
+        names = ", ".join(f'"{column}"' for column in _EVIDENCE_SCHEMA.names if column != "table")
+        rows = self._query(
+            EVIDENCE,
+            f'SELECT {names} FROM ledger WHERE "table" = ? AND (? IS NULL OR run = ?) '
+            'ORDER BY run, source, "partition", "offset"',
+            [table, run, run],
+        )
+        columns = [c for c in _EVIDENCE_SCHEMA.names if c not in ("run", "table")]
+        found = []
+        for name, *values in rows:
+            facts = dict(zip(columns, values, strict=True))
+            scope = json.loads(facts["scope"])
+            # Before columns were named, evidence did not say what of a row it touches.
+            facts["scope"] = scope if isinstance(scope, dict) else {}
+            found.append((name, Evidence(**facts)))
+        return found
+
     def _corrections(
-        self, table: str, key: Sequence[str], version: int, info: Mapping[str, Any], timestamp_ms: int
-    ) -> list[dict[str, Any]]:
-        feed = pa.table(self._lake.open(table).load_cdf(starting_version=version, ending_version=version))
-        sides: dict[str, dict[str, Any]] = {}
+        self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
+    ) -> Iterator[dict[str, Any]]:
+        sides: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        feed = pa.table(self._lake.open(table.full_name).load_cdf(starting_version=version, ending_version=version))
         for row in feed.to_pylist():
             kind = row.pop("_change_type")
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
-            name = _json({c: values[c] for c in key})
             side = "before" if kind in ("update_preimage", "delete") else "after"
-            sides.setdefault(name, {})[side] = _json(values)
-        return [
-            {
-                "table": table,
+            sides[to_json({c: values[c] for c in table.key})][side] = values
+        forced = [e for _, e in self.evidence(table.full_name, str(info["run"]))]
+        for name, both in sides.items():
+            yield {
+                "table": table.full_name,
                 "key": name,
                 "change": "update" if len(both) == 2 else ("insert" if "after" in both else "delete"),
-                "before": both.get("before"),
-                "after": both.get("after"),
+                "before": to_json(both["before"]) if "before" in both else None,
+                "after": to_json(both["after"]) if "after" in both else None,
                 "cause": info.get("cause"),
-                "run": info.get("run"),
+                "run": info["run"],
                 "version": version,
                 "recorded_at": datetime.fromtimestamp(timestamp_ms / 1000, UTC),
                 "fingerprint": info.get("fingerprint"),
+                "evidence": _records(e for e in forced if any(is_held(table, row, e) for row in both.values())),
+                "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
-            for name, both in sides.items()
-        ]
 
     def _append(self, name: str, rows: Sequence[Mapping[str, Any]], app: str) -> None:
         if rows:
             table = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[name])
-            Writer(self._lake, name, self._spark).append(table, Stamp(app=app, version=1))
+            written = Writer(self._lake, name, self._spark).append(table, Stamp(app=app, version=1))
+            if written.version and written.version % _TIDY_EVERY == 0:
+                self._lake.tidy(name)
 
     def _query(self, name: str, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         import duckdb
 
         connection = duckdb.connect()
-        connection.register("ledger", pa.table(self._lake.open(name).scan()))
+        connection.execute("SET TimeZone = 'UTC'")
+        rows = pa.table(self._lake.open(name).scan())
+        for missing in (f for f in _SCHEMAS[name] if f.name not in rows.column_names):  # a ledger of an older version
+            rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))
+        connection.register("ledger", rows)
         return connection.execute(sql, list(parameters)).fetchall()
+
+
+def is_held(table: Table, row: Mapping[str, Any], evidence: Evidence) -> bool:
+    """Whether the record can have changed this row of the table."""
+    first = last = epoch_ms(row[table.event_time]) if table.event_time else None
+    if table.ends_at:
+        last = epoch_ms(row[table.ends_at])
+    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, first, last)
+
+
+def _records(evidence: Iterable[Evidence]) -> list[dict[str, Any]]:
+    """The records themselves, each once, in the order of their logs."""
+    found = {(e.source, e.partition, e.offset): e for e in evidence}
+    names = [_RECORD.field(n).name for n in range(_RECORD.num_fields)]
+    ordered = sorted(found.values(), key=lambda e: (e.source, e.partition or 0, e.offset or 0))
+    return [{name: getattr(e, name) for name in names} for e in ordered]
 
 
 def _text(scopes: Sequence[Scope]) -> str:
@@ -239,13 +321,13 @@ def _text(scopes: Sequence[Scope]) -> str:
     )
 
 
-def _scopes(text: str) -> list[Scope]:
+def _scopes(pending: Sequence[Mapping[str, Any]]) -> list[Scope]:
     return [
         Scope(
             tuple(_untagged(v) for v in item["values"]),
             Interval(*item["interval"]) if item["interval"] else None,
         )
-        for item in json.loads(text)
+        for item in pending
     ]
 
 
@@ -263,22 +345,3 @@ def _untagged(value: Any) -> Any:
     if "date" in value:
         return date.fromisoformat(value["date"])
     return datetime.fromisoformat(value["timestamp"])
-
-
-def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(_plain(values), allow_nan=False)
-
-
-def _plain(value: Any) -> Any:
-    """A value as JSON can hold it: dates in ISO 8601, bytes in hex, decimals and what is no number as texts."""
-    if isinstance(value, Mapping):
-        return {name: _plain(inner) for name, inner in value.items()}
-    if isinstance(value, list):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, float):
-        return value if math.isfinite(value) else json.dumps(value)
-    if isinstance(value, bytes):
-        return value.hex()
-    if isinstance(value, datetime | date):
-        return value.isoformat()
-    return value if value is None or isinstance(value, str | int) else str(value)

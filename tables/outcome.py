@@ -2,12 +2,30 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any, Literal
 
-from tables.writer import Written
+if TYPE_CHECKING:
+    from tables.writer import Written
 
-Cause = Literal["late", "backfill", "replay", "upstream", "verify"]
+Cause = Literal["late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A row that is not what its recomputation says.
+
+    Attributes:
+        change: what would make it right: insert, update or delete.
+        before, should: the columns that differ, as JSON can hold them; all columns of a missing or an extra row.
+    """
+
+    key: Mapping[str, Any]
+    change: str
+    before: Mapping[str, Any]
+    should: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -20,6 +38,7 @@ class Outcome:
         pending: scopes that reach rows which the stream still revises; they are looked at again.
         inserted, updated, deleted: rows published.
         unexplained: rows that differ from their recomputation though nothing touched them.
+        differences: the first of these rows.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table; restoring the first undoes the run.
     """
@@ -38,6 +57,7 @@ class Outcome:
     version_before: int | None = None
     version_after: int | None = None
     seconds: float = 0.0
+    differences: Sequence[Difference] = ()
 
     @property
     def changed(self) -> int:
@@ -54,3 +74,8 @@ class Outcome:
             version_before=version_before,
             version_after=version_before if written.version is None else written.version,
         )
+
+
+def run_name(cause: str) -> str:
+    """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
+    return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"

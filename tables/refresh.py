@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +15,7 @@ from tables.derive import derive, first_of_each, latest_of_each, payload
 from tables.difference import difference, difference_of_tables, duckdb_utc
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
+from tables.outcome import run_name as run_name
 from tables.registry import Registry
 from tables.scope import Scope, from_epoch_ms, whole
 from tables.scope_filter import ScopeFilter
@@ -227,11 +227,6 @@ class Refresher:
 def everything(table: Table) -> list[Scope]:
     """The scope that holds every row of the table."""
     return [Scope(tuple(... for _ in table.recompute_by), None)]
-
-
-def run_name(cause: str) -> str:
-    """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
-    return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
 
 
 def _sum(a: Written, b: Written) -> Written:

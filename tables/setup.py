@@ -1,10 +1,11 @@
-"""Opens a platform for work: a session, its lake, and every Delta table that the work may touch."""
+"""Opens a platform for work: its lake, every Delta table that the work may touch, and a session once one is needed."""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING
 
 from tables.declaration import Table, Topic
@@ -22,48 +23,68 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Platform:
-    """What a stream driver or a batch job works with."""
+    """What a stream driver or a batch job works with.
 
-    spark: SparkSession
+    Attributes:
+        session: a Spark session, or what starts one when it is needed first.
+    """
+
+    session: SparkSession | Callable[[], SparkSession]
     lake: Lake
     registry: Registry
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return _started(self.session)
 
 
 @contextmanager
 def opened(settings: Settings, name: str, domains: Iterable[str]) -> Iterator[Platform]:
-    """A platform whose tables of these domains exist; its session ends with the block.
+    """A platform whose tables of these domains exist; its session, where the work needs one, ends with the block.
 
     Raises:
         BadDeclaration: a table's function does not fit its inputs or its own declaration.
         MissingTool: no Java, or the jars were not resolved yet.
     """
-    from infra.spark import session
+    sessions: list[SparkSession] = []
 
-    registry = load()
-    spark = session(settings, f"twofold {name}")
+    def start() -> SparkSession:
+        from infra.spark import session
+
+        if not sessions:
+            sessions.append(session(settings, f"twofold {name}"))
+        return sessions[0]
+
+    registry, lake = load(), Lake(settings)
     try:
-        lake = Lake(settings)
         for domain in dict.fromkeys(domains):
-            ensure_domain(spark, lake, registry, domain)
-        yield Platform(spark, lake, registry)
+            ensure_domain(start, lake, registry, domain)
+        yield Platform(start, lake, registry)
     finally:
-        spark.stop()
+        for spark in sessions:
+            spark.stop()
 
 
-def ensure_domain(spark: SparkSession, lake: Lake, registry: Registry, domain: str) -> None:
+def ensure_domain(
+    session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
+) -> None:
     """Create what is missing: ledgers, events and quarantine of each topic, then each table.
 
     Raises:
         BadDeclaration: a table's function does not fit its inputs or its own declaration.
     """
-    Ledgers(lake, spark).ensure()
+    Ledgers(lake).ensure()
     for topic in registry.domain_topics(domain):
         statistics = [topic.event_time, topic.key, PARTITION, OFFSET, LATE_BY_MS]
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
     for table in registry.in_order(domain):
         if not lake.exists(table.full_name):
-            _create(spark, lake, registry, table)
+            _create(_started(session), lake, registry, table)
+
+
+def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession:
+    return session() if callable(session) else session
 
 
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:

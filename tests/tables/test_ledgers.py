@@ -16,8 +16,10 @@ from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS, Evidence, Ledgers, Recon
 from tables.outcome import Outcome
 from tables.scope import Interval, Scope
 from tables.writer import BEFORE, CHANGE, Stamp, Writer
+from tests.tables.declared import a_table
 
 TABLE = "plant.hours"
+HOURS = a_table()
 SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
 
@@ -58,7 +60,7 @@ def by_run(writer: Writer, number: int, *changes: tuple[str, str, int | None, in
             BEFORE + "n": pa.array([c[2] for c in changes], pa.int64()),
         }
     )
-    info = {"cause": "late", "run": f"run-{number}", "fingerprint": "f00d"}
+    info = {"cause": "late", "run": f"run-{number}", "fingerprint": "f00d", "inputs": {"plant.readings": 12}}
     writer.apply(table, ["sensor", "hour"], Stamp(app="refresh", version=number, info=info))
 
 
@@ -109,19 +111,92 @@ def test_a_run_is_kept_with_its_counts_once(lake: Lake, ledgers: Ledgers) -> Non
 
 
 def test_evidence_names_the_records_that_forced_a_run_once(lake: Lake, ledgers: Ledgers) -> None:
-    evidence = Evidence("plant.readings", 1, 42, 9_000, 1_356_998_400_000, ("a", TEN, ...))
+    evidence = Evidence(
+        source="plant.readings",
+        partition=1,
+        offset=42,
+        late_by_ms=9_000,
+        event_ms=1_356_998_400_000,
+        scope={"sensor": "a"},
+        start_ms=5,
+        end_ms=7,
+    )
     for _ in range(2):
         ledgers.record_evidence("late-1", TABLE, [evidence])
     ledgers.record_evidence("late-2", TABLE, [])
     (row,) = rows(lake, EVIDENCE)
     assert (row["source"], row["partition"], row["offset"], row["late_by_ms"]) == ("plant.readings", 1, 42, 9_000)
-    assert json.loads(row["scope"]) == ["a", "2013-01-01 10:00:00+00:00", None]
+    assert (json.loads(row["scope"]), row["start_ms"], row["end_ms"]) == ({"sensor": "a"}, 5, 7)
+    assert ledgers.evidence(TABLE) == [("late-1", evidence)]
+    assert ledgers.evidence(TABLE, "late-2") == []
+
+
+def test_a_correction_names_exactly_the_records_that_can_have_changed_its_row(ledgers: Ledgers, hours: Writer) -> None:
+    by_stream(hours, 1, counts(a=1, b=1))
+    ten_ms = 1_357_034_400_000
+
+    def record(offset: int, sensor: str, start_ms: int | None, end_ms: int | None) -> Evidence:
+        return Evidence(
+            source="plant.readings",
+            partition=0,
+            offset=offset,
+            late_by_ms=9_000,
+            scope={"sensor": sensor},
+            start_ms=start_ms,
+            end_ms=end_ms,
+        )
+
+    evidence = [
+        record(7, "a", ten_ms, ten_ms + 1),
+        record(3, "a", None, None),
+        record(3, "a", ten_ms, ten_ms + 1),  # one record may touch twice
+        record(8, "b", ten_ms, ten_ms + 1),
+        record(9, "a", ten_ms + 1, ten_ms + 2),
+        record(10, "a", ten_ms - 1, ten_ms),
+    ]
+    ledgers.record_evidence("run-1", TABLE, evidence)
+    ledgers.record_evidence("run-2", TABLE, [record(11, "a", None, None)])
+    by_run(hours, 1, ("a", "update", 1, 2))
+    ledgers.record_corrections(HOURS)
+    (correction,) = ledgers.corrections(TABLE)
+    assert [(r["source"], r["offset"], r["late_by_ms"]) for r in correction["evidence"]] == [
+        ("plant.readings", 3, 9_000),
+        ("plant.readings", 7, 9_000),
+    ]
+
+
+def test_a_correction_says_which_versions_of_the_inputs_were_read(ledgers: Ledgers, hours: Writer) -> None:
+    by_stream(hours, 1, counts(a=1))
+    by_run(hours, 1, ("a", "update", 1, 2))
+    ledgers.record_corrections(HOURS)
+    (correction,) = ledgers.corrections(TABLE)
+    assert json.loads(correction["inputs"]) == {"plant.readings": 12}
+
+
+def test_a_ledger_of_an_older_version_gets_the_columns_that_it_lacks(lake: Lake, hours: Writer) -> None:
+    for name, schema in ledgers_module._SCHEMAS.items():
+        old = pa.schema([f for f in schema if f.name not in ("evidence", "inputs", "start_ms", "end_ms")])
+        lake.ensure(name, old, statistics=["table"])
+    row = {"table": TABLE, "key": '{"sensor": "z"}', "change": "delete", "cause": "late", "run": "old", "version": -7}
+    old = pa.schema(lake.open(CORRECTIONS).schema())
+    Writer(lake, CORRECTIONS).append(pa.Table.from_pylist([row], schema=old), Stamp(app="old", version=1))
+    ledgers = Ledgers(lake)
+    for _ in range(2):
+        ledgers.ensure()
+    by_stream(hours, 1, counts(a=1))
+    by_run(hours, 1, ("a", "update", 1, 2))
+    assert ledgers.record_corrections(HOURS) == 1
+    found = ledgers.corrections(TABLE, after=-10)
+    assert [(c["run"], c["evidence"], c["inputs"] is None) for c in found] == [
+        ("old", None, True),
+        ("run-1", [], False),
+    ]
 
 
 def test_corrections_are_what_the_change_feed_says(lake: Lake, ledgers: Ledgers, hours: Writer) -> None:
     by_stream(hours, 1, counts(a=1, b=None))
     by_run(hours, 1, ("a", "update", 1, 2), ("b", "delete", None, None), ("c", "insert", None, 3))
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 3
+    assert ledgers.record_corrections(HOURS) == 3
     found = {json.loads(row["key"])["sensor"]: row for row in rows(lake, CORRECTIONS)}
 
     def values(text: str | None) -> object:
@@ -146,11 +221,11 @@ def test_a_crash_between_publication_and_ledger_is_caught_up_and_nothing_is_kept
     by_stream(hours, 1, counts(a=1))
     by_run(hours, 1, ("a", "update", 1, 2))
     by_run(hours, 2, ("a", "update", 2, 3))
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 2
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 0
+    assert ledgers.record_corrections(HOURS) == 2
+    assert ledgers.record_corrections(HOURS) == 0
     by_stream(hours, 2, counts(d=1))
     by_run(hours, 3, ("d", "delete", 1, 1))
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 1
+    assert ledgers.record_corrections(HOURS) == 1
     assert ledgers.corrected(TABLE) == 3
     assert ledgers.corrected("plant.other") == 0
 
@@ -161,7 +236,7 @@ def test_the_streams_own_commits_and_maintenance_are_no_corrections(
     by_stream(hours, 1, counts(a=1))
     by_stream(hours, 2, counts(a=2))
     lake.tidy(TABLE)
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 0
+    assert ledgers.record_corrections(HOURS) == 0
 
 
 def test_commits_without_corrections_are_not_looked_through_for_ever(
@@ -170,10 +245,10 @@ def test_commits_without_corrections_are_not_looked_through_for_ever(
     monkeypatch.setattr(ledgers_module, "_COMMITS_READ_AGAIN", 3)
     for batch in range(1, 6):
         by_stream(hours, batch, counts(a=batch))
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 0
+    assert ledgers.record_corrections(HOURS) == 0
     assert lake.open(CORRECTIONS).transaction_version(f"corrections/{TABLE}") == lake.version(TABLE)
     by_run(hours, 1, ("a", "update", 5, 6))
-    assert ledgers.record_corrections(TABLE, ["sensor", "hour"]) == 1
+    assert ledgers.record_corrections(HOURS) == 1
     assert ledgers.corrected(TABLE) == 1
 
 
@@ -192,7 +267,7 @@ def test_corrections_hold_every_type_as_json(lake: Lake, ledgers: Ledgers) -> No
     Writer(lake, TABLE).append(
         pa.Table.from_pylist([row], schema=schema), Stamp(app="refresh", version=1, info={"run": "r", "cause": "late"})
     )
-    assert ledgers.record_corrections(TABLE, ["sensor"]) == 1
+    assert ledgers.record_corrections(a_table(key=["sensor"], event_time=None, closes_at=None, lookback=None)) == 1
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

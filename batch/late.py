@@ -1,0 +1,114 @@
+"""What came too late for a table's stream, what it changed, and what it did not."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Literal
+
+from batch.reconcile import Reconcile
+from tables.declaration import Table
+from tables.ledgers import Evidence, Ledgers
+from tables.plain import plain
+from tables.scope import Scope, from_epoch_ms
+from tables.setup import Platform
+
+Fate = Literal["corrected", "changed nothing", "dropped", "waits", "not looked at yet"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class LateRecord:
+    """A record that may have come too late for the stream.
+
+    Attributes:
+        fate: `corrected`: rows were published because of it; `changed nothing`: they were right; `dropped`: by
+            declaration it is counted only; `waits`: for rows that the stream still revises; `not looked at yet`: the
+            next reconcile will.
+        runs: that looked at it.
+        rows: keys of the rows that were corrected because of it.
+    """
+
+    source: str
+    partition: int | None
+    offset: int | None
+    late_by_ms: int | None
+    event_at: datetime | None
+    fate: Fate
+    runs: Sequence[str] = ()
+    rows: Sequence[Mapping[str, Any]] = ()
+
+
+def late_records(platform: Platform, table: Table, since: datetime | None = None) -> list[LateRecord]:
+    """Every record that forced, or will force, a look at the table, by topic, partition and offset.
+
+    Args:
+        since: leave out what only earlier runs looked at.
+    """
+    ledgers = Ledgers(platform.lake)
+    pending = ledgers.reconciled(table.full_name).pending
+    corrected = _corrected(ledgers, table)
+    seen: dict[tuple[Any, ...], list[tuple[str, Evidence]]] = {}
+    for run, e in ledgers.evidence(table.full_name):
+        if since is None or _time_of(run) >= since:
+            seen.setdefault((e.source, e.partition, e.offset), []).append((run, e))
+    found = []
+    for place, looks in seen.items():
+        rows = list(corrected.get(place, {}).values())
+        evidence = [e for _, e in looks]
+        fate: Fate = "corrected" if rows else "changed nothing"
+        if not rows and table.late == "drop" and looks[0][0].startswith("late-"):
+            fate = "dropped"
+        elif not rows and any(_waits(table, scope, e) for scope in pending for e in evidence):
+            fate = "waits"
+        found.append(_record(evidence[0], fate, [run for run, _ in looks], rows))
+    for e in Reconcile(platform, table).unseen():
+        if (e.source, e.partition, e.offset) not in seen:
+            found.append(_record(e, "not looked at yet"))
+    return sorted(found, key=lambda r: (r.source, r.partition or 0, r.offset or 0))
+
+
+def _record(e: Evidence, fate: Fate, runs: Sequence[str] = (), rows: Sequence[Mapping[str, Any]] = ()) -> LateRecord:
+    return LateRecord(
+        source=e.source,
+        partition=e.partition,
+        offset=e.offset,
+        late_by_ms=e.late_by_ms,
+        event_at=None if e.event_ms is None else from_epoch_ms(e.event_ms),
+        fate=fate,
+        runs=list(dict.fromkeys(runs)),
+        rows=rows,
+    )
+
+
+def _corrected(ledgers: Ledgers, table: Table) -> dict[tuple[Any, ...], dict[str, Mapping[str, Any]]]:
+    """By the place of a record: the rows that were corrected because of it, by key."""
+    found: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    for correction in ledgers.corrections(table.full_name):
+        for record in correction["evidence"] or ():
+            place = (record["source"], record["partition"], record["offset"])
+            found.setdefault(place, {})[correction["key"]] = json.loads(correction["key"])
+    return found
+
+
+def _waits(table: Table, scope: Scope, e: Evidence) -> bool:
+    """Whether a pending scope holds rows that the record can have changed."""
+    named = zip(table.recompute_by, scope.values, strict=True)
+    if any(value is not ... and column in e.scope and e.scope[column] != plain(value) for column, value in named):
+        return False
+    if scope.interval is None or e.start_ms is None or e.end_ms is None:
+        return True
+    return scope.interval.start < e.end_ms and e.start_ms < scope.interval.end
+
+
+def _time_of(run: str) -> datetime:
+    return datetime.strptime(run.rpartition("-")[2], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+
+
+def counts(records: Sequence[LateRecord]) -> Iterator[tuple[Fate, int]]:
+    """How many records had which fate, those fates left out that none had."""
+    fates: tuple[Fate, ...] = ("corrected", "changed nothing", "dropped", "waits", "not looked at yet")
+    for fate in fates:
+        if number := sum(record.fate == fate for record in records):
+            yield fate, number

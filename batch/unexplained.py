@@ -1,0 +1,77 @@
+"""Names rows that differ from their recomputation though nothing explains it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict
+
+import pyarrow as pa
+
+from infra.errors import UnexplainedDifference
+from tables.declaration import Table
+from tables.outcome import Difference, Outcome
+from tables.plain import plain
+from tables.writer import BEFORE, CHANGE
+
+_NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
+
+
+def named(table: Table, rows: pa.Table) -> list[Difference]:
+    """The rows of a difference, by their keys and the columns that differ."""
+    found = []
+    for row in rows.slice(0, _KEPT).to_pylist():
+        should = {
+            c: plain(v) for c, v in row.items() if c not in table.key and c != CHANGE and not c.startswith(BEFORE)
+        }
+        before = {c: plain(row[BEFORE + c]) for c in should}
+        differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
+        found.append(
+            Difference(
+                key={c: plain(row[c]) for c in table.key},
+                change=row[CHANGE],
+                before={} if row[CHANGE] == "insert" else {c: before[c] for c in differ},
+                should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},
+            )
+        )
+    return found
+
+
+def require_explained(outcomes: Sequence[Outcome], unfolded: Sequence[str]) -> None:
+    """Refuse to end well when rows differ and nothing says why.
+
+    Args:
+        unfolded: sentences about tables that are not what their history adds up to.
+
+    Raises:
+        UnexplainedDifference: names the first rows of each table, by key and by the columns that differ.
+    """
+    unexplained = [o for o in outcomes if o.unexplained]
+    if not unexplained and not unfolded:
+        return
+    told = [f"{o.table}: {o.unexplained} rows differ and nothing touched them{_examples(o)}" for o in unexplained]
+    names = " ".join(o.table for o in unexplained)
+    raise UnexplainedDifference(
+        "; ".join([*told, *unfolded]) + ".",
+        hint=(
+            "They were left as they are. `./twofold why TABLE key=value` tells who wrote such a row; "
+            f"`./twofold reconcile {names} --repair` overwrites them once you say so."
+            if unexplained
+            else "Somebody wrote to the table past the platform: `./twofold show TABLE` lists its versions."
+        ),
+        tables=[o.table for o in unexplained],
+        differences={o.table: [asdict(d) for d in o.differences] for o in unexplained},
+    )
+
+
+def _examples(outcome: Outcome) -> str:
+    rows = []
+    for d in outcome.differences[:_NAMED]:
+        key = " ".join(f"{column}={value}" for column, value in d.key.items())
+        if d.change == "update":
+            rows.append(
+                key + " (" + ", ".join(f"{c} is {v!r}, should be {d.should[c]!r}" for c, v in d.before.items()) + ")"
+            )
+        else:
+            rows.append(key + (" is missing" if d.change == "insert" else " should not be there"))
+    more = outcome.unexplained - len(rows)
+    return ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""

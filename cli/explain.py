@@ -1,0 +1,202 @@
+"""Commands that explain: why a row is what it is, and what came too late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Annotated, NoReturn
+
+import typer
+from rich.markup import escape
+
+from cli.arguments import parse_key, parse_time
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from infra.errors import BadArgument
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from batch.late import LateRecord
+    from tables.declaration import Table
+    from tables.story import Chapter, Record, Story
+
+MOST_RECORDS = 6
+MOST_LATE = 40
+DEEDS = {"insert": "added", "update": "changed", "delete": "removed", "none": "looked at, and found right"}
+CAUSES = {
+    "stream": "the stream",
+    "late": "reconcile, for late records",
+    "upstream": "reconcile, for a corrected input",
+    "replay": "reconcile, for replayed records",
+    "backfill": "a backfill",
+    "definition": "a backfill, for a new definition",
+    "repair": "a repair that a person approved",
+    "unknown": "[bold red]somebody past the platform[/]",
+}
+
+
+def why(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")],
+    key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE...", help="The row: every column of the key.")],
+    as_json: Json = False,
+) -> None:
+    """Tell the story of one row: what wrote it, in order, and which records forced each correction.
+
+    For example: ./twofold why delays_by_hour origin=JFK hour=2013-01-05T14:00
+    """
+    import pyarrow as pa
+
+    from tables.lake import Lake
+    from tables.registry import load
+    from tables.story import story
+
+    lake = Lake(Settings.from_environment())
+    declared = load().find_table(table)
+    schema = pa.schema(lake.open(declared.full_name).schema())
+    told = story(lake, declared, parse_key(key, declared.key, schema))
+    if not told.chapters and told.now is None:
+        raise BadArgument(
+            f"{told.table} has no row {_key(told.key)}, and never had one since version {told.since}.",
+            hint=f'`./twofold sql "FROM {told.table} LIMIT 5"` shows some.',
+        )
+    if as_json:
+        print_json(told)
+    else:
+        _print_story(told)
+
+
+def late(
+    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")],
+    since: Annotated[
+        str | None, typer.Option(help="Only what was looked at since then, 2013-01-05 or 2013-01-05T06:00, UTC.")
+    ] = None,
+    as_json: Json = False,
+) -> None:
+    """List the records that came late for TABLE: what each changed, and which changed nothing.
+
+    A record is listed when the stream may have missed it; many still met an open row, and so change nothing.
+    """
+    from batch.late import late_records
+    from tables.lake import Lake
+    from tables.registry import load
+    from tables.setup import Platform
+
+    settings = Settings.from_environment()
+    first = parse_time(since, "--since") if since else None
+    registry = load()
+    declared = registry.find_table(table)
+    records = late_records(Platform(_no_session, Lake(settings), registry), declared, first)
+    if as_json:
+        print_json({"table": declared.full_name, "watermark": declared.watermark, "records": records})
+    else:
+        _print_late(declared, records)
+
+
+def _no_session() -> NoReturn:
+    raise RuntimeError("looking at what was late needs no Spark")
+
+
+def _print_story(told: Story) -> None:
+    out.print(f"[bold]{escape(told.table)}[/]  {escape(_key(told.key))}")
+    out.print()
+    if told.since:
+        out.print(f"[dim]The log no longer tells what was before version {told.since}.[/]")
+    for number, chapter in enumerate(told.chapters, 1):
+        _print_chapter(number, chapter, told)
+    if told.now is None:
+        out.print("[bold]Now[/]  the row does not exist.")
+        return
+    rest = {column: value for column, value in told.now.items() if column not in told.key}
+    out.print("[bold]Now[/]  " + escape(_values(rest)), soft_wrap=True)
+
+
+def _print_chapter(number: int, chapter: Chapter, told: Story) -> None:
+    by = CAUSES.get(chapter.by, escape(chapter.by))
+    place = f"version {chapter.version}" if chapter.version is not None else "no new version"
+    out.print(f"[bold]{number}. {shown(chapter.at)}[/]  {place}: {DEEDS[chapter.change]} by {by}")
+    for column, was, became in _columns(chapter, told.key):
+        arrow = f"{was} [bold]→[/] {became}" if chapter.change == "update" else (became if chapter.after else was)
+        out.print(f"     {escape(column)}: {arrow}", soft_wrap=True)
+    facts = []
+    if chapter.batch is not None:
+        facts.append(f"micro-batch {chapter.batch}")
+    if chapter.run:
+        facts.append(f"run {chapter.run}")
+    if chapter.inputs:
+        facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in chapter.inputs.items()))
+    if chapter.fingerprint:
+        same = "as declared now" if chapter.fingerprint == told.definition else "[red]not as declared now[/]"
+        commit = f", git commit {chapter.commit}" if chapter.commit else ""
+        facts.append(f"definition {chapter.fingerprint} ({same}{commit})")
+    if facts:
+        out.print(f"     [dim]{'; '.join(facts)}[/]", soft_wrap=True)
+    for record in chapter.records[:MOST_RECORDS]:
+        out.print(f"     because of {escape(_record(record))}", soft_wrap=True)
+    if len(chapter.records) > MOST_RECORDS:
+        out.print(f"     [dim]and of {len(chapter.records) - MOST_RECORDS:,} more; --json lists all.[/]")
+    out.print()
+
+
+def _columns(chapter: Chapter, key: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    before, after = chapter.before or {}, chapter.after or {}
+    return [
+        (column, escape(_text(before.get(column))), escape(_text(after.get(column))))
+        for column in dict.fromkeys([*before, *after])
+        if column not in key
+    ]
+
+
+def _record(record: Record) -> str:
+    if record.offset is None:
+        return f"a change of {record.source}"
+    place = f"{record.source}, partition {record.partition}, offset {record.offset}"
+    return f"{place}, late by {_span(record.late_by_ms)}" if record.late_by_ms is not None else place
+
+
+def _span(ms: int | None) -> str:
+    return NOTHING if ms is None else shown_span(ms / 1_000)
+
+
+def _key(key: Mapping[str, object]) -> str:
+    return " ".join(f"{column}={_text(value)}" for column, value in key.items())
+
+
+def _values(values: Mapping[str, object]) -> str:
+    return ", ".join(f"{column}={_text(value)}" for column, value in values.items())
+
+
+def _text(value: object) -> str:
+    """A value of a row in JSON's form; instants in UTC without their offset."""
+    if value is None:
+        return "null"
+    return value.removesuffix("+00:00") if isinstance(value, str) else str(value)
+
+
+def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
+    from batch.late import counts
+
+    if not records:
+        why_none = (
+            f"no record was {table.watermark} or more behind the newest"
+            if table.closes_at
+            else "its stream closes no row, so it takes every record in"
+        )
+        out.print(f"Nothing came late for {table.full_name}: {why_none}.")
+        return
+    rows = [
+        (
+            r.source,
+            r.partition,
+            str(r.offset) if r.offset is not None else NOTHING,
+            r.event_at,
+            _span(r.late_by_ms),
+            r.fate,
+            escape("; ".join(_key(key) for key in r.rows[:3])) + (" ..." if len(r.rows) > 3 else ""),
+        )
+        for r in sorted(records, key=lambda r: r.fate != "corrected")[:MOST_LATE]
+    ]
+    columns = ["topic", "partition", "offset", "happened", "late by", "what became of it", "rows"]
+    out.print(make_table(None, columns, rows, right=["partition", "offset"], whole=["what became of it"]))
+    if len(records) > MOST_LATE:
+        out.print(f"[dim]The first {MOST_LATE} of {len(records):,}; --json lists all.[/]")
+    told = ", ".join(f"{number:,} {fate}" for fate, number in counts(records))
+    behind = f" were {table.watermark} or more behind the newest" if table.closes_at else " made reconcile look"
+    out.print(f"{len(records):,} record{'' if len(records) == 1 else 's'}{behind}: {told}.")

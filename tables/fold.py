@@ -1,0 +1,75 @@
+"""Holds a table against its history: what its stream wrote, with the corrections of the ledger, must be the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+
+from tables.declaration import Table
+from tables.difference import difference_of_tables, duckdb_utc
+from tables.lake import Lake
+from tables.ledgers import Ledgers
+from tables.plain import from_plain
+
+_VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
+
+
+def fold(lake: Lake, table: Table) -> pa.Table:
+    """The rows that the stream's commits, and of every batch run the corrections in the ledger, add up to.
+
+    What somebody wrote past the platform is in neither of them.
+    """
+    name = table.full_name
+    newest = lake.version(name)
+    schema = pa.schema(lake.open(name, newest).schema())
+    streamed = [c.version for c in lake.commits(name, -1, newest) if c.changes and c.info.get("cause") == "stream"]
+    feed = pa.table(lake.open(name, newest).load_cdf(starting_version=0, ending_version=newest))
+    corrections = Ledgers(lake).corrections(name, through=newest)
+    connection = duckdb_utc()
+    connection.register("feed", feed)
+    connection.register("streamed", pa.table({"version": pa.array(streamed, pa.int64())}))
+    connection.register("corrected", _changes(corrections, schema))
+    key = ", ".join(f'"{column}"' for column in table.key)
+    columns = ", ".join(f'"{column}"' for column in schema.names)
+    rows = connection.sql(
+        f"""WITH changes AS (
+            SELECT {columns}, {_VERSION}::BIGINT AS {_VERSION}, {_CHANGE_TYPE} = 'delete' AS _gone FROM feed
+            WHERE {_CHANGE_TYPE} <> 'update_preimage' AND {_VERSION} IN (SELECT version FROM streamed)
+            UNION ALL BY NAME FROM corrected
+        )
+        SELECT {columns} FROM (
+            SELECT * FROM changes QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1
+        ) WHERE NOT _gone"""
+    )
+    return rows.to_arrow_table().cast(schema)
+
+
+def unfolded_rows(lake: Lake, table: Table) -> int:
+    """How many rows of the table are not what its history adds up to; 0 when every change of it is accounted for."""
+    version = lake.version(table.full_name)
+    live = lake.open(table.full_name, version)
+    schema = pa.schema(live.schema())
+    rows = pa.table(live.scan()).cast(schema)
+    return len(difference_of_tables(fold(lake, table), rows, table.key))
+
+
+def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Corrections as rows of the table, each with its version and whether it deletes the row."""
+    rows = [
+        {
+            **_row(json.loads(correction["after"] or correction["before"]), schema),
+            _VERSION: correction["version"],
+            "_gone": correction["change"] == "delete",
+        }
+        for correction in corrections
+    ]
+    return pa.Table.from_pylist(
+        rows, schema=schema.append(pa.field(_VERSION, pa.int64())).append(pa.field("_gone", pa.bool_()))
+    )
+
+
+def _row(values: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    return {field.name: from_plain(values.get(field.name), field.type) for field in schema}

@@ -1,0 +1,67 @@
+"""Values as JSON can hold them, and back."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+
+def to_json(values: Mapping[str, Any]) -> str:
+    """A row as one line of strict JSON."""
+    return json.dumps(plain(values), allow_nan=False)
+
+
+def plain(value: Any) -> Any:
+    """Dates in ISO 8601, bytes in hex, maps as lists of pairs, decimals and what is no number as texts."""
+    if isinstance(value, Mapping):
+        return {name: plain(inner) for name, inner in value.items()}
+    if isinstance(value, list | tuple):
+        return [plain(inner) for inner in value]
+    if isinstance(value, float):
+        return value if math.isfinite(value) else json.dumps(value)
+    if isinstance(value, bytes):
+        return value.hex()
+    if isinstance(value, datetime | date):
+        return value.isoformat()
+    return value if value is None or isinstance(value, str | int) else str(value)
+
+
+def from_plain(value: Any, kind: pa.DataType) -> Any:
+    """The value of a column of type `kind` that `plain` made this of."""
+    import pyarrow.types as is_type
+
+    if value is None:
+        return None
+    if is_type.is_timestamp(kind):
+        return datetime.fromisoformat(value)
+    if is_type.is_date(kind):
+        return date.fromisoformat(value)
+    if is_type.is_decimal(kind):
+        return Decimal(value)
+    if is_type.is_binary(kind) or is_type.is_large_binary(kind):
+        return bytes.fromhex(value)
+    if is_type.is_floating(kind):
+        return float(value)
+    return _nested(value, kind)
+
+
+def _nested(value: Any, kind: pa.DataType) -> Any:
+    import pyarrow.types as is_type
+
+    if is_type.is_map(kind):
+        return [(from_plain(k, kind.key_type), from_plain(v, kind.item_type)) for k, v in value]
+    if is_type.is_list(kind) or is_type.is_large_list(kind):
+        return [from_plain(inner, kind.value_type) for inner in value]
+    if is_type.is_struct(kind):
+        return {
+            kind.field(n).name: from_plain(value.get(kind.field(n).name), kind.field(n).type)
+            for n in range(kind.num_fields)
+        }
+    return value

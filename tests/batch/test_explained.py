@@ -1,0 +1,208 @@
+"""Every correction says which records forced it, and what nothing explains is named and left alone."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import replace
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from batch.late import late_records
+from batch.plan import has_work, untouched
+from batch.reconcile import Reconcile
+from batch.unexplained import require_explained
+from infra.errors import UnexplainedDifference
+from infra.settings import ROOT, Settings
+from tables.fold import fold, unfolded_rows
+from tables.ledgers import CORRECTIONS, Ledgers
+from tables.registry import load
+from tables.setup import Platform
+from tables.story import story
+from tests.batch.stories import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, told
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+HOUR = {"origin": "JFK", "hour": TEN}
+LATE = {"source": "flights.departures", "partition": 0, "offset": LATE_OFFSET, "late_by_ms": LATE_BY_MS}
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = told(spark, Settings(home=tmp_path_factory.mktemp("explained"), shuffle_partitions=1))
+    outcomes = world.reconcile(TABLES)
+    assert [o for o in outcomes if o.unexplained] == []
+    return world
+
+
+def platform(world: World) -> Platform:
+    return Platform(world.spark, world.lake, world.registry)
+
+
+def corrections(world: World, table: str) -> list[dict[str, Any]]:
+    return Ledgers(world.lake).corrections(f"flights.{table}")
+
+
+def test_a_correction_has_the_row_before_and_after_and_the_record_that_forced_it(world: World) -> None:
+    (correction,) = corrections(world, "delays_by_hour")
+    before, after = json.loads(correction["before"]), json.loads(correction["after"])
+    assert (before["flights"], before["mean_delay_min"]) == (2, 12.5)
+    assert (after["flights"], after["mean_delay_min"]) == (3, 20.0)
+    assert (correction["cause"], correction["evidence"]) == ("late", [LATE])
+    assert json.loads(correction["inputs"]) == {"flights.departures": world.lake.version("flights.departures")}
+
+
+def test_the_table_above_is_corrected_first_and_the_one_below_names_the_same_record_in_one_run(world: World) -> None:
+    (flight,) = corrections(world, "flights")
+    (day,) = corrections(world, "carrier_days")
+    assert (flight["change"], flight["cause"], flight["evidence"]) == ("insert", "late", [LATE])
+    assert (day["change"], day["cause"], day["evidence"]) == ("update", "upstream", [LATE])
+    assert (json.loads(day["before"])["flights"], json.loads(day["after"])["flights"]) == (2, 3)
+    assert json.loads(day["inputs"]) == {"flights.flights": flight["version"]}
+
+
+@pytest.mark.parametrize("name", TABLES)
+def test_what_the_stream_wrote_with_the_corrections_is_the_table(world: World, name: str) -> None:
+    table = world.registry.find_table(name)
+    assert fold(world.lake, table).num_rows == world.lake.rows(table.full_name) > 0
+    assert unfolded_rows(world.lake, table) == 0
+
+
+def test_a_correction_that_is_not_in_the_ledger_is_missed_by_the_fold(world: World) -> None:
+    table = world.registry.find_table("delays_by_hour")
+    ledger = world.lake.open(CORRECTIONS)
+    version = ledger.version()
+    ledger.delete("\"table\" = 'flights.delays_by_hour'")
+    try:
+        assert unfolded_rows(world.lake, table) == 1
+    finally:
+        world.lake.open(CORRECTIONS).restore(version)
+
+
+def test_the_story_of_a_row_is_told_in_order(world: World) -> None:
+    told = story(world.lake, world.registry.find_table("delays_by_hour"), HOUR)
+    first, last = told.chapters[0], told.chapters[-1]
+    assert (first.by, first.change) == ("stream", "insert")
+    assert first.batch is not None
+    assert (last.by, last.before, last.after) == (
+        "late",
+        {"flights": 2, "mean_delay_min": 12.5, "p90_delay_min": 18.5, "late_share": 0.5},
+        {"flights": 3, "mean_delay_min": 20.0, "p90_delay_min": 32.0, "late_share": pytest.approx(2 / 3)},
+    )
+    assert [(r.partition, r.offset, r.late_by_ms) for r in last.records] == [(0, LATE_OFFSET, LATE_BY_MS)]
+    assert [c.at for c in told.chapters] == sorted(c.at for c in told.chapters)
+    assert told.definition == last.fingerprint
+    assert told.now is not None
+    assert told.now["flights"] == 3
+
+
+def test_a_late_record_is_listed_with_what_it_changed(world: World) -> None:
+    (record,) = late_records(platform(world), world.registry.find_table("delays_by_hour"))
+    assert (record.offset, record.late_by_ms, record.fate) == (LATE_OFFSET, LATE_BY_MS, "corrected")
+    assert record.event_at == TEN + timedelta(minutes=40)
+    assert list(record.rows) == [{"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}]
+
+
+def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_know_it(world: World) -> None:
+    names = [f"flights.{name}" for name in TABLES]
+    assert [(o.table, o.changed) for o in untouched(world.settings, names) or []] == [
+        (table.full_name, 0) for table in world.registry.chosen(names)
+    ]
+    program = (
+        "import sys; from cli.__main__ import main\n"
+        f"try: main(['reconcile', *{names!r}, '--json'])\n"
+        "except SystemExit as end: assert not end.code, end.code\n"
+        "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
+        "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
+    )
+    environment = {"TWOFOLD_HOME": str(world.settings.home), "PATH": "", "TWOFOLD_SHUFFLE_PARTITIONS": "1"}
+    ran = subprocess.run(
+        [sys.executable, "-c", program], cwd=ROOT, env=environment, capture_output=True, text=True, check=False
+    )
+    assert (ran.returncode, ran.stderr) == (0, "")
+    assert [o["table"] for o in json.loads(ran.stdout)] == [t.full_name for t in world.registry.chosen(names)]
+
+
+def test_records_in_time_are_no_work_and_a_late_one_is(spark: SparkSession, tmp_path: Path) -> None:
+    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
+    table = world.registry.find_table("delays_by_hour")
+    assert has_work(world.lake, world.registry, table), "the first reconcile looks at everything"
+    world.reconcile(["delays_by_hour"])
+    assert not has_work(world.lake, world.registry, table)
+    world.append({"departures": [departure(5, "LGA", 5 * 24 * 60 + 20)]})
+    assert not has_work(world.lake, world.registry, table)
+    world.append({"departures": [departure(6, "EWR", 30)]})
+    assert has_work(world.lake, world.registry, table)
+    (record,) = [r for r in late_records(platform(world), table) if r.fate == "not looked at yet"]
+    assert record.offset == 6
+
+
+def test_a_publication_that_a_crash_kept_out_of_the_ledger_is_work(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
+    table = world.registry.find_table("delays_by_hour")
+    world.reconcile(["delays_by_hour"])
+    info = '{"cause":"backfill","run":"backfill-20130101T000000.000000Z"}'
+    from deltalake import CommitProperties
+
+    world.lake.open(table.full_name).update(
+        updates={"flights": "4"},
+        predicate="origin = 'JFK'",
+        commit_properties=CommitProperties(custom_metadata={"userMetadata": info}),
+    )
+    assert has_work(world.lake, world.registry, table)
+    world.reconcile(["delays_by_hour"], verify=False)
+    assert [c["cause"] for c in corrections(world, "delays_by_hour")] == ["late", "backfill"]
+
+
+def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
+    table = world.registry.find_table("delays_by_hour")
+    world.reconcile(["delays_by_hour"])
+    world.lake.open(table.full_name).update(updates={"flights": "99"}, predicate="origin = 'JFK'")
+    found = Reconcile(platform(world), table).run(verify=True)[-1]
+    (row,) = found.differences
+    assert (found.unexplained, row.change, row.before, row.should) == (1, "update", {"flights": 99}, {"flights": 3})
+    assert row.key == {"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}
+    with pytest.raises(UnexplainedDifference, match=r"origin=JFK .*flights is 99, should be 3"):
+        require_explained([found], [])
+    assert unfolded_rows(world.lake, table) == 1
+    assert [c["cause"] for c in corrections(world, "delays_by_hour")] == ["late"]
+
+    _, repaired = Reconcile(platform(world), table).repair(found)
+    assert (repaired.cause, repaired.updated, repaired.unexplained) == ("repair", 1, 0)
+    last = corrections(world, "delays_by_hour")[-1]
+    assert (last["cause"], json.loads(last["before"])["flights"], json.loads(last["after"])["flights"]) == (
+        "repair",
+        99,
+        3,
+    )
+    assert unfolded_rows(world.lake, table) == 0
+    chapters = story(world.lake, table, HOUR).chapters
+    assert [c.by for c in chapters][-3:] == ["late", "unknown", "repair"]
+
+
+def test_late_records_of_a_table_that_drops_them_are_listed_by_offset(spark: SparkSession, tmp_path: Path) -> None:
+    registry = load()
+    table = registry.find_table("delays_by_hour")
+    drops = replace(table, late="drop")
+    for name in ("domain", "name", "description"):
+        object.__setattr__(drops, name, getattr(table, name))
+    registry = replace(registry, tables={**registry.tables, drops.full_name: drops})
+    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1), registry)
+    outcome = Reconcile(platform(world), drops).run(verify=True)[-1]
+    assert (outcome.touched, outcome.changed, outcome.unexplained) == (1, 0, 0)
+    (record,) = late_records(platform(world), drops)
+    assert (record.offset, record.late_by_ms, record.fate) == (LATE_OFFSET, LATE_BY_MS, "dropped")
