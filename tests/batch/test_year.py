@@ -11,10 +11,9 @@ import pytest
 
 from infra.settings import Settings
 from tables.scope import from_epoch_ms
-from tests.fuzz.oracle import final
+from tests.fuzz.oracle import judged
 from tests.worlds import World
 from traffic import truth
-from traffic.comparison import compare
 from traffic.imperfections import Imperfections
 from traffic.replay import messages
 
@@ -58,9 +57,7 @@ def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> 
     before = from_epoch_ms(min(ms for name in names if (ms := year.watermark_ms(name))))
     wrong = {}
     for name in names:
-        expected = truth.expected(name, START, END, before)
-        live = final(name, year.rows(name), before)
-        found = compare(expected, live.select(expected.column_names).cast(expected.schema), truth.KEYS[name])
+        found = judged(year, name, truth.expected(name, START, END, before), before)
         assert found.rows > 0, name
         if not found.equal:
             wrong[name] = (found.missing, found.extra, found.changed, found.examples.slice(0, 2).to_pylist())

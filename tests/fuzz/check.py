@@ -5,6 +5,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,10 +14,9 @@ import pyarrow as pa
 from infra.settings import Settings
 from tables.scope import from_epoch_ms
 from tests.fold import assert_ledger_explains
-from tests.fuzz.cases import Case, Reconciling, Schedule, Sent, log_of, owners
-from tests.fuzz.oracle import Oracle, final
+from tests.fuzz.cases import CLOSING_MIN, START, Case, Reconciling, Schedule, Sent, log_of, owners
+from tests.fuzz.oracle import Oracle, judged
 from tests.worlds import World
-from traffic.comparison import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +46,10 @@ def run(spark: SparkSession, cases: Sequence[Case], schedule: Schedule, tables: 
         world = World(spark, Settings(home=Path(home), shuffle_partitions=1, max_files=1))
         names = list(tables) or [t.full_name for t in world.registry.in_order("flights")]
         unexplained = list(_live(world, schedule, log, names))
-        watermarks = [ms for name in names if (ms := world.watermark_ms(name))]
-        before, oracle = from_epoch_ms(min(watermarks)), Oracle(log)
+        watermarks = [from_epoch_ms(ms) for name in names if (ms := world.watermark_ms(name))]
+        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), Oracle(log)
         for name in names:
-            table = world.registry.find_table(name)
-            should = oracle.expected(name, before)
-            live = final(name, world.rows(name), before).select(should.column_names).cast(should.schema)
-            found = compare(should, live, table.key)
+            found = judged(world, name, oracle.expected(name, before), before)
             if not found.equal:
                 fault = f"{name}: {found.missing} missing, {found.extra} extra, {found.changed} changed of {found.rows}"
                 verdict.add(fault, found.examples, known)

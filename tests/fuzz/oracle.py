@@ -10,7 +10,9 @@ import duckdb
 import pyarrow as pa
 
 from tests.fuzz.cases import Sent
+from tests.worlds import World
 from traffic import truth
+from traffic.comparison import Comparison, compare
 
 VIEWS = """
     CREATE TABLE departed AS
@@ -53,9 +55,12 @@ class Oracle:
         ).to_arrow_table()
 
 
-def final(table: str, rows: pa.Table, before: datetime) -> pa.Table:
-    """The live rows that are final before an instant."""
+def judged(world: World, table: str, expected: pa.Table, before: datetime) -> Comparison:
+    """What the table holds against what it should hold, of rows that are final before an instant."""
+    declared = world.registry.find_table(table)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
-    connection.register("live", rows)
-    return connection.execute(f"SELECT * FROM live WHERE {truth.is_final(table, before)}").to_arrow_table()
+    connection.register("live", world.rows(table))
+    live = connection.execute(f"SELECT * FROM live WHERE {truth.is_final(table, before)}").to_arrow_table()
+    exact = live.select(expected.column_names).cast(expected.schema)
+    return compare(expected, exact, declared.key, declared.approximate)
