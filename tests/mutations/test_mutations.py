@@ -1,0 +1,112 @@
+"""Mistakes that are put into the platform's own code on purpose make the parity fuzz fail."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pytest
+
+import batch.reconcile
+import streaming.maintain
+import tables.changes
+import tables.refresh
+from tables.scope import Interval
+from tables.writer import CHANGE
+from tests.fuzz.cases import Case, Flight, Reconciling, Schedule
+from tests.fuzz.check import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+Patch = Callable[[pytest.MonkeyPatch], None]
+
+
+def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
+    """The scope of a touched row is short of its first millisecond."""
+    right = batch.reconcile.scopes_of
+
+    def wrong(*arguments: Any) -> Any:
+        return [
+            replace(scope, interval=scope.interval and Interval(scope.interval.start + 1, scope.interval.end))
+            for scope in right(*arguments)
+        ]
+
+    patch.setattr(batch.reconcile, "scopes_of", wrong)
+    patch.setattr(streaming.maintain, "scopes_of", wrong)
+
+
+def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
+    """Of the late rows of each reconcile the first is overlooked."""
+    right = tables.changes._late_rows
+    patch.setattr(tables.changes, "_late_rows", lambda *arguments: right(*arguments).slice(1))
+
+
+def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
+    """Rows that should be gone are not told of."""
+    right = tables.refresh.difference_of_tables
+
+    def wrong(*arguments: Any, **named: Any) -> pa.Table:
+        found = right(*arguments, **named)
+        return found.filter(pc.not_equal(found[CHANGE], "delete"))
+
+    patch.setattr(tables.refresh, "difference_of_tables", wrong)
+
+
+def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
+    """The batch takes a record that was sent twice for two."""
+    patch.setattr(tables.refresh, "first_of_each", lambda frame, _: frame)
+
+
+MUTATIONS: dict[Patch, str] = {
+    scopes_that_begin_too_late: "flights.flights",
+    late_rows_that_are_dropped: "flights.delays_by_hour",
+    retractions_that_are_lost: "flights.plane_days",
+    repetitions_that_count: "flights.delays_by_hour",
+}
+"""A mistake -> a table that it makes wrong."""
+
+
+LATE_MIN = 2_000
+PROMPT = Flight(
+    origin=0,
+    carrier=0,
+    tail=None,
+    leaves=0,
+    delay=10,
+    cancelled=False,
+    flies=60,
+    departure_heard=0,
+    arrival_heard=0,
+    sent_again=None,
+)
+ONE_DAY_IN_THE_AIR = Case((replace(PROMPT, flies=24 * 60, arrival_heard=LATE_MIN),))
+ONE_HOUR_TWO_LATE = Case((PROMPT, replace(PROMPT, leaves=20, departure_heard=LATE_MIN)))
+SENT_TWICE_ONE_LATE = Case((replace(PROMPT, sent_again=5), replace(PROMPT, leaves=20, departure_heard=LATE_MIN)))
+ONE_PLANE_THE_MIDDLE_LATE = Case(
+    tuple(
+        replace(PROMPT, tail=0, leaves=leaves, departure_heard=heard)
+        for leaves, heard in ((0, 0), (300, LATE_MIN), (600, 0))
+    )
+)
+WORLD = [ONE_DAY_IN_THE_AIR, ONE_HOUR_TWO_LATE, SENT_TWICE_ONE_LATE, ONE_PLANE_THE_MIDDLE_LATE]
+SCHEDULE = Schedule(cuts=(700, 2_200, 11_000), restarts=frozenset({1}), reconciles=(Reconciling(1, None, False),))
+"""What is late comes when its row is closed; what makes one session of two, when both were reconciled."""
+
+
+@pytest.mark.parametrize(("mutation", "table"), MUTATIONS.items(), ids=lambda value: getattr(value, "__name__", None))
+def test_a_mistake_in_our_own_code_is_found(
+    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mutation: Patch, table: str
+) -> None:
+    mutation(monkeypatch)
+    found = run(spark, WORLD, SCHEDULE, [table])
+    assert any(table in fault for fault in found.faults)
+
+
+def test_without_a_mistake_nothing_is_found(spark: SparkSession) -> None:
+    assert run(spark, WORLD, SCHEDULE, sorted(set(MUTATIONS.values()))).faults == []
