@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, explain, feed, look, new, platform, work
+from cli import demo, explain, feed, look, new, platform, prove, work
 from cli.screen import Mode, print_error
 from infra.errors import TwofoldError
 
@@ -28,6 +28,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         work.ingest_once,
         work.maintain_once,
         work.reconcile,
+        prove.audit,
+        prove.certify,
         work.quality,
         work.backfill,
         work.replay,

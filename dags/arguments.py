@@ -27,6 +27,27 @@ def reconcile_arguments(params: Params, tables: Collection[str]) -> list[str]:
     return [*tables, *(["--verify"] if verify else [])]
 
 
+def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:
+    """`TABLE... [--all]` of a run's params.
+
+    Raises:
+        BadArgument: `everything` is neither true nor false.
+    """
+    everything = params.get("everything", False)
+    if not isinstance(everything, bool):
+        raise BadArgument(f"everything={everything!r}: expected true or false.")
+    return [*tables, *(["--all"] if everything else [])]
+
+
+def table_argument(params: Params, tables: Collection[str]) -> str:
+    """The table of a run's params.
+
+    Raises:
+        BadArgument: one that is not one of `tables`.
+    """
+    return _one_of(params, "table", tables)
+
+
 def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
     """`TABLE --start ... --end ...` of a run's params.
 

@@ -1,4 +1,4 @@
-"""Makes the five DAGs of a domain from its declarations."""
+"""Makes the DAGs of a domain from its declarations."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 
 from dags import pages
 from dags.announce import AnnounceOperator, TableOperator, tables_to_check
-from dags.arguments import OFFSETS, backfill_arguments, reconcile_arguments, replay_arguments
+from dags.arguments import OFFSETS, audit_arguments, backfill_arguments, reconcile_arguments, replay_arguments
 from dags.assets import domain_asset
 from dags.command import CommandOperator
 from dags.failure import log_failure
@@ -22,6 +22,7 @@ from tables.registry import Registry
 
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
+AUDIT_AT = "40 3 * * *"
 BOUNDS = Bounds()
 # Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3
@@ -46,7 +47,7 @@ class Domain:
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
-    """`<domain>.stream`, and `reconcile`, `quality`, `backfill`, `replay` where it has tables or topics for them."""
+    """`<domain>.stream`, and `reconcile`, `audit`, `quality`, `backfill`, `replay` where it has tables or topics for them."""
     plan = Domain(
         name=domain,
         topics=tuple(topic for topic in registry.topics.values() if topic.domain == domain),
@@ -55,7 +56,7 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
     )
     yield _stream(plan)
     if plan.tables:
-        yield from (_reconcile(plan), _quality(plan), _backfill(plan))
+        yield from (_reconcile(plan), _audit(plan), _quality(plan), _backfill(plan))
     if plan.topics:
         yield _replay(plan)
 
@@ -102,6 +103,23 @@ def _reconcile(domain: Domain) -> DAG:
         }
         recompute >> AnnounceOperator(task_id="announce", source="recompute", domain=domain.name, **_LIGHT)
         _connect(domain, recompute, reports)
+    return dag
+
+
+def _audit(domain: Domain) -> DAG:
+    about = "Recomputes a share of all rows, and holds the log against events and quarantine."
+    everything = Param(
+        False, title="All", type="boolean", description="Recompute every closed row, not the share of the day."
+    )
+    with _dag(domain, "audit", about, schedule=AUDIT_AT, params={"everything": everything}) as dag:
+        CommandOperator(
+            task_id="look",
+            command="audit",
+            arguments=lambda context: audit_arguments(context["params"], domain.table_names),
+            pool_slots=SPARK_SLOTS,
+            execution_timeout=timedelta(hours=2),
+            doc_md="Fails with the rows and the offsets that are wrong; it repairs nothing.",
+        )
     return dag
 
 

@@ -62,6 +62,24 @@ recomputes every closed row, and fails when any differs that no late record expl
 {tables}
 """
 
+AUDIT = """\
+# {domain}: audit
+
+Every night. Looks for damage that no late record announces: a twentieth of the closed rows of each table is recomputed
+and compared with the live ones, and every offset that was ingested must be among the events or in quarantine, once.
+The share goes round: after twenty nights every row was looked at. Started by hand with **All**, it looks at all.
+
+## When it fails
+
+1. **rows differ and nothing touched them**: they were left as they are. `./twofold why TABLE key=value` tells who wrote
+   such a row.
+2. **missing or repeated offsets**: somebody changed events or quarantine past the platform. `{domain}.replay` decodes
+   their records again.
+3. **the definition changed**: `./twofold backfill TABLE` accepts it.
+
+{tables}
+"""
+
 QUALITY = """\
 # {domain}: quality
 
@@ -109,7 +127,14 @@ the log (`LogGap`) means that records are no longer in the broker.
 {topics}
 """
 
-PAGES = {"stream": STREAM, "reconcile": RECONCILE, "quality": QUALITY, "backfill": BACKFILL, "replay": REPLAY}
+PAGES = {
+    "stream": STREAM,
+    "reconcile": RECONCILE,
+    "audit": AUDIT,
+    "quality": QUALITY,
+    "backfill": BACKFILL,
+    "replay": REPLAY,
+}
 
 
 def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[Topic], registry: Registry) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dags.arguments import backfill_arguments, reconcile_arguments, replay_arguments
+from dags.arguments import audit_arguments, backfill_arguments, reconcile_arguments, replay_arguments
 from infra.errors import BadArgument
 
 TABLES = ["flights.flights", "flights.carrier_days"]
@@ -17,6 +17,17 @@ def test_a_backfill_names_its_table_and_its_range_in_utc() -> None:
     assert backfill_arguments(params, TABLES) == [
         "flights.flights", "--start", "2013-01-05T00:00:00+00:00", "--end", "2013-01-06T00:00:00+00:00",
     ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("everything", "option"), [(False, []), (True, ["--all"])])
+def test_an_audit_names_its_tables(everything: bool, option: list[str]) -> None:
+    assert audit_arguments({"everything": everything}, TABLES) == [*TABLES, *option]
+
+
+@pytest.mark.parametrize("everything", ["yes", 1, None])
+def test_an_audit_that_cannot_be_meant_is_refused(everything: object) -> None:
+    with pytest.raises(BadArgument, match="expected true or false"):
+        audit_arguments({"everything": everything}, TABLES)
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,156 @@
+"""Holds rows against rows by fingerprints of buckets, so that equal ones need not meet one another."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+DAY_MS = 86_400_000
+_PER_DAY = 16
+_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_DAY, _PART, _LIVE = "_day", "_part", "_live"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which share of a table's rows is looked at: those whose day, or key where none has a day, is this one's turn.
+
+    Attributes:
+        number: 0 to `of` - 1.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def takes(self, day: int) -> bool:
+        """Whether rows of this day, counted from 1970, are among them."""
+        return day % self.of == self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sides of a table, bucket by bucket.
+
+    Attributes:
+        buckets: that hold a row on either side.
+        rows: of the live side.
+        differing: (day, part) of the buckets whose fingerprints differ.
+    """
+
+    buckets: int
+    rows: int
+    differing: Sequence[tuple[int, int]]
+
+
+def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
+    """The rows whose turn it is."""
+    from pyspark.sql import functions as F
+
+    number = _day(table) if table.event_time else _hash(table)
+    return frame if turn.of == 1 else frame.where(F.pmod(number, F.lit(turn.of)) == turn.number)
+
+
+def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Comparison:
+    """Find the buckets, a day and a part of its keys, in which two sides differ, in one pass over both.
+
+    Of each bucket the count of rows, the sum and the xor of their hashes are compared: two different rows of one hash
+    would be needed to hide a difference, or pairs of them. Approximate columns are left out.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
+    both = wanted.withColumn(_LIVE, F.lit(False)).unionByName(live.withColumn(_LIVE, F.lit(True)))
+    hashed = both.select(
+        _day(table).alias(_DAY), _part(table).alias(_PART), _LIVE, _row_hash(table, live).alias("_hash")
+    )
+    sides = [
+        aggregate.alias(f"{what}_{side}")
+        for side, is_side in (("live", F.col(_LIVE)), ("should", ~F.col(_LIVE)))
+        for what, aggregate in {
+            "rows": F.count_if(is_side),
+            # A sum of longs would overflow.
+            "sum": F.sum(F.when(is_side, F.col("_hash").cast("decimal(20,0)"))),
+            "xor": F.bit_xor(F.when(is_side, F.col("_hash"))),
+        }.items()
+    ]
+    equal = [F.col(f"{what}_live").eqNullSafe(F.col(f"{what}_should")) for what in ("rows", "sum", "xor")]
+    found = (
+        hashed.groupBy(_DAY, _PART)
+        .agg(*sides)
+        .select(_DAY, _PART, "rows_live", (equal[0] & equal[1] & equal[2]).alias("_equal"))
+        .toArrow()
+        .to_pylist()
+    )
+    return Comparison(
+        buckets=len(found),
+        rows=sum(bucket["rows_live"] for bucket in found),
+        differing=sorted((bucket[_DAY], bucket[_PART]) for bucket in found if not bucket["_equal"]),
+    )
+
+
+def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]]) -> DataFrame:
+    """The rows of these buckets."""
+    from pyspark.sql import functions as F
+
+    spark, columns = frame.sparkSession, frame.columns
+    wanted = spark.createDataFrame(list(buckets), f"{_DAY} bigint, {_PART} bigint")
+    placed = frame.withColumn(_DAY, _day(table)).withColumn(_PART, _part(table))
+    return placed.join(F.broadcast(wanted), [_DAY, _PART], "left_semi").select(*columns)
+
+
+def _day(table: Table) -> Column:
+    """Days since 1970 of the row's event time; -1 where it has none."""
+    from pyspark.sql import functions as F
+
+    if table.event_time is None:
+        return F.lit(-1).cast("bigint")
+    days = F.floor(F.unix_millis(F.col(table.event_time).cast("timestamp")) / DAY_MS).cast("bigint")
+    return F.coalesce(days, F.lit(-1))
+
+
+def _part(table: Table) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.pmod(_hash(table), F.lit(_PER_DAY)).cast("bigint")
+
+
+def _hash(table: Table) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.xxhash64(*table.recompute_by) if table.recompute_by else F.lit(0).cast("bigint")
+
+
+def _row_hash(table: Table, live: DataFrame) -> Column:
+    """Equal for rows that are equal by `IS DISTINCT FROM` in every column that is not approximate.
+
+    Spark's hash passes over nulls, so that one could change places with a value unseen: whether a column is null is
+    hashed beside it.
+    """
+    from pyspark.sql import functions as F
+
+    parts: list[Column] = []
+    for field in live.schema.fields:
+        if field.name not in (table.approximate or {}):
+            column = F.col(field.name)
+            parts += [_hashable(column, field.dataType), column.isNull()]
+    return F.xxhash64(*parts)
+
+
+def _hashable(column: Column, kind: DataType) -> Column:
+    """What can be hashed in the column's place: of arrays, structs and maps their JSON, a map's entries sorted.
+
+    A map has no hash, and nulls within a value could change places unseen.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if not isinstance(kind, ArrayType | MapType | StructType):
+        return column
+    return F.to_json(F.array_sort(F.map_entries(column)) if isinstance(kind, MapType) else column, _JSON)
