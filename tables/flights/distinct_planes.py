@@ -19,6 +19,7 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
+    known_delays = F.kll_sketch_get_n_bigint("delays_sketch")  # an empty sketch refuses to tell its percentile
     most = "transform(array_sort(top, (a, b) -> CASE WHEN a.count <> b.count THEN sign(b.count - a.count)::INT "
     most += "WHEN a.item < b.item THEN -1 WHEN a.item > b.item THEN 1 ELSE 0 END), t -> t.item)"
     return (
@@ -36,7 +37,9 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
             "flights",
             F.hll_sketch_estimate("planes_sketch").alias("planes"),
             "planes_sketch",
-            F.kll_sketch_get_quantile_bigint("delays_sketch", F.lit(0.9)).alias("p90_delay_min"),
+            F.when(known_delays > 0, F.kll_sketch_get_quantile_bigint("delays_sketch", F.lit(0.9))).alias(
+                "p90_delay_min"
+            ),
             "delays_sketch",
             F.slice(F.expr(most), 1, 3).alias("top_destinations"),
         )

@@ -17,6 +17,10 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
+FLIGHTS = (
+    "flight_id string, carrier string, tail_number string, destination string, departed_at timestamp, "
+    "departure_delay_min int"
+)
 MONDAY = datetime(2013, 1, 7, 12, tzinfo=UTC)
 
 
@@ -26,11 +30,7 @@ def test_sketches_merge_over_days_as_the_page_shows(spark: SparkSession) -> None
         for day in range(7)
         for n in range(60)
     ]
-    frame = spark.createDataFrame(
-        flights,
-        "flight_id string, carrier string, tail_number string, destination string, departed_at timestamp, "
-        "departure_delay_min int",
-    )
+    frame = spark.createDataFrame(flights, FLIGHTS)
     days = derive(registry.load().find_table("distinct_planes"), {"flights": frame})
     days.createOrReplaceTempView("distinct_planes")
     page = (ROOT / "docs" / "kinds-of-tables.md").read_text("utf-8")
@@ -47,10 +47,12 @@ def test_of_destinations_with_as_many_flights_the_first_by_name_are_shown(spark:
         (f"UA{n}", "UA", "N1", destination, MONDAY, 0)
         for n, destination in enumerate(["SFO", "BOS", "LAX", "ORD", "LAX", "ATL"])
     ]
-    frame = spark.createDataFrame(
-        flights,
-        "flight_id string, carrier string, tail_number string, destination string, departed_at timestamp, "
-        "departure_delay_min int",
-    ).repartition(4)
+    frame = spark.createDataFrame(flights, FLIGHTS).repartition(4)
     [row] = derive(registry.load().find_table("distinct_planes"), {"flights": frame}).collect()
     assert row["top_destinations"] == ["LAX", "ATL", "BOS"]
+
+
+def test_a_day_of_which_nothing_is_known_has_no_percentile_and_no_plane(spark: SparkSession) -> None:
+    frame = spark.createDataFrame([("UA1", "UA", None, "BOS", MONDAY, None)], FLIGHTS)
+    [row] = derive(registry.load().find_table("distinct_planes"), {"flights": frame}).collect()
+    assert (row["flights"], row["planes"], row["p90_delay_min"]) == (1, 0, None)
