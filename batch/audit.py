@@ -1,0 +1,300 @@
+"""Looks for damage that no late record announces: a rotating share of all closed rows, and of the log every offset."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from batch.reconcile import Reconcile, _covers, _scope_of_row
+from batch.unexplained import named
+from infra.errors import BadArgument, BrokerUnreachable, UnexplainedDifference
+from infra.locks import is_held
+from tables.buckets import DAY_MS, Turn, compare_buckets, in_buckets, of_turn
+from tables.changes import changed_rows
+from tables.completeness import Coverage, coverage
+from tables.declaration import Table, Topic
+from tables.difference import difference
+from tables.fingerprint import require_one_definition
+from tables.ledgers import Reconciled
+from tables.outcome import Difference
+from tables.refresh import everything
+from tables.registry import Registry, load
+from tables.scope import Interval, Scope, epoch_ms, merged, scopes_of, time_column
+from tables.setup import opened
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from infra.settings import Settings
+    from infra.topics import PartitionOffsets
+    from tables.lake import Lake
+
+_LOOKS = 3
+_PAUSE_S = 3.0
+_FIRST_DAY = date(1970, 1, 1)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """How one table fared.
+
+    Attributes:
+        turn, of: the share that was looked at: part `turn` of `of`.
+        rows: live rows that were looked at.
+        buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
+        excused: rows that differ, and that something touches which the next reconcile will look at.
+        unexplained: rows that differ though nothing touches them; `differences`: the first of these.
+    """
+
+    table: str
+    turn: int
+    of: int
+    rows: int = 0
+    buckets: int = 0
+    differing: int = 0
+    excused: int = 0
+    unexplained: int = 0
+    differences: Sequence[Difference] = ()
+    seconds: float = 0.0
+
+
+@dataclass(frozen=True, kw_only=True)
+class AuditedTopic:
+    """How the records of one topic fared.
+
+    Attributes:
+        partitions: what became of the offsets that were ingested.
+        waiting: records on the broker that were not ingested yet; None when the broker did not answer.
+        faults: what is wrong, for people.
+    """
+
+    topic: str
+    partitions: Sequence[Coverage]
+    waiting: int | None
+    faults: Sequence[str] = ()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Report:
+    """An audit: of tables, and of the topics that they come from."""
+
+    tables: Sequence[Audited] = field(default_factory=tuple)
+    topics: Sequence[AuditedTopic] = field(default_factory=tuple)
+
+    def raise_if_wrong(self) -> None:
+        """Raises:
+        UnexplainedDifference: names every table and topic with a fault.
+        """
+        wrong = [t for t in self.tables if t.unexplained]
+        told = [f"{t.table}: {t.unexplained} rows differ and nothing touched them{_example(t)}" for t in wrong]
+        told += [fault for topic in self.topics for fault in topic.faults]
+        if told:
+            raise UnexplainedDifference(
+                "; ".join(told) + ".",
+                hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row."
+                if wrong
+                else "`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
+                tables=[t.table for t in wrong],
+                topics=[t.topic for t in self.topics if t.faults],
+            )
+
+
+def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05, day: date | None = None) -> Report:
+    """Recompute a share of the closed rows of tables, and hold the log against events and quarantine.
+
+    The share goes round with the days: within 1/share days every row was looked at. Nothing is repaired.
+
+    Args:
+        tables: full or bare names; none: every table.
+        share: of the event days, or of the keys where rows have none; 1: all rows.
+        day: whose turn it is; None: today, UTC.
+
+    Raises:
+        BadArgument: an unknown table, or a share that is none; nothing was looked at.
+        DefinitionChanged: the rows of a table were computed by another definition.
+    """
+    turn = turn_of(share, day or datetime.now(UTC).date())
+    registry = load()
+    wanted = registry.chosen(tables)
+    topics = audit_topics(settings, registry, wanted)
+    with opened(settings, "audit", [table.domain for table in wanted]) as platform:
+        return Report(tables=[Audit(platform, table).look(turn) for table in wanted], topics=topics)
+
+
+def turn_of(share: float, day: date) -> Turn:
+    """The part of the tables whose turn it is on a day.
+
+    Raises:
+        BadArgument: `share` is not above 0 and at most 1.
+    """
+    if not 0 < share <= 1:
+        raise BadArgument(
+            f"share={share}: expected a share above 0, at most 1.", hint="0.05 looks at a twentieth of the rows a day."
+        )
+    of = math.ceil(round(1 / share, 6))
+    return Turn((day - _FIRST_DAY).days % of, of)
+
+
+class Audit(Reconcile):
+    """One table's audit: what a reconcile would recompute for records that came late, for rows that nothing touched."""
+
+    def look(self, turn: Turn) -> Audited:
+        """Compare the closed rows whose turn it is with their recomputation.
+
+        Raises:
+            DefinitionChanged: its rows were computed by another definition.
+        """
+        began, table = time.monotonic(), self.table
+        require_one_definition(self.platform.lake, table)
+        result = Audited(table=table.full_name, turn=turn.number, of=turn.of)
+        if table.closes_at and self._watermark_ms is None and self._stream:
+            return result  # every row is still the stream's
+        self._let_the_stream_catch_up()
+        refresher, scopes = self._refresher(), self._scopes(turn)
+        should = of_turn(table, refresher.recompute(scopes), turn)
+        live = of_turn(table, refresher.live(scopes), turn)
+        found = compare_buckets(table, should, live)
+        result = replace(result, rows=found.rows, buckets=found.buckets, differing=len(found.differing))
+        if found.differing:
+            rows = self._rows(should, live, found.differing)
+            unexplained = self._without_excuse(rows)
+            result = replace(
+                result,
+                excused=len(rows) - len(unexplained),
+                unexplained=len(unexplained),
+                differences=named(table, unexplained),
+            )
+        return replace(result, seconds=time.monotonic() - began)
+
+    def _rows(self, should: DataFrame, live: DataFrame, buckets: Sequence[tuple[int, int]]) -> pa.Table:
+        """The rows that differ, as `tables.difference` tells them."""
+        table = self.table
+        sides = [in_buckets(table, side, buckets) for side in (should, live)]
+        return difference(sides[0], sides[1], table.key, approximate=table.approximate).toArrow()
+
+    def _without_excuse(self, rows: pa.Table) -> pa.Table:
+        """Those that nothing touches, neither now nor since the last reconcile."""
+        excuses = merged(self._excuses())
+        places = [_scope_of_row(self.table, row) for row in rows.to_pylist()]
+        return rows.filter(pa.array([not any(_covers(e, place) for e in excuses) for place in places], pa.bool_()))
+
+    def _scopes(self, turn: Turn) -> list[Scope]:
+        """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
+        span = self._days()
+        if turn.of == 1 or span is None or not self.table.lookback or self.table.ends_at:
+            return everything(self.table)
+        anything = tuple(... for _ in self.table.recompute_by)
+        days = [day for day in range(span[0], span[1] + 1) if turn.takes(day)]
+        return [Scope(anything, Interval(day * DAY_MS, (day + 1) * DAY_MS)) for day in days or [span[0] - 1]]
+
+    def _days(self) -> tuple[int, int] | None:
+        """The first and the last day that a row can have, by the statistics of the table and its inputs."""
+        lookback = self.table.lookback_ms or 0
+        bounds = [_span(self.platform.lake, self.table.full_name, self.table.event_time)]
+        bounds += [_span(self.platform.lake, s.full_name, time_column(s)) for s in self._sources]
+        known = [bound for bound in bounds if bound]
+        if not known or None in bounds:
+            return None
+        first, last = min(first for first, _ in known), max(last for _, last in known)
+        return (first - lookback) // DAY_MS, (last + lookback) // DAY_MS
+
+    def _excuses(self) -> Iterator[Scope]:
+        """Rows that may differ: reconcile will look at them, the stream is about to, or late ones are dropped."""
+        before = self._ledgers.reconciled(self.table.full_name)
+        if before.stream != self._stream:
+            before = Reconciled(stream=self._stream)
+        yield from before.pending
+        for touched in (*self._touched(before, with_stream=True), *self._in_flight()):
+            yield from touched.scopes
+        if self.table.closes_at:
+            return
+        for source, following in zip(self._sources, self._checkpoint.next_versions(), strict=False):
+            lake, name = self.platform.lake, source.full_name
+            after = min(following - 1, self._pinned[name])
+            columns = [*self.table.recompute_by, *([c] if (c := time_column(source)) else [])]
+            yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))
+
+
+def audit_topics(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[AuditedTopic]:
+    """What became of every record of the topics that these tables come from, directly or through others."""
+    from tables.lake import Lake
+
+    topics = {t.full_name: t for table in tables for t in _topics_above(registry, table)}
+    on_broker = _on_broker(settings, list(topics))
+    lake = Lake(settings)
+    return [
+        _audit_topic(lake, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
+        for topic in topics.values()
+    ]
+
+
+def _audit_topic(lake: Lake, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
+    for look in range(_LOOKS):
+        found = coverage(lake, topic) if lake.exists(topic.full_name) else []
+        # The quarantine of a large micro-batch is written after its events.
+        if all(c.is_complete for c in found) or not is_held(lake.settings.driver_lock(topic.domain)):
+            break
+        if look < _LOOKS - 1:
+            time.sleep(_PAUSE_S)
+    faults = [c.fault for c in found if c.fault]
+    if bounds is None:
+        return AuditedTopic(topic=topic.full_name, partitions=found, waiting=None, faults=faults)
+    reached = {c.partition: c for c in found}
+    waiting = 0
+    for partition, bound in bounds.items():
+        ingested = reached.get(partition)
+        waiting += max(0, bound.latest - (ingested.end if ingested else bound.earliest))
+        if ingested and ingested.start > bound.earliest:
+            faults.append(
+                f"{topic.full_name}, partition {partition}: [{bound.earliest}, {ingested.start}) was never ingested"
+            )
+        if ingested and ingested.end > bound.latest:
+            faults.append(
+                f"{topic.full_name}, partition {partition}: ingested up to offset {ingested.end}, "
+                f"and the log ends at {bound.latest}"
+            )
+    return AuditedTopic(topic=topic.full_name, partitions=found, waiting=waiting, faults=faults)
+
+
+def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]] | None:
+    from infra.topics import offsets
+
+    try:
+        return offsets(settings, topics)
+    except BrokerUnreachable:
+        return None
+
+
+def _topics_above(registry: Registry, table: Table) -> Iterator[Topic]:
+    for source in registry.upstream(table):
+        if isinstance(source, Topic):
+            yield source
+        else:
+            yield from _topics_above(registry, source)
+
+
+def _span(lake: Lake, name: str, column: str | None) -> tuple[int, int] | None:
+    """The least and the greatest time of a table's rows, epoch milliseconds; None where statistics do not tell."""
+    if column is None:
+        return None
+    files = pa.table(lake.open(name).get_add_actions(flatten=True)).to_pylist()
+    times = [(epoch_ms(file.get(f"min.{column}")), epoch_ms(file.get(f"max.{column}"))) for file in files]
+    first = [least for least, _ in times if least is not None]
+    last = [greatest for _, greatest in times if greatest is not None]
+    if not times or len(first) < len(times) or len(last) < len(times):
+        return None
+    return min(first), max(last)
+
+
+def _example(audited: Audited) -> str:
+    if not audited.differences:
+        return ""
+    first = audited.differences[0]
+    key = " ".join(f"{column}={value}" for column, value in first.key.items())
+    return f", {key} among them ({first.change} would make it right)"

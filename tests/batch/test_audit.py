@@ -1,0 +1,135 @@
+"""An audit finds what no late record announces, names it, and repairs nothing."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.audit import Audit, Audited, Report, audit_topics, turn_of
+from infra.errors import BadArgument, UnexplainedDifference
+from tables.buckets import Turn
+from tables.decode import OFFSET
+from tables.setup import Platform
+from tests.plant import hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+ALL = Turn()
+
+
+@pytest.mark.parametrize(("share", "of"), [(1, 1), (0.5, 2), (0.05, 20), (0.3, 4), (0.01, 100)])
+def test_within_as_many_days_as_there_are_shares_each_has_its_turn(share: float, of: int) -> None:
+    turns = [turn_of(share, date.fromordinal(date(2013, 1, 1).toordinal() + n)) for n in range(of)]
+    assert {turn.of for turn in turns} == {of}
+    assert {turn.number for turn in turns} == set(range(of))
+    assert all(sum(turn.takes(day) for turn in turns) == 1 for day in range(15_000, 15_500))
+
+
+@pytest.mark.parametrize("share", [0, -0.5, 1.5])
+def test_a_share_that_is_none_is_refused(share: float) -> None:
+    with pytest.raises(BadArgument, match="above 0, at most 1"):
+        turn_of(share, date(2013, 1, 1))
+
+
+def test_a_report_without_faults_raises_nothing() -> None:
+    Report(tables=[Audited(table="plant.hours", turn=0, of=1)]).raise_if_wrong()
+
+
+@pytest.fixture
+def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """Three days of two sensors, of which all but the last hours are closed."""
+    world = World(spark, settings, "plant", plant(tmp_path / "tables"))
+    days = [reading(sensor, at, at) for at in range(0, 72, 3) for sensor in ("a", "b")]
+    world.append({"readings": [*days[:20], b"no reading"]})
+    world.append({"readings": days[20:]})
+    world.maintain()
+    world.reconcile(verify=False)
+    return world
+
+
+def look(world: World, name: str, turn: Turn = ALL) -> Audited:
+    platform = Platform(world.spark, world.lake, world.registry)
+    return Audit(platform, world.registry.find_table(name)).look(turn)
+
+
+def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
+    world.lake.open(f"plant.{name}").update(updates=values, predicate=where)
+
+
+@pytest.mark.spark
+def test_tables_that_are_right_have_equal_buckets(world: World) -> None:
+    for name, rows in {"hours": 46, "kept": 46, "newest": 2}.items():
+        found = look(world, name)
+        assert (found.rows, found.differing, found.unexplained) == (rows, 0, 0), name
+        assert 0 < found.buckets <= rows
+
+
+@pytest.mark.spark
+def test_damaged_rows_are_found_named_and_left_as_they_are(world: World) -> None:
+    damage(world, "hours", {"total": "7.5"}, "sensor = 'a' AND total = 24.0")
+    damage(world, "hours", {"total": "NULL"}, "sensor = 'b' AND total = 27.0")
+    damage(world, "newest", {"value": "-1.0"}, "sensor = 'b'")
+    world.lake.open("plant.hours").delete("sensor = 'b' AND total = 3.0")
+    found = look(world, "hours")
+    assert (found.unexplained, found.excused, found.rows) == (3, 0, 45)
+    told = {(d.key["sensor"], d.change): (dict(d.before), dict(d.should)) for d in found.differences}
+    assert told["a", "update"] == ({"total": 7.5}, {"total": 24.0})
+    assert told["b", "update"] == ({"total": None}, {"total": 27.0})
+    assert ("b", "insert") in told
+    assert look(world, "newest").unexplained == 1
+    with pytest.raises(UnexplainedDifference, match=r"plant\.hours: 3 rows differ and nothing touched them"):
+        Report(tables=[found]).raise_if_wrong()
+    assert look(world, "hours").unexplained == 3
+
+
+@pytest.mark.spark
+def test_a_damaged_row_is_found_on_the_day_of_its_turn(world: World) -> None:
+    damage(world, "hours", {"total": "7.5"}, "sensor = 'a' AND total = 24.0")
+    day = (hour(24).date() - date(1970, 1, 1)).days
+    found = {number: look(world, "hours", Turn(number, 3)) for number in range(3)}
+    assert {number: f.unexplained for number, f in found.items()} == {n: int(n == day % 3) for n in range(3)}
+    assert sum(f.rows for f in found.values()) == 46
+    assert sum(look(world, "newest", Turn(number, 3)).rows for number in range(3)) == 2
+
+
+@pytest.mark.spark
+def test_what_a_late_record_changes_is_no_drift(world: World) -> None:
+    world.append({"readings": [reading("a", 6.5, 40), reading("b", 72, 1)]})
+    world.maintain()
+    found = look(world, "hours")
+    assert (found.unexplained, found.excused) == (0, 1)
+    world.reconcile(["hours"], verify=False)
+    assert look(world, "hours").differing == 0
+    # Dropped by declaration: it differs from then on, and is not reported.
+    for _ in range(2):
+        found = look(world, "kept")
+        assert (found.unexplained, found.excused) == (0, 1)
+
+
+@pytest.mark.spark
+def test_what_the_stream_has_still_to_take_in_is_no_drift(world: World) -> None:
+    world.append({"readings": [reading("a", 80, 9)]})
+    found = look(world, "newest")
+    assert (found.unexplained, found.excused) == (0, 1)
+    world.maintain(["newest"])
+    assert look(world, "newest").differing == 0
+
+
+@pytest.mark.spark
+def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
+    [topic] = audit_topics(world.settings, world.registry, list(world.registry.tables.values()))
+    [partition] = topic.partitions
+    assert (partition.start, partition.end, partition.events, partition.quarantined) == (0, 49, 48, 1)
+    assert (topic.faults, topic.waiting) == ([], None)
+    world.lake.open("plant.readings").delete(f"{OFFSET} = 30")
+    [topic] = audit_topics(world.settings, world.registry, list(world.registry.tables.values()))
+    assert topic.faults == ["plant.readings, partition 0, [0, 49): 1 missing offsets"]
+    with pytest.raises(UnexplainedDifference, match="1 missing offsets"):
+        Report(topics=[topic]).raise_if_wrong()

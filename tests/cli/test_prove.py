@@ -1,0 +1,113 @@
+"""What `audit` and `certify` print, and when they fail."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.settings import Settings
+from tables.completeness import Certificate, Coverage, TopicIn
+from tables.lake import Lake
+from tables.registry import load
+from tests.cli.conftest import Cli
+
+if TYPE_CHECKING:
+    from batch.audit import Report
+
+WHOLE = Coverage(
+    topic="flights.departures",
+    partition=2,
+    start=0,
+    end=12,
+    events=11,
+    quarantined=1,
+    missing=0,
+    repeated=0,
+    astray=0,
+)
+TORN = Coverage(
+    topic="flights.departures",
+    partition=2,
+    start=0,
+    end=12,
+    events=9,
+    quarantined=1,
+    missing=2,
+    repeated=0,
+    astray=0,
+)
+
+
+def certificate(*partitions: Coverage) -> Certificate:
+    topic = TopicIn(topic="flights.departures", version=7, duplicates=3, partitions=partitions)
+    return Certificate(
+        table="flights.delays_by_hour",
+        version=5,
+        rows=40,
+        fingerprint="f00d",
+        inputs={"flights.departures": 7},
+        topics=[topic],
+    )
+
+
+@pytest.fixture
+def certified(monkeypatch: pytest.MonkeyPatch) -> dict[str, Certificate]:
+    """What `certify` finds, to be set by the test."""
+    found = {"is": certificate(WHOLE)}
+    monkeypatch.setattr("tables.completeness.certify", lambda *_: found["is"])
+    return found
+
+
+@pytest.mark.usefixtures("certified")
+def test_a_certificate_shows_each_partition_and_what_was_taken_in(cli: Cli) -> None:
+    ran = cli("certify", "delays_by_hour")
+    assert ran.code == 0
+    assert "flights.delays_by_hour, version 5: 40 rows" in ran.out
+    [line] = [line for line in ran.out.splitlines() if line.strip().startswith("flights.departures  ")]
+    assert line.split() == ["flights.departures", "2", "[0,", "12)", "12", "11", "1", "yes"]
+    assert "Taken in: flights.departures up to version 7. Definition f00d." in ran.out
+    assert "3 events repeat another one" in ran.out
+
+
+def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certificate]) -> None:
+    certified["is"] = certificate(TORN)
+    ran = cli("certify", "delays_by_hour")
+    assert ran.code == 1
+    assert "flights.departures, partition 2, [0, 12): 2 missing offsets" in ran.err
+    told = cli("certify", "delays_by_hour", "--json")
+    assert (told.code, told.document["is_complete"]) == (0, False)
+    assert told.document["topics"][0]["partitions"][0]["missing"] == 2
+
+
+def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from batch.audit import Audited, AuditedTopic, Report
+
+    asked: dict[str, object] = {}
+
+    def audit(_settings: Settings, tables: list[str], *, share: float) -> Report:
+        asked.update(tables=tables, share=share)
+        table = Audited(table="flights.delays_by_hour", turn=3, of=20, rows=97, buckets=40, differing=1, unexplained=1)
+        return Report(
+            tables=[table], topics=[AuditedTopic(topic="flights.departures", partitions=[WHOLE], waiting=None)]
+        )
+
+    monkeypatch.setattr("batch.audit.audit", audit)
+    ran = cli("audit", "delays_by_hour", "--all")
+    assert asked == {"tables": ["flights.delays_by_hour"], "share": 1.0}
+    assert ran.code == 1
+    assert "4 of 20" in ran.out
+    assert "No broker answered" in ran.out
+    assert "flights.delays_by_hour: 1 rows differ and nothing touched them" in ran.err
+
+
+def test_a_share_that_cannot_be_meant_is_refused(cli: Cli) -> None:
+    assert cli("audit", "--share", "1.5").code == 2
+
+
+def test_a_table_that_was_never_written_has_no_certificate(cli: Cli) -> None:
+    assert not Lake(Settings.from_environment()).exists("flights.delays_by_hour")
+    assert load().find_table("delays_by_hour")
+    ran = cli("certify", "delays_by_hour")
+    assert ran.code == 2
+    assert "does not exist yet" in ran.err

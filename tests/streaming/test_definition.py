@@ -1,0 +1,110 @@
+"""A changed definition is noticed, accepted by a backfill of all rows, and never mixed with the old one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.backfill import recompute
+from infra.errors import DefinitionChanged
+from tables.checkpoint import Checkpoint
+from tables.outcome import Outcome
+from tables.scope import Interval
+from tables.setup import Platform
+from tests.plant import HOURS_FILE, hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+OLD = HOURS_FILE.format(name="hours", late="correct")
+# Sensor `b` is not wanted any more, and 5 more of each hour of the others.
+NEW = OLD.replace('"value < 100"', "\"value < 100 AND sensor <> 'b'\"").replace(
+    'F.sum("value")', '(F.sum("value") + 5)'
+)
+
+
+def a_world(spark: SparkSession, settings: Settings, folder: Path, text: str) -> World:
+    return World(spark, settings, "plant", plant(folder, hours=text))
+
+
+def totals(world: World) -> dict[tuple[str, datetime], float]:
+    rows = world.rows("plant.hours").to_pylist()
+    return {(row["sensor"], row["hour"]): row["total"] for row in rows}
+
+
+def backfill(world: World, interval: Interval | None = None) -> Outcome:
+    table = world.registry.find_table("hours")
+    return recompute(Platform(world.spark, world.lake, world.registry), table, interval)
+
+
+@pytest.fixture
+def changed(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """A world whose definition changed after rows were written: the hours 0 to 3 are closed, 8 is open."""
+    before = a_world(spark, settings, tmp_path / "old", OLD)
+    before.append({"readings": [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]})
+    before.maintain(["hours"])
+    before.append({"readings": [reading("a", 8.5, 9)]})
+    before.maintain(["hours"])
+    assert totals(before)["b", hour(8)] == 8
+    after = a_world(spark, settings, tmp_path / "new", NEW)
+    after._ends.update(before._ends)
+    return after
+
+
+def test_nothing_of_a_new_definition_is_added_to_rows_of_an_old_one(changed: World) -> None:
+    rows = totals(changed)
+    for attempt in (
+        lambda: changed.maintain(["hours"]),
+        lambda: changed.reconcile(["hours"]),
+        lambda: backfill(changed, Interval(0, 2**42)),
+    ):
+        with pytest.raises(DefinitionChanged, match=r"\./twofold backfill plant.hours"):
+            attempt()
+    assert totals(changed) == rows
+
+
+def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> None:
+    outcome = backfill(changed)
+    assert (outcome.cause, outcome.updated, outcome.deleted) == ("definition", 4, 4)
+    changed.maintain(["hours"])
+    expected = {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
+    assert totals(changed) == expected, "rows of the old definition are left"
+    assert [o.unexplained for o in changed.reconcile(["hours"])] == [0]
+    assert (backfill(changed).cause, backfill(changed).changed) == ("backfill", 0)
+
+
+def test_the_stream_of_a_new_definition_begins_anew_once(changed: World) -> None:
+    checkpoint = Checkpoint.of(changed.settings, changed.registry.find_table("hours"))
+    old = checkpoint.stream
+    backfill(changed)
+    changed.maintain(["hours"])
+    new = checkpoint.stream
+    assert new not in ("", old)
+    changed.append({"readings": [reading("a", 12, 1)]})
+    changed.maintain(["hours"])
+    assert checkpoint.stream == new
+    assert totals(changed)["a", hour(12)] == 6
+
+
+def test_a_definition_that_says_the_same_is_accepted_without_a_change(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    before = a_world(spark, settings, tmp_path / "old", OLD)
+    before.append({"readings": [reading("a", at, at) for at in (0, 1, 8)]})
+    before.maintain(["hours"])
+    after = a_world(spark, settings, tmp_path / "new", OLD.replace('"value < 100"', '"100 > value"'))
+    with pytest.raises(DefinitionChanged):
+        after.maintain(["hours"])
+    rows = totals(before)
+    outcome = backfill(after)
+    assert (outcome.cause, outcome.changed) == ("definition", 0)
+    after.maintain(["hours"])
+    assert totals(after) == rows
