@@ -14,11 +14,22 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.errors import LogGap
+from infra.errors import BrokerUnreachable, LogGap
+from streaming.heartbeat import Pulse, due
 from streaming.progress import Progress, write
 from tables.checkpoint import Checkpoint
 from tables.declaration import Topic
-from tables.decode import OFFSET, PARTITION, QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, decode_frame, events_schema
+from tables.decode import (
+    APPENDED_AT,
+    OFFSET,
+    PARTITION,
+    QUARANTINE_SCHEMA,
+    RAW_SCHEMA,
+    Decoder,
+    decode_frame,
+    events_schema,
+    heartbeat,
+)
 from tables.frontier import INGEST, Frontier, frontier
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
@@ -50,6 +61,7 @@ class Ingest:
         self._feeds = {name: _Feed(spark, lake, topic) for name, topic in self._topics.items()}
         self._checkpoint = Checkpoint(self._settings.checkpoints / domain / "ingest")
         self._commits = 0
+        self._log_ms = self._since_ms = 0
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Start the query; with `available_now` it ends when it has read what is there."""
@@ -111,7 +123,43 @@ class Ingest:
                     for name, topic_ranges in busy.items()
                 ]:
                     done.result()
+        self._move_idle()
         self._note(batch, ranges, records, started, newest)
+
+    def _move_idle(self) -> None:
+        """Move the time of topics that are idle, and of which the broker holds nothing that waits to be read."""
+        wanted = due(self._pulses())
+        if not wanted:
+            return
+        from infra.topics import offsets
+
+        try:
+            on_broker = offsets(self._settings, list(wanted))
+        except BrokerUnreachable:
+            return
+        for name, event_ms in wanted.items():
+            ends = self._feeds[name].events.ends
+            if all(bounds.latest <= ends.get(p, bounds.earliest) for p, bounds in on_broker.get(name, {}).items()):
+                self._feeds[name].move(event_ms, self._log_ms)
+            else:
+                self._feeds[name].moved_ms = self._log_ms  # asked, which is not to be done with every micro-batch
+
+    def _pulses(self) -> dict[str, Pulse]:
+        """Where each topic stands; one of which no record was seen is waited for since the first of any other."""
+        appended = [feed.appended_ms for feed in self._feeds.values() if feed.appended_ms is not None]
+        if not appended:
+            return {}
+        self._log_ms = max(appended)
+        self._since_ms = self._since_ms or self._log_ms
+        return {
+            name: Pulse(
+                idle_after_ms=self._topics[name].idle_after_ms,
+                newest_ms=feed.events.newest_ms,
+                appended_ms=self._since_ms if feed.appended_ms is None else feed.appended_ms,
+                moved_ms=feed.moved_ms,
+            )
+            for name, feed in self._feeds.items()
+        }
 
     def _ranges(self, batch: int) -> dict[str, Ranges]:
         """The offsets `[start, end)` of each partition in the micro-batch, as the checkpoint planned them."""
@@ -154,6 +202,8 @@ class _Feed:
         self._lake, self._topic = lake, topic
         self._decoder = Decoder(topic)
         self.began: Mapping[int, int] = {}  # where the checkpoint began to read
+        self.appended_ms: int | None = None  # when the broker got the newest record that was taken here
+        self.moved_ms: int | None = None  # how far the log had come when it was last moved, or could have been
         self._writers = (
             Writer(lake, topic.full_name, spark),
             Writer(lake, topic.full_name + QUARANTINE, spark),
@@ -168,11 +218,12 @@ class _Feed:
         """Write the records of one micro-batch from this process."""
         self._require_no_gap(ranges)
         decoded = self._decoder.decode(raw, self.events.newest_ms)
-        newest = _newest_ms(decoded.accepted, self._topic)
+        newest = _newest_ms(decoded.accepted, self._topic.event_time)
         # Quarantine first: the events' commit says that the micro-batch is in, so it must be the last.
         if len(decoded.rejected):
             self._commit(decoded.rejected, ranges, None, quarantine=True)
         self._commit(decoded.accepted, ranges, newest, quarantine=False)
+        self._seen(_newest_ms(decoded.accepted, APPENDED_AT))
 
     def take_frame(self, raw: DataFrame, ranges: Ranges) -> None:
         """Write the records of a large micro-batch through Spark, decoding them once in its workers."""
@@ -187,6 +238,7 @@ class _Feed:
             seen,
             F.count("reasons").alias("rejected"),
             F.max(F.unix_millis(self._topic.event_time)).alias("newest_ms"),
+            F.max(F.when(F.col("reasons").isNull(), F.unix_millis(APPENDED_AT))).alias("appended_ms"),
         )
         accepted = observed.where("reasons IS NULL").select(*events_schema(self._topic).names)
         # The newest event time is known only once the rows are written: this commit says that it does not know it.
@@ -197,11 +249,35 @@ class _Feed:
         if facts.get("rejected", 1):
             columns = QUARANTINE_SCHEMA.names
             self._commit(decoded.where("reasons IS NOT NULL").select(*columns), ranges, None, quarantine=True)
+        self._seen(facts.get("appended_ms"))
         if wrote:
             known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
             self.events = replace(self.events, newest_ms=max(known, default=None))
         else:
             self._reload()
+
+    def move(self, event_ms: int, log_ms: int) -> None:
+        """Let the topic's time go on without a record.
+
+        The row is committed among the events, so that streams meet it where `_late_by_ms` of later records expects it.
+
+        Args:
+            event_ms: epoch milliseconds that the topic's time goes to.
+            log_ms: how far the log of all topics had come by then.
+        """
+        after = self.events.moved(event_ms)
+        stamp = Stamp(app=INGEST, version=after.number, info={"cause": "idle", **after.info})
+        if self._writers[False].append(heartbeat(self._topic, event_ms, log_ms), stamp).skipped:
+            self._reload()
+        else:
+            self.events, self.moved_ms = after, log_ms
+            _log.info("idle topic=%s moved_to=%d", self._topic.full_name, event_ms)
+
+    def _seen(self, appended_ms: int | None) -> None:
+        """Note when the newest good record of a micro-batch was appended; bad ones tell no time."""
+        if appended_ms is not None:
+            self.appended_ms = max(appended_ms, self.appended_ms or 0)
+            self.moved_ms = None
 
     def _commit(self, rows: pa.Table | DataFrame, ranges: Ranges, newest_ms: int | None, quarantine: bool) -> bool:
         """Append what the table has not got yet, saying how far that brings it; False when it had everything."""
@@ -256,6 +332,6 @@ def _beyond(rows: pa.Table | DataFrame, ranges: Ranges, before: Frontier) -> pa.
     return rows
 
 
-def _newest_ms(events: pa.Table, topic: Topic) -> int | None:
-    newest = pc.max(events[topic.event_time].cast(pa.int64())).as_py()
+def _newest_ms(events: pa.Table, column: str) -> int | None:
+    newest = pc.max(events[column].cast(pa.int64())).as_py()
     return None if newest is None else newest // 1000

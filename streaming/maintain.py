@@ -17,7 +17,7 @@ from infra.spark import suit_to_rows
 from streaming.progress import Progress, write
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
-from tables.decode import REPLAYED
+from tables.decode import OFFSET, REPLAYED
 from tables.derive import derive, first_of_each, latest_of_each, payload, version_columns
 from tables.fingerprint import fingerprint, require_one_definition
 from tables.lake import Lake
@@ -143,6 +143,8 @@ class Maintain:
                 .option("maxFilesPerTrigger", self.lake.settings.max_files)
                 .load(self.lake.uri(source.full_name))
             )
+            if isinstance(source, Topic):
+                frame = frame.where(f"{OFFSET} IS NOT NULL")
             at = time_column(source)
             self._scope_columns[number] = [c for c in self.table.recompute_by if c in frame.columns]
             parts.append(

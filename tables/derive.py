@@ -56,7 +56,11 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
 
 
 def payload(frame: DataFrame) -> DataFrame:
-    """The columns that a declaration sees: those that the topic declares, without the platform's own."""
+    """What a declaration sees of events: the columns that the topic declares, and no heartbeats.
+
+    On a stream this stands after the watermark, which heartbeats are there to move.
+    """
+    frame = frame.where(f"{OFFSET} IS NOT NULL")
     return frame.select([column for column in frame.columns if not column.startswith("_")])
 
 

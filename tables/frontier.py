@@ -22,7 +22,8 @@ class Frontier:
         ends: partition -> the first offset that is not in the table yet.
         starts: partition -> where the newest micro-batch in it began.
         newest_ms: greatest event time committed, epoch milliseconds; None when there is none.
-        undone: records that the table once had beyond `ends`, before it was restored to an older version.
+        undone: what else counts in `number`: heartbeats, and records that the table once had beyond `ends`, before it
+            was restored to an older version.
     """
 
     ends: Mapping[int, int] = field(default_factory=dict)
@@ -34,6 +35,10 @@ class Frontier:
         """The frontier once a micro-batch over `[starts, ends)` is in."""
         newest = [ms for ms in (self.newest_ms, newest_ms) if ms is not None]
         return replace(self, ends={**self.ends, **ends}, starts=dict(starts), newest_ms=max(newest, default=None))
+
+    def moved(self, newest_ms: int) -> Frontier:
+        """The frontier once a heartbeat is in."""
+        return replace(self, newest_ms=newest_ms, undone=self.undone + 1)
 
     @property
     def number(self) -> int:
@@ -83,6 +88,6 @@ def _scanned(lake: Lake, name: str, event_time: str | None) -> Frontier:
     connection.register("live", lake.open(name).scan())
     newest = f'max("{event_time}")' if event_time else "NULL::TIMESTAMPTZ"
     rows = connection.sql(f"SELECT {PARTITION}, max({OFFSET}) + 1, {newest} FROM live GROUP BY 1").fetchall()
-    ends = {partition: end for partition, end, _ in rows}
+    ends = {partition: end for partition, end, _ in rows if partition is not None}
     times = [epoch_ms(time) for _, _, time in rows if time is not None]
     return Frontier(ends, ends, max((t for t in times if t is not None), default=None))

@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
-from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
+from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema, heartbeat
 from tables.frontier import Frontier, frontier
 from tables.lake import QUARANTINE, Lake
 from tables.scope import EPOCH
@@ -114,3 +114,19 @@ def test_a_table_restored_to_its_beginning_holds_nothing(lake: Lake, events: Wri
     lake.open(TOPIC.full_name).restore(0)
 
     assert frontier(lake, TOPIC).ends == {}
+
+
+def test_a_heartbeat_moves_the_time_and_no_offset(lake: Lake, events: Writer) -> None:
+    before = Frontier().after({0: 0}, {0: 2}, 5_000)
+    events.append(rows((0, 0, 5_000), (0, 1, 0)), Stamp(app="ingest", version=before.number, info=before.info))
+    after = before.moved(7_000)
+    events.append(heartbeat(TOPIC, 7_000, 9_000), Stamp(app="ingest", version=after.number, info=after.info))
+    assert frontier(lake, TOPIC) == after
+    assert (after.ends, after.newest_ms, after.number) == ({0: 2}, 7_000, 3)
+    assert after.after({0: 2}, {0: 3}, 6_000).newest_ms == 7_000
+
+
+def test_rows_of_heartbeats_tell_the_time_where_the_log_lacks_it(lake: Lake, events: Writer) -> None:
+    events.append(rows((0, 0, 5_000)), Stamp(app="other", version=1))
+    events.append(heartbeat(TOPIC, 7_000, 9_000), Stamp(app="other", version=2))
+    assert frontier(lake, TOPIC) == Frontier({0: 1}, {0: 1}, 7_000)

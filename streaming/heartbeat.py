@@ -1,0 +1,51 @@
+"""When the time of an idle topic goes on with that of the others."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+BEATS_PER_PAUSE = 10
+"""How often an idle topic is moved within the pause after which it counts as idle."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Pulse:
+    """Where a topic stands; all in epoch milliseconds.
+
+    Attributes:
+        idle_after_ms: the pause after which it is idle; None: never.
+        newest_ms: its greatest event time; None when it has none.
+        appended_ms: when the broker appended its newest record; where none was seen, since when one is waited for.
+        moved_ms: when it was last moved, by the same clock; None: not since the last record.
+    """
+
+    idle_after_ms: int | None
+    newest_ms: int | None
+    appended_ms: int
+    moved_ms: int | None = None
+
+
+def due(pulses: Mapping[str, Pulse]) -> dict[str, int]:
+    """Topic -> the event time to which it should be moved now, epoch milliseconds.
+
+    "Now" is the newest append of any topic, so that what is found depends on the log alone and not on when it is read.
+    An idle topic follows the slowest of those that are not; where all are silent, time stands still.
+    """
+    now_ms = max((pulse.appended_ms for pulse in pulses.values()), default=0)
+    found = {}
+    for name, pulse in pulses.items():
+        pause_ms = pulse.idle_after_ms
+        if pause_ms is None or now_ms - pulse.appended_ms < pause_ms:
+            continue
+        if pulse.moved_ms is not None and (now_ms - pulse.moved_ms) * BEATS_PER_PAUSE < pause_ms:
+            continue
+        awake = [
+            other.newest_ms
+            for other_name, other in pulses.items()
+            if other_name != name and other.newest_ms is not None and now_ms - other.appended_ms < pause_ms
+        ]
+        target_ms = min(awake, default=None)
+        if target_ms is not None and (pulse.newest_ms is None or target_ms > pulse.newest_ms):
+            found[name] = target_ms
+    return found
