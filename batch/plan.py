@@ -91,7 +91,8 @@ def _may_be_due(before: Standing, now_ms: int | None, then_ms: int | None) -> bo
 
 def _has_unrecorded(lake: Lake, name: str, after: int) -> bool:
     """Whether a batch run published into the table, and a crash kept that out of the ledger."""
-    return any(commit.changes and "run" in commit.info for commit in lake.commits(name, after, lake.version(name)))
+    newest = lake.version(name)
+    return after < newest and any(c.changes and "run" in c.info for c in lake.commits(name, after, newest))
 
 
 def _is_touched(

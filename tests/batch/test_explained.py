@@ -118,10 +118,9 @@ def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_kno
         (table.full_name, 0) for table in world.registry.chosen(names)
     ]
     program = (
-        "import sys; from cli.__main__ import main\n"
-        f"try: main(['reconcile', *{names!r}, '--json'])\n"
-        "except SystemExit as end: assert not end.code, end.code\n"
-        "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
+        "import sys; from cli.start import answer\n"
+        f"assert answer(['reconcile', *{names!r}, '--json'])\n"
+        "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy', 'typer', 'rich'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
     environment = {"TWOFOLD_HOME": str(world.settings.home), "PATH": "", "TWOFOLD_SHUFFLE_PARTITIONS": "1"}

@@ -1,0 +1,45 @@
+"""The way in for `./twofold`: answers at once where reconcile has nothing to do, else hands over to the command line.
+
+Building the command line takes longer than to learn from the logs that nothing came late.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+from collections.abc import Sequence
+
+from infra.errors import TwofoldError
+from infra.settings import Settings
+
+
+def main() -> None:
+    """Run what was typed."""
+    if not answer(sys.argv[1:]):
+        from cli.__main__ import main as run
+
+        run()
+
+
+def answer(words: Sequence[str]) -> bool:
+    """Say that nothing is to be done where `reconcile [TABLE]... [--json]` was typed and it is so; else say nothing."""
+    if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
+        return False
+    from batch.plan import untouched
+
+    try:
+        outcomes = untouched(Settings.from_environment(), [word for word in words[1:] if word != "--json"])
+    except TwofoldError:
+        return False  # the command line tells it
+    if outcomes is None:
+        return False
+    if "--json" in words:
+        print(json.dumps([{**dataclasses.asdict(outcome), "changed": 0} for outcome in outcomes], indent=2))
+    else:
+        print(f"Nothing to do: since the last reconcile nothing came late for {len(outcomes)} tables.")
+    return True
+
+
+if __name__ == "__main__":
+    main()
