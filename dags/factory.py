@@ -47,7 +47,7 @@ class Domain:
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
-    """`<domain>.stream`, and `reconcile`, `audit`, `quality`, `backfill`, `replay` where it has tables or topics for them."""
+    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, audit, and so on."""
     plan = Domain(
         name=domain,
         topics=tuple(topic for topic in registry.topics.values() if topic.domain == domain),
