@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from tests.batch.test_parity import Flight, log_of
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -19,28 +19,47 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-EARLY = Flight("EWR", "UA", 0, 5, None, 0, 0, None)
-LATER = [Flight("EWR", "UA", leaves, 5, None, 0, 0, None) for leaves in (1_200, 1_300)]
+NOON = datetime(2013, 3, 9, 12, tzinfo=UTC)
+EARLY, *LATER = 0, 1_200, 1_300
+DAYS_LATER = 20_000
+
+
+def departure(minute: int) -> bytes:
+    """A flight that leaves so many minutes after noon."""
+    at = f"{NOON + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"
+    record = {
+        "flight_id": f"UA{minute}",
+        "kind": "departed",
+        "carrier": "UA",
+        "flight": 1,
+        "tail_number": None,
+        "origin": "EWR",
+        "destination": "BOS",
+        "scheduled_at": at,
+        "occurred_at": at,
+        "delay_min": 5,
+        "reported_at": at,
+    }
+    return json.dumps(record).encode()
 
 
 def test_rows_that_are_late_by_others_of_their_own_commit_are_corrected(
     spark: SparkSession, settings: Settings
 ) -> None:
     world = World(spark, replace(settings, max_files=1))
-    world.append_in_files("departures", [value for _, value in log_of([EARLY, *LATER], [])[:3]], by="occurred_at")
+    world.append_in_files("departures", [departure(minute) for minute in (EARLY, *LATER)], by="occurred_at")
     assert world.rows("flights.departures").num_rows == 3
 
     world.maintain(["delays_by_hour"])
-    closing = [value for _, value in log_of([], [])]
-    world.append({"departures": closing})
+    world.append({"departures": [departure(DAYS_LATER)]})
     world.maintain(["delays_by_hour"])
     name = "flights.delays_by_hour"
     missed = hours(world.rows(name))
-    assert datetime(2013, 3, 9, 12, tzinfo=UTC) not in missed, "the stream took the commit whole: nothing is proven"
+    assert NOON not in missed, "the stream took the commit whole: nothing is proven"
 
     outcomes = world.reconcile(["delays_by_hour"])
     assert [(o.inserted, o.unexplained) for o in outcomes if o.table == name] == [(1, 0)]
-    assert hours(world.rows(name)) == missed | {datetime(2013, 3, 9, 12, tzinfo=UTC)}
+    assert hours(world.rows(name)) == missed | {NOON}
     assert [o.changed for o in world.reconcile(["delays_by_hour"])] == [0]
 
 
