@@ -1,0 +1,50 @@
+"""Status tells how far the rows of a table are closed, and which input keeps them from closing."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+import pytest
+
+from infra.settings import Settings
+from streaming.progress import Progress, write
+from tables.decode import events_schema, heartbeat
+from tables.frontier import INGEST, Frontier
+from tables.lake import Lake
+from tables.registry import load
+from tables.scope import epoch_ms
+from tables.writer import Stamp, Writer
+from tests.cli.conftest import Cli
+
+NEWEST = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.fixture(autouse=True)
+def streams(home: Path) -> None:
+    """The stream of `delays_by_hour`, whose input has come to noon."""
+    settings = Settings.from_environment()
+    lake, topic = Lake(settings), load().find_topic("departures")
+    newest_ms = epoch_ms(NEWEST)
+    assert newest_ms is not None
+    after = Frontier().after({0: 0}, {0: 1}, newest_ms)
+    lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
+    stamp = Stamp(app=INGEST, version=after.number, info=after.info)
+    Writer(lake, topic.full_name).append(heartbeat(topic, newest_ms, 0), stamp)
+    behind = datetime(2013, 1, 1, 9, 30, tzinfo=UTC)
+    for query, watermark in {"delays_by_hour": behind, "airport_weather": None}.items():
+        write(settings, Progress(domain="flights", query=query, batch=7, watermark=watermark))
+
+
+def test_status_names_the_input_that_holds_a_watermark_back(cli: Cli) -> None:
+    queries = {query["query"]: query for query in cli("status", "--json").document["queries"]}
+    hours, weather = queries["delays_by_hour"], queries["airport_weather"]
+    assert hours["watermark"] == "2013-01-01T09:30:00+00:00"
+    assert hours["inputs"] == {"flights.departures": "2013-01-01T10:00:00+00:00"}  # noon less two hours
+    assert hours["held_back_by"] == "flights.departures"
+    assert (weather["watermark"], weather["inputs"], weather["held_back_by"]) == (None, {}, None)
+
+
+def test_status_shows_it_beside_the_watermark(cli: Cli) -> None:
+    [line] = [line for line in cli("status").out.splitlines() if "2013-01-01 09:30" in line]
+    assert "departures" in line
