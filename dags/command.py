@@ -62,8 +62,12 @@ class CommandOperator(BaseOperator):
         ended = child.run(self.log.info)
         if child.was_stopped:
             raise AirflowException(f"./twofold {arguments[0]} was stopped with its task.")
+        return self.judge(arguments[0], ended)
+
+    def judge(self, command: str, ended: Ended) -> object:
+        """The result of a command that ended by itself; raises what a failure means to Airflow."""
         if ended.code:
-            fail(f"./twofold {arguments[0]}", ended)
+            fail(f"./twofold {command}", ended)
         return ended.document
 
     def on_kill(self) -> None:

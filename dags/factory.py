@@ -11,10 +11,18 @@ from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 
 from dags import pages
 from dags.announce import AnnounceOperator, TableOperator, tables_to_check
-from dags.arguments import OFFSETS, audit_arguments, backfill_arguments, reconcile_arguments, replay_arguments
+from dags.arguments import (
+    OFFSETS,
+    audit_arguments,
+    backfill_arguments,
+    reconcile_arguments,
+    replay_arguments,
+    table_argument,
+)
 from dags.assets import domain_asset
 from dags.command import CommandOperator
 from dags.failure import log_failure
+from dags.repair import ExamineOperator, RepairApproval, repair_arguments
 from dags.verdict import VerdictOperator
 from dags.watch import Bounds, StreamOperator
 from tables.declaration import Table, Topic
@@ -47,7 +55,7 @@ class Domain:
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
-    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, audit, and so on."""
+    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, repair, audit, and so on."""
     plan = Domain(
         name=domain,
         topics=tuple(topic for topic in registry.topics.values() if topic.domain == domain),
@@ -56,7 +64,7 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
     )
     yield _stream(plan)
     if plan.tables:
-        yield from (_reconcile(plan), _audit(plan), _quality(plan), _backfill(plan))
+        yield from (_reconcile(plan), _repair(plan), _audit(plan), _quality(plan), _backfill(plan))
     if plan.topics:
         yield _replay(plan)
 
@@ -120,6 +128,38 @@ def _audit(domain: Domain) -> DAG:
             execution_timeout=timedelta(hours=2),
             doc_md="Fails with the rows and the offsets that are wrong; it repairs nothing.",
         )
+    return dag
+
+
+def _repair(domain: Domain) -> DAG:
+    params = {"table": Param(title="Table", enum=domain.table_names, type="string")}
+    about = "Shows the rows of a table that nothing explains, and overwrites them when a person approves."
+    with _dag(domain, "repair", about, params=params) as dag:
+        examine = ExamineOperator(
+            task_id="examine",
+            command="reconcile",
+            arguments=lambda context: [table_argument(context["params"], domain.table_names), "--verify"],
+            pool_slots=SPARK_SLOTS,
+            execution_timeout=timedelta(hours=2),
+            doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
+        )
+        approve = RepairApproval(
+            task_id="approve",
+            source="examine",
+            response_timeout=timedelta(days=7),
+            doc_md="Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
+        )
+        repair = CommandOperator(
+            task_id="repair",
+            command="reconcile",
+            arguments=lambda context: repair_arguments(context, "examine", domain.table_names),
+            pool_slots=SPARK_SLOTS,
+            execution_timeout=timedelta(hours=2),
+            doc_md="Overwrites the rows that were shown, no more, and records them under the cause `repair`.",
+        )
+        examine >> approve
+        approve >> repair
+        _command_and_announcement(domain, repair)
     return dag
 
 

@@ -55,8 +55,8 @@ recomputes every closed row, and fails when any differs that no late record expl
 ## When it fails
 
 1. `recompute` failed: its last log line says why, and what to do. What can heal by itself was tried three times.
-2. A table failed: rows differ that **no late record explains**. They were left as they are. Look at what wrote the
-   table last (`./twofold show TABLE`), then recompute the range with `{domain}.backfill`.
+2. A table failed: rows differ that **no late record explains**. They were left as they are. Ask who wrote
+   such a row (`./twofold why TABLE key=value`), then start `{domain}.repair`: it overwrites them once you approve.
 3. A second run changes nothing that is right: clear the task, or start the DAG again, at any time.
 
 {tables}
@@ -92,6 +92,25 @@ The table's task names the broken rules, how many rows break them, and one of th
 (correct the source, then `{domain}.replay`) or the rule is (correct the declaration under `tables/{domain}/`).
 
 {rules}
+"""
+
+REPAIR = """\
+# {domain}: repair
+
+For rows that **nothing explains**: reconcile names them, fails, and leaves them as they are. Here a person decides.
+
+Start it with **Trigger** and a table. `examine` recomputes every closed row; it is skipped when all are explained.
+`approve` shows the rows and waits for you, under *Required actions*. Approved, `repair` overwrites as many rows as were
+shown, no more, and the ledger keeps each as it was and as it became, under the cause `repair`. Rejected, nothing
+is done.
+
+## When it fails
+
+1. `examine` failed: its last log line says why, and what to do.
+2. `approve` failed: nobody answered within a week. Start the DAG again.
+3. `repair` failed: more rows differ now than were approved. Find out who writes to the table, then start again.
+
+{tables}
 """
 
 BACKFILL = """\
@@ -130,6 +149,7 @@ the log (`LogGap`) means that records are no longer in the broker.
 PAGES = {
     "stream": STREAM,
     "reconcile": RECONCILE,
+    "repair": REPAIR,
     "audit": AUDIT,
     "quality": QUALITY,
     "backfill": BACKFILL,

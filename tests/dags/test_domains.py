@@ -44,7 +44,7 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
     assert sorted(bag.dag_ids) == [
-        f"flights.{kind}" for kind in ("audit", "backfill", "quality", "reconcile", "replay", "stream")
+        f"flights.{kind}" for kind in ("audit", "backfill", "quality", "reconcile", "repair", "replay", "stream")
     ]
 
 
@@ -99,7 +99,7 @@ def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> N
     assert given == schedule
 
 
-@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "reconcile", "replay", "stream"])
+@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "reconcile", "repair", "replay", "stream"])
 def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[str, DAG], kind: str) -> None:
     dag = dags[f"flights.{kind}"]
     assert dag.max_active_runs == 1
@@ -196,7 +196,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
-    assert len(bag.dags) == 6
+    assert len(bag.dags) == 7
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:
