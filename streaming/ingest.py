@@ -267,7 +267,8 @@ class _Feed:
         """
         after = self.events.moved(event_ms)
         stamp = Stamp(app=INGEST, version=after.number, info={"cause": "idle", **after.info})
-        if self._writers[False].append(heartbeat(self._topic, event_ms, log_ms), stamp).skipped:
+        row = heartbeat(self._topic, event_ms, log_ms, self.events.newest_ms)
+        if self._writers[False].append(row, stamp).skipped:
             self._reload()
         else:
             self.events, self.moved_ms = after, log_ms

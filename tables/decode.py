@@ -77,17 +77,19 @@ def events_schema(topic: Topic) -> pa.Schema:
     return pa.schema([*fields, *PROVENANCE, pa.field(LATE_BY_MS, pa.int64()), pa.field(REPLAYED, pa.bool_())])
 
 
-def heartbeat(topic: Topic, event_ms: int, appended_ms: int) -> pa.Table:
+def heartbeat(topic: Topic, event_ms: int, appended_ms: int, newest_ms: int | None = None) -> pa.Table:
     """The one row, without a place in the log, that moves the time of a topic to which nothing comes.
 
     Args:
         event_ms: the event time that the topic has from now on, epoch milliseconds.
         appended_ms: how far the log had come by then.
+        newest_ms: the greatest event time of the topic so far, epoch milliseconds; None when there is none.
     """
     schema = events_schema(topic)
     known = {
         topic.event_time: pa.array([event_ms * 1_000]).cast(TIMESTAMP),
         APPENDED_AT: pa.array([appended_ms * 1_000]).cast(TIMESTAMP),
+        LATE_BY_MS: pa.array([None if newest_ms is None else newest_ms - event_ms], pa.int64()),
         REPLAYED: pa.array([False]),
     }
     return pa.table([known.get(f.name, pa.nulls(1, f.type)) for f in schema], schema=schema)

@@ -59,16 +59,18 @@ def test_an_idle_topic_follows_the_slowest_that_is_awake(pulses: Mapping[str, Pu
 
 def test_a_heartbeat_has_a_time_and_no_place_in_the_log() -> None:
     topic = a_topic()
-    row = heartbeat(topic, 1_500, 2_500)
+    row = heartbeat(topic, 1_500, 2_500, 1_200)
     assert row.schema == events_schema(topic)
     assert row.to_pylist() == [
         {
             **dict.fromkeys(row.column_names),
             "read_at": datetime(1970, 1, 1, 0, 0, 1, 500_000, tzinfo=UTC),
             "_appended_at": datetime(1970, 1, 1, 0, 0, 2, 500_000, tzinfo=UTC),
+            "_late_by_ms": -300,
             "_replayed": False,
         }
     ]
+    assert heartbeat(topic, 1_500, 2_500)[LATE_BY_MS].to_pylist() == [None]
 
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
@@ -190,7 +192,7 @@ def test_what_comes_to_a_topic_that_was_moved_is_late_by_the_heartbeat_and_corre
     assert house.watermark() == 110
     house.use("doors", 7, 30)  # its hour has closed
     doors = house.world.rows("house.doors").select([OFFSET, LATE_BY_MS]).sort_by(OFFSET)
-    assert doors[LATE_BY_MS].to_pylist() == [None, 90 * MINUTE, None]
+    assert doors[LATE_BY_MS].to_pylist() == [None, 90 * MINUTE, -119 * MINUTE]
     house.watermark()
     assert house.uses() == {0: 1, 120: 1}
     outcomes = house.world.reconcile()
@@ -228,7 +230,7 @@ def test_a_restarted_ingest_goes_on_from_the_heartbeat(house: House) -> None:
     house.use("doors", 7, 130)
     house.use("doors", 7, 140)
     doors = house.world.rows("house.doors").select([OFFSET, LATE_BY_MS]).sort_by(OFFSET)
-    assert doors[LATE_BY_MS].to_pylist() == [None, -10 * MINUTE, -10 * MINUTE, None]
+    assert doors[LATE_BY_MS].to_pylist() == [None, -10 * MINUTE, -10 * MINUTE, -119 * MINUTE]
     after = frontier(house.world.lake, topic)
     assert (after.ends, after.number) == ({0: 3}, before.number + 2)
 
