@@ -109,8 +109,10 @@ class Evidence:
 
     def holds(self, row: Mapping[str, Any], first_ms: int | None, last_ms: int | None) -> bool:
         """Whether it can have changed a row (in JSON's form) that covers this time."""
-        if any(row.get(column) != value for column, value in self.scope.items()):
-            return False
+        return all(row.get(column) == value for column, value in self.scope.items()) and self.meets(first_ms, last_ms)
+
+    def meets(self, first_ms: int | None, last_ms: int | None) -> bool:
+        """Whether it can have changed rows of this time."""
         if None in (self.start_ms, self.end_ms, first_ms, last_ms):
             return True
         return bool(first_ms < self.end_ms and last_ms >= self.start_ms)  # type: ignore[operator]
@@ -257,7 +259,7 @@ class Ledgers:
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
             side = "before" if kind in ("update_preimage", "delete") else "after"
             sides[to_json({c: values[c] for c in table.key})][side] = values
-        forced = [e for _, e in self.evidence(table.full_name, str(info["run"]))]
+        forced = _Forced(table, [e for _, e in self.evidence(table.full_name, str(info["run"]))])
         for name, both in sides.items():
             yield {
                 "table": table.full_name,
@@ -270,7 +272,7 @@ class Ledgers:
                 "version": version,
                 "recorded_at": datetime.fromtimestamp(timestamp_ms / 1000, UTC),
                 "fingerprint": info.get("fingerprint"),
-                "evidence": _records(e for e in forced if any(is_held(table, row, e) for row in both.values())),
+                "evidence": _records(e for row in both.values() for e in forced.of(row)),
                 "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
 
@@ -295,10 +297,31 @@ class Ledgers:
 
 def is_held(table: Table, row: Mapping[str, Any], evidence: Evidence) -> bool:
     """Whether the record can have changed this row of the table."""
-    first = last = epoch_ms(row[table.event_time]) if table.event_time else None
-    if table.ends_at:
-        last = epoch_ms(row[table.ends_at])
-    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, first, last)
+    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, *_span(table, row))
+
+
+def _span(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """The time that a row covers."""
+    first = epoch_ms(row[table.event_time]) if table.event_time else None
+    return first, epoch_ms(row[table.ends_at]) if table.ends_at else first
+
+
+class _Forced:
+    """Finds the records of a run that can have changed a row, without a look at each of them for each row."""
+
+    def __init__(self, table: Table, evidence: Iterable[Evidence]) -> None:
+        self._table = table
+        self._by_scope: dict[tuple[tuple[str, ...], str], list[Evidence]] = defaultdict(list)
+        for e in evidence:
+            columns = tuple(sorted(e.scope))
+            self._by_scope[columns, json.dumps([e.scope[c] for c in columns])].append(e)
+        self._columns = {columns for columns, _ in self._by_scope}
+
+    def of(self, row: Mapping[str, Any]) -> Iterator[Evidence]:
+        span = _span(self._table, row)
+        for columns in self._columns:
+            known = self._by_scope.get((columns, json.dumps([plain(row[c]) for c in columns])), ())
+            yield from (e for e in known if e.meets(*span))
 
 
 def _records(evidence: Iterable[Evidence]) -> list[dict[str, Any]]:
