@@ -56,8 +56,8 @@ def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find
 def _in_order(rows: pa.Table, order: Sequence[str]) -> list[Event]:
     import pyarrow.compute as pc
 
-    keys = [(column, "ascending") for column in order]
-    ordered: list[Event] = rows.take(pc.sort_indices(rows, sort_keys=keys, null_placement="at_start")).to_pylist()
+    keys = [(column, "ascending", "at_start") for column in order]
+    ordered: list[Event] = rows.take(pc.sort_indices(rows, sort_keys=keys)).to_pylist()
     return ordered
 
 

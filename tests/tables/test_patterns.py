@@ -8,12 +8,13 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from infra.settings import Settings
 from tables import registry
 from tables.flights.missed_turnarounds import late_after_late
-from tables.patterns import Event, Match, matches
+from tables.patterns import Event, Match, _in_order, matches
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -95,6 +96,13 @@ def test_what_only_the_passing_of_time_decides_is_there_early_and_revised() -> N
     assert list(unanswered([call, other])) == early
     assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 60 * MINUTE}])) == []
     assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 61 * MINUTE}])) == early
+
+
+def test_events_are_sorted_by_each_column_in_turn_with_nulls_first() -> None:
+    rows = [(2, "x"), (1, "b"), (None, "c"), (1, "a"), (1, None)]
+    table = pa.table({"at": [at for at, _ in rows], "name": [name for _, name in rows]})
+    ordered = _in_order(table, ["at", "name"])
+    assert [(row["at"], row["name"]) for row in ordered] == [(None, "c"), (1, None), (1, "a"), (1, "b"), (2, "x")]
 
 
 @pytest.mark.spark
