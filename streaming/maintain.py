@@ -312,7 +312,7 @@ class _Fence:
                 changes = changes.append_column(BEFORE + column, rows[column])
         if len(rows):
             number = (table.transaction_version(_NEW_DEFINITION) or 0) + 1
-            stamp = Stamp(app=_NEW_DEFINITION, version=number, info={"cause": "definition"})
+            stamp = Stamp(app=_NEW_DEFINITION, version=number, info={"cause": "stream"})
             writer.apply(changes, self._table.key, stamp)
 
     @property

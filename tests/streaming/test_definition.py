@@ -11,6 +11,7 @@ import pytest
 from batch.backfill import recompute
 from infra.errors import DefinitionChanged
 from tables.checkpoint import Checkpoint
+from tables.fold import unfolded_rows
 from tables.outcome import Outcome
 from tables.scope import Interval
 from tables.setup import Platform
@@ -78,6 +79,7 @@ def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> No
     expected = {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
     assert totals(changed) == expected, "rows of the old definition are left"
     assert [o.unexplained for o in changed.reconcile(["hours"])] == [0]
+    assert unfolded_rows(changed.lake, changed.registry.find_table("hours")) == 0
     assert (backfill(changed).cause, backfill(changed).changed) == ("backfill", 0)
 
 
