@@ -33,7 +33,7 @@ END = date(2013 + MONTHS // 12, MONTHS % 12 + 1, 1)
 
 @pytest.fixture(scope="module")
 def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Two micro-batches of ingest a month, through streams that restart after each, so that they close what they saw."""
+    """Two micro-batches of ingest a month, through streams that restart after each, and through reconcile."""
     world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages(START, END, topics, Imperfections(hours_share=0.02)))
