@@ -7,7 +7,7 @@ import sys
 
 from infra.settings import ROOT
 
-BENCHMARKS = ("drain", "freshness", "bookkeeping")
+BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile")
 
 
 def main() -> int:
