@@ -169,7 +169,10 @@ def print_account(account: Account) -> None:
         make_table(
             "Events + quarantine = log, each offset once",
             ["", "topic", *topics],
-            [(_mark(t.is_right), t.name, *(getattr(t, fact) for fact in facts_of_topic)) for t in account.topics],
+            [
+                (_mark(t.is_right), _bare(t.name), *(getattr(t, fact) for fact in facts_of_topic))
+                for t in account.topics
+            ],
             right=topics,
         )
     )
@@ -179,7 +182,10 @@ def print_account(account: Account) -> None:
         make_table(
             f"Tables, against DuckDB over the source files of {account.start} to {account.end - timedelta(days=1)}",
             ["", "table", *heads],
-            [(_mark(t.is_right), t.name, *(getattr(t, fact) for fact in facts), _differing(t)) for t in account.tables],
+            [
+                (_mark(t.is_right), _bare(t.name), *(getattr(t, fact) for fact in facts), _differing(t))
+                for t in account.tables
+            ],
             right=heads,
         )
     )
@@ -202,6 +208,11 @@ def print_account(account: Account) -> None:
 def _differing(table: TableAccount) -> str:
     counts = {"missing": table.missing, "extra": table.extra, "changed": table.changed}
     return ", ".join(f"{count:,} {what}" for what, count in counts.items() if count) or "0"
+
+
+def _bare(name: str) -> str:
+    """A name without its domain: the account is of one."""
+    return name.partition(".")[2]
 
 
 def _mark(is_right: bool) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -45,6 +46,7 @@ def test_a_report_without_faults_raises_nothing() -> None:
 @pytest.fixture
 def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
     """Three days of two sensors, of which all but the last hours are closed."""
+    settings = replace(settings, bootstrap="127.0.0.1:9")  # no broker answers there
     world = World(spark, settings, "plant", plant(tmp_path / "tables"))
     days = [reading(sensor, at, at) for at in range(0, 72, 3) for sensor in ("a", "b")]
     world.append({"readings": [*days[:20], b"no reading"]})

@@ -28,7 +28,7 @@ REFUSED = [
 
 def test_every_dag_is_served(airflow: Client) -> None:
     assert airflow.import_errors() == {}
-    kinds = ("backfill", "quality", "reconcile", "replay", "stream")
+    kinds = ("audit", "backfill", "quality", "reconcile", "repair", "replay", "stream")
     assert sorted(airflow.dags()) == [f"flights.{kind}" for kind in kinds]
 
 
