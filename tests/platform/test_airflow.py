@@ -19,6 +19,7 @@ RUNS = [
     ("flights.backfill", {"table": "flights.delays_by_hour", **DAYS}, "recompute"),
     ("flights.replay", {"topic": "flights.departures"}, "decode"),
     ("flights.quality", {}, "check"),
+    ("flights.audit", {}, "look"),
 ]
 REFUSED = [
     ("flights.backfill", {"table": "../x", **DAYS}),
