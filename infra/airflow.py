@@ -25,6 +25,8 @@ COMPONENTS = {
     "triggerer": ["--skip-serve-logs"],
 }
 MIGRATE_TIMEOUT_S = 300
+DATABASE_WAIT_S = 30
+"""How long whoever finds the database in use waits for it."""
 
 
 def prepare(settings: Settings) -> None:
@@ -90,7 +92,8 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         "CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
         "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
         "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _passwords(settings),
-        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_database(settings)}",
+        # SQLite lets one write at a time; after five seconds, its default, the API would answer with an error.
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_database(settings)}?timeout={DATABASE_WAIT_S}",
         "API__HOST": HOST,
         "API__PORT": settings.airflow_port,
         "API__BASE_URL": address,

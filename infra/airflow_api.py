@@ -30,6 +30,15 @@ class TaskState:
     map_index: int
 
 
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a task asks a person: `body` is Markdown."""
+
+    subject: str
+    body: str
+    options: tuple[str, ...]
+
+
 def wait_ready(settings: Settings, timeout_s: float = 120) -> None:
     """Return when the API answers and every component of Airflow reports that it is healthy.
 
@@ -118,6 +127,22 @@ class Client:
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"
         lines = self._call("GET", path)["content"]
         return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in lines)
+
+    def question(self, dag_id: str, run_id: str, task_id: str) -> Question | None:
+        """What the task waits for a person to decide; None while it asks nothing."""
+        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={_quoted(task_id)}")["hitl_details"]
+        if not asked or asked[0]["response_received"]:
+            return None
+        return Question(subject=asked[0]["subject"], body=asked[0]["body"] or "", options=tuple(asked[0]["options"]))
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Decide what the task asked, as the user `admin`.
+
+        Raises:
+            BadArgument: it asks nothing, or offers no such option.
+        """
+        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/-1/hitlDetails"
+        self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
 
     def _call(self, method: str, path: str, body: object = None, *, authenticate: bool = True) -> dict[str, Any]:
         if authenticate and self._token is None:

@@ -12,6 +12,9 @@ TwofoldError
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would stand in one table
 ├── LogGap                   offsets that should follow each other do not
+├── ArchiveUnreachable       retryable: the storage of archived segments does not answer
+├── NotArchived              retryable: offsets that the archive does not have yet
+├── CorruptSegment           an archived segment is not what the broker copied
 ├── QualityFailed            rows break the rules of their table
 └── UnexplainedDifference    the stream and the batch differ and no late record says why
 """
@@ -91,6 +94,24 @@ class DefinitionChanged(TwofoldError):
 
 class LogGap(TwofoldError):
     """Offsets between what a table holds and what came next are missing."""
+
+
+class ArchiveUnreachable(TwofoldError):
+    """The storage that holds archived segments does not answer, or refuses."""
+
+    retryable = True
+    exit_code = 75
+
+
+class NotArchived(TwofoldError):
+    """Offsets beyond the archive's frontier; they come when the broker has closed and copied their segment."""
+
+    retryable = True
+    exit_code = 75
+
+
+class CorruptSegment(TwofoldError):
+    """An archived segment, or one of its indexes, that is not what the broker copied."""
 
 
 class QualityFailed(TwofoldError):

@@ -31,6 +31,7 @@ class Settings:
 
     home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")
     lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")
+    archive: str = _setting("", "where the broker keeps archived segments; empty: `tiered` under home")
     bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")
     kafka_port: int = _setting(19092, "port of the supervised broker")
     controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")
@@ -50,6 +51,11 @@ class Settings:
     def lake_uri(self) -> str:
         """Root of the Delta tables: a path or an object store URI, without a trailing slash."""
         return self.lake.rstrip("/") or str(self.home / "lake")
+
+    @property
+    def archive_uri(self) -> str:
+        """Root of the archived segments: a path or an object store URI, without a trailing slash."""
+        return self.archive.rstrip("/") or str(self.home / "tiered")
 
     @property
     def bootstrap_servers(self) -> str:

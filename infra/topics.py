@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -122,6 +123,61 @@ def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, Par
             tiered=last_tiered + 1 if last_tiered >= 0 else None,
         )
     return found
+
+
+def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
+    """When records were appended, epoch milliseconds.
+
+    Args:
+        places: topic -> partition -> offset of the record, or of one before it.
+
+    Returns:
+        Topic -> partition -> time; what the broker does not give within `TIMEOUT_S` is left out.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    from kafka import KafkaConsumer, TopicPartition
+    from kafka.errors import KafkaConnectionError, KafkaTimeoutError
+
+    wanted = {TopicPartition(topic, p): offset for topic, offsets in places.items() for p, offset in offsets.items()}
+    found: dict[str, dict[int, int]] = {}
+    if not wanted:
+        return found
+    try:
+        consumer = KafkaConsumer(
+            bootstrap_servers=settings.bootstrap_servers.split(","),
+            bootstrap_timeout_ms=int(TIMEOUT_S * 1000),
+            enable_auto_commit=False,
+            auto_offset_reset="earliest",
+            max_partition_fetch_bytes=1,  # one batch all the same
+        )
+        try:
+            consumer.assign(list(wanted))
+            for partition, offset in wanted.items():
+                consumer.seek(partition, offset)
+            deadline = time.monotonic() + TIMEOUT_S
+            while wanted and time.monotonic() < deadline:
+                for partition, records in consumer.poll(timeout_ms=200).items():
+                    if records and wanted.pop(partition, None) is not None:
+                        found.setdefault(partition.topic, {})[partition.partition] = records[0].timestamp
+                        consumer.pause(partition)
+        finally:
+            consumer.close()
+    except (KafkaConnectionError, KafkaTimeoutError, OSError) as error:
+        raise _unreachable(settings) from error
+    return found
+
+
+def topic_ids(settings: Settings, names: Sequence[str]) -> dict[str, str]:
+    """What tells a topic from one that had the same name before it, by topic; one that does not exist is left out.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    with reach(settings) as client:
+        described = client.describe_topics(list(names))
+    return {topic["name"]: str(topic["topic_id"]) for topic in described if topic["error_code"] == 0}
 
 
 def _partition_counts(client: KafkaAdminClient, names: Sequence[str]) -> dict[str, int]:

@@ -55,6 +55,16 @@ def test_port_and_address_change_together(settings: Settings) -> None:
     assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/execution/"
 
 
+def test_who_finds_the_database_in_use_waits_for_it(settings: Settings) -> None:
+    """After five seconds the API answered 500 to whoever started a run while the scheduler wrote."""
+    from sqlalchemy import create_engine, text
+
+    (settings.home / "airflow").mkdir(parents=True)
+    address = airflow.environment(settings)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    with create_engine(address).connect() as connection:
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 1_000 * airflow.DATABASE_WAIT_S
+
+
 def test_tasks_get_the_settings_of_the_platform(settings: Settings) -> None:
     assert Settings.from_environment(airflow.environment(settings)) == settings
 

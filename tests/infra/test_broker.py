@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import time
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -94,6 +95,35 @@ def test_partitions_are_added_and_never_taken_away(running: Settings) -> None:
 def test_a_topic_that_does_not_exist_has_no_offsets(running: Settings) -> None:
     assert topics.offsets(running, ["nowhere"]) == {}
     assert topics.offsets(running, []) == {}
+
+
+def test_a_topic_that_was_made_anew_has_another_id(running: Settings, eventually: Eventually) -> None:
+    topics.ensure_topics(running, [TopicSpec(name="anew", partitions=1)])
+    before = topics.topic_ids(running, ["anew", "nowhere"])
+    assert list(before) == ["anew"]
+    assert topics.topic_ids(running, ["anew"]) == before
+
+    with topics.reach(running) as admin:
+        admin.delete_topics(["anew"])
+    eventually(lambda: topics.topic_ids(running, ["anew"]) == {})
+    topics.ensure_topics(running, [TopicSpec(name="anew", partitions=1)])
+
+    assert topics.topic_ids(running, ["anew"])["anew"] != before["anew"]
+
+
+def test_the_time_of_a_record_is_told_by_its_offset(running: Settings) -> None:
+    config = {"message.timestamp.type": "LogAppendTime"}
+    topics.ensure_topics(running, [TopicSpec(name="timed", partitions=1, configs=config)])
+    between = []
+    for value in (b"first", b"second"):
+        between.append(time.time() * 1_000)
+        produce(running, "timed", [value])
+        time.sleep(0.01)
+
+    times = [topics.appended_ms(running, {"timed": {0: offset}})["timed"][0] for offset in (0, 1)]
+
+    assert between[0] - 1 <= times[0] <= between[1] <= times[1] + 1
+    assert topics.appended_ms(running, {}) == {}
 
 
 def test_a_record_of_two_hundred_kilobytes_is_accepted(running: Settings) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 
 import pytest
 
@@ -19,11 +20,22 @@ def nobody() -> Settings:
     return Settings(kafka_port=free_port())
 
 
-def test_a_broker_that_does_not_answer_is_told_within_five_seconds_with_address_and_setting(nobody: Settings) -> None:
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda settings: topics.offsets(settings, ["t"]),
+        lambda settings: topics.topic_ids(settings, ["t"]),
+        lambda settings: topics.appended_ms(settings, {"t": {0: 5}}),
+    ],
+    ids=["offsets", "topic_ids", "appended_ms"],
+)
+def test_a_broker_that_does_not_answer_is_told_within_five_seconds_with_address_and_setting(
+    nobody: Settings, ask: Callable[[Settings], object]
+) -> None:
     began = time.monotonic()
 
     with pytest.raises(BrokerUnreachable) as unreachable:
-        topics.offsets(nobody, ["t"])
+        ask(nobody)
 
     assert time.monotonic() - began < 5
     assert f"127.0.0.1:{nobody.kafka_port}" in str(unreachable.value)

@@ -1,0 +1,190 @@
+"""What a real broker archived is read as a consumer of committed records reads it through the broker."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra import broker, supervisor, topics
+from infra.archive.catalog import open_archive
+from infra.archive.plan import Archive
+from infra.archive.read import read_all
+from infra.archive.rows import COLUMNS, HEADERS
+from infra.archive.times import between
+from infra.archive.union import log_frame
+from infra.errors import NotArchived
+from infra.settings import Settings
+from infra.topics import TopicSpec
+from tests.infra.conftest import Eventually, free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.platform
+
+TOPIC = "archive.mixed"
+PARTITIONS = 2
+SPEC = TopicSpec(
+    name=TOPIC,
+    partitions=PARTITIONS,
+    configs={"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "retention.ms": "-1"},
+)
+READ = [*COLUMNS, HEADERS]
+
+
+@pytest.fixture(scope="module")
+def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of a broker whose topic was written in every codec, with transactions, by two leaders."""
+    home = tmp_path_factory.mktemp("archive")
+    settings = Settings(home=home, kafka_port=free_port(), controller_port=free_port())
+    try:
+        broker.prepare(settings)
+        supervisor.start(settings, [broker.program(settings)])
+        broker.wait_ready(settings)
+        topics.ensure_topics(settings, [SPEC])
+        fill(settings, seed=1)
+        [process] = supervisor.state(settings)
+        assert process.pid
+        os.kill(process.pid, signal.SIGKILL)
+        broker.wait_ready(settings)
+        fill(settings, seed=2)
+        yield settings
+    finally:
+        supervisor.stop(settings)
+
+
+def fill(settings: Settings, seed: int) -> None:
+    """Records of all kinds, until some segments of each partition are closed."""
+    chance = random.Random(seed)
+    for codec in (None, "gzip", "snappy", "lz4", "zstd"):
+        with_codec: dict[str, Any] = {"compression_type": codec, "batch_size": 1 << 15, "linger_ms": 5}
+        plain = _producer(settings, **with_codec)
+        for _ in range(300):
+            _send(plain, chance)
+        plain.close()
+        transactional = _producer(settings, transactional_id=f"{seed}-{codec}", **with_codec)
+        transactional.init_transactions()
+        for _ in range(8):
+            transactional.begin_transaction()
+            for _ in range(chance.randrange(1, 40)):
+                _send(transactional, chance)
+            transactional.flush()
+            transactional.commit_transaction() if chance.random() < 0.5 else transactional.abort_transaction()
+        transactional.close()
+
+
+def _producer(settings: Settings, **configs: Any) -> Any:
+    from kafka import KafkaProducer
+
+    return KafkaProducer(bootstrap_servers=settings.bootstrap_servers, acks="all", **configs)
+
+
+def _send(producer: Any, chance: random.Random) -> None:
+    value = chance.choice([None, b"", chance.randbytes(chance.randrange(8_000)), b"again " * chance.randrange(2_000)])
+    headers = [(f"h{i}", chance.choice([b"", b"x"])) for i in range(chance.randrange(3))]
+    key = chance.choice([None, b"", b"key"] if value is not None else [b"", b"key"])
+    producer.send(TOPIC, value, key=key, headers=headers, partition=chance.randrange(PARTITIONS))
+
+
+def committed(settings: Settings) -> list[tuple[Any, ...]]:
+    """Every committed record through the broker, by partition and offset."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(
+        bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed", check_crcs=True
+    )
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    consumer.assign(partitions)
+    consumer.seek_to_beginning(*partitions)
+    ends = consumer.end_offsets(partitions)
+    records = []
+    while any(consumer.position(partition) < ends[partition] for partition in partitions):
+        for batch in consumer.poll(timeout_ms=1_000).values():
+            records += batch
+    consumer.close()
+    return sorted(
+        (r.partition, r.offset, r.timestamp, r.timestamp_type, r.key, r.value, list(r.headers)) for r in records
+    )
+
+
+def as_consumed(rows: list[dict[str, Any]]) -> list[tuple[Any, ...]]:
+    return sorted(
+        (
+            row["partition"],
+            row["offset"],
+            round(row["timestamp"].timestamp() * 1000),
+            row["timestampType"],
+            row["key"],
+            row["value"],
+            [(header["key"], header["value"]) for header in row["headers"] or []],
+        )
+        for row in rows
+    )
+
+
+def everything(archive: Archive) -> dict[int, tuple[int, int]]:
+    return {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(TOPIC).items()}
+
+
+def test_archived_rows_are_those_of_a_consumer_of_committed_records(running: Settings, eventually: Eventually) -> None:
+    def is_archived() -> bool:
+        found = topics.offsets(running, [TOPIC])[TOPIC]
+        reach = open_archive(running, [TOPIC]).partitions.get(TOPIC, {})
+        return len(reach) == PARTITIONS and all(
+            reach[number].pieces[-1].end == found[number].tiered and len(reach[number].pieces) >= 2 for number in reach
+        )
+
+    eventually(is_archived)
+    archive = open_archive(running, [TOPIC])
+    ranges = everything(archive)
+
+    rows = [row for b in read_all(archive.plan({TOPIC: ranges}), archive.store, READ) for row in b.to_pylist()]
+
+    consumed = [row for row in committed(running) if row[1] < ranges[row[0]][1]]
+    assert as_consumed(rows) == consumed
+    pieces = [piece.segment for found in archive.partitions[TOPIC].values() for piece in found.pieces]
+    assert len({epoch for segment in pieces for epoch, _ in segment.epochs}) >= 2
+    assert any(segment.may_have_aborts for segment in pieces)
+    assert len(consumed) < sum(end - start for start, end in ranges.values()), "nothing was aborted"
+
+
+def test_a_range_of_time_is_what_the_broker_finds_for_it(running: Settings) -> None:
+    from kafka import KafkaConsumer, TopicPartition
+
+    archive = open_archive(running, [TOPIC])
+    newest = [found.pieces[-1].segment.max_timestamp_ms for found in archive.partitions[TOPIC].values()]
+    middle = min(newest) - 100
+    found = between(archive, TOPIC, middle - 300, middle)
+
+    consumer = KafkaConsumer(bootstrap_servers=running.bootstrap_servers)
+    edges = [
+        consumer.offsets_for_times({TopicPartition(TOPIC, number): time_ms for number in found})
+        for time_ms in (middle - 300, middle)
+    ]
+    consumer.close()
+    visible = {(row[0], row[1]) for row in committed(running)}
+    for number, (start, end) in found.items():
+        by_broker = [edge[TopicPartition(TOPIC, number)].offset for edge in edges]
+        # The broker counts markers and aborted records too; between its offset and ours nothing is visible.
+        for ours, theirs in zip((start, end), by_broker, strict=True):
+            assert theirs <= ours
+            assert not {(number, offset) for offset in range(theirs, ours)} & visible
+
+
+def test_offsets_beyond_the_frontier_are_refused_and_found_at_the_broker(
+    running: Settings, spark: SparkSession
+) -> None:
+    archive = open_archive(running, [TOPIC])
+    whole = {number: (0, found.latest) for number, found in topics.offsets(running, [TOPIC])[TOPIC].items()}
+    assert all(archive.bounds(TOPIC)[number].end < end for number, (_, end) in whole.items())
+
+    with pytest.raises(NotArchived, match="its frontier"):
+        archive.plan({TOPIC: whole})
+
+    rows = log_frame(spark, running, archive, TOPIC, whole, READ).toArrow().to_pylist()
+    assert as_consumed(rows) == committed(running)
