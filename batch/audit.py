@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.reconcile import Reconcile, _covers, _scope_of_row
+from batch.reconcile import Reconcile
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, UnexplainedDifference
 from infra.locks import is_held
@@ -20,9 +20,9 @@ from tables.changes import changed_rows
 from tables.completeness import Coverage, coverage
 from tables.declaration import Table, Topic
 from tables.difference import difference
-from tables.fingerprint import require_one_definition
-from tables.ledgers import Reconciled
-from tables.outcome import Difference
+from tables.fingerprint import fingerprint, require_one_definition
+from tables.gaps import gaps
+from tables.outcome import Audited, run_name
 from tables.refresh import everything
 from tables.registry import Registry, load
 from tables.scope import Interval, Scope, epoch_ms, merged, scopes_of, time_column
@@ -41,35 +41,11 @@ _FIRST_DAY = date(1970, 1, 1)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Audited:
-    """How one table fared.
-
-    Attributes:
-        turn, of: the share that was looked at: part `turn` of `of`.
-        rows: live rows that were looked at.
-        buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
-        excused: rows that differ, and that something touches which the next reconcile will look at.
-        unexplained: rows that differ though nothing touches them; `differences`: the first of these.
-    """
-
-    table: str
-    turn: int
-    of: int
-    rows: int = 0
-    buckets: int = 0
-    differing: int = 0
-    excused: int = 0
-    unexplained: int = 0
-    differences: Sequence[Difference] = ()
-    seconds: float = 0.0
-
-
-@dataclass(frozen=True, kw_only=True)
 class AuditedTopic:
     """How the records of one topic fared.
 
     Attributes:
-        partitions: what became of the offsets that were ingested.
+        partitions: what became of the offsets that were ingested, or lost.
         waiting: records on the broker that were not ingested yet; None when the broker did not answer.
         faults: what is wrong, for people.
     """
@@ -86,6 +62,11 @@ class Report:
 
     tables: Sequence[Audited] = field(default_factory=tuple)
     topics: Sequence[AuditedTopic] = field(default_factory=tuple)
+
+    @property
+    def passed(self) -> bool:
+        """Whether every row and every record is as it should be."""
+        return not any(t.unexplained for t in self.tables) and not any(t.faults for t in self.topics)
 
     def raise_if_wrong(self) -> None:
         """Raises:
@@ -145,16 +126,24 @@ class Audit(Reconcile):
     """One table's audit: what a reconcile would recompute for records that came late, for rows that nothing touched."""
 
     def look(self, turn: Turn) -> Audited:
-        """Compare the closed rows whose turn it is with their recomputation.
+        """Compare the closed rows whose turn it is with their recomputation, and note that in the ledger of runs.
 
         Raises:
             DefinitionChanged: its rows were computed by another definition.
         """
         began, table = time.monotonic(), self.table
         require_one_definition(self.platform.lake, table)
-        result = Audited(table=table.full_name, turn=turn.number, of=turn.of)
-        if table.closes_at and self._watermark_ms is None and self._stream:
-            return result  # every row is still the stream's
+        version = self.platform.lake.version(table.full_name)
+        result = Audited(table=table.full_name, run=run_name("audit"), turn=turn.number, of=turn.of, version=version)
+        if not self._is_open:
+            result = self._compare(result, turn)
+        result = replace(result, seconds=time.monotonic() - began)
+        self._ledgers.record_audit(result, fingerprint(table))
+        return result
+
+    def _compare(self, result: Audited, turn: Turn) -> Audited:
+        """The result with what was found."""
+        table = self.table
         self._let_the_stream_catch_up()
         refresher, scopes = self._refresher(), self._scopes(turn)
         should = of_turn(table, refresher.recompute(scopes), turn)
@@ -163,26 +152,20 @@ class Audit(Reconcile):
         result = replace(result, rows=found.rows, buckets=found.buckets, differing=len(found.differing))
         if found.differing:
             rows = self._rows(should, live, found.differing)
-            unexplained = self._without_excuse(rows)
+            unexplained = self._outside(rows, merged(self._excuses()))
             result = replace(
                 result,
                 excused=len(rows) - len(unexplained),
                 unexplained=len(unexplained),
                 differences=named(table, unexplained),
             )
-        return replace(result, seconds=time.monotonic() - began)
+        return result
 
     def _rows(self, should: DataFrame, live: DataFrame, buckets: Sequence[tuple[int, int]]) -> pa.Table:
         """The rows that differ, as `tables.difference` tells them."""
         table = self.table
         sides = [in_buckets(table, side, buckets) for side in (should, live)]
         return difference(sides[0], sides[1], table.key, approximate=table.approximate).toArrow()
-
-    def _without_excuse(self, rows: pa.Table) -> pa.Table:
-        """Those that nothing touches, neither now nor since the last reconcile."""
-        excuses = merged(self._excuses())
-        places = [_scope_of_row(self.table, row) for row in rows.to_pylist()]
-        return rows.filter(pa.array([not any(_covers(e, place) for e in excuses) for place in places], pa.bool_()))
 
     def _scopes(self, turn: Turn) -> list[Scope]:
         """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
@@ -206,9 +189,7 @@ class Audit(Reconcile):
 
     def _excuses(self) -> Iterator[Scope]:
         """Rows that may differ: reconcile will look at them, the stream is about to, or late ones are dropped."""
-        before = self._ledgers.reconciled(self.table.full_name)
-        if before.stream != self._stream:
-            before = Reconciled(stream=self._stream)
+        before = self._before()
         yield from before.pending
         for touched in (*self._touched(before, with_stream=True), *self._in_flight()):
             yield from touched.scopes
@@ -235,6 +216,7 @@ def audit_topics(settings: Settings, registry: Registry, tables: Sequence[Table]
 
 
 def _audit_topic(lake: Lake, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
+    name = topic.full_name
     for look in range(_LOOKS):
         found = coverage(lake, topic) if lake.exists(topic.full_name) else []
         # The quarantine of a large micro-batch is written after its events.
@@ -243,6 +225,7 @@ def _audit_topic(lake: Lake, topic: Topic, bounds: Mapping[int, PartitionOffsets
         if look < _LOOKS - 1:
             time.sleep(_PAUSE_S)
     faults = [c.fault for c in found if c.fault]
+    faults += [f"{gap}; `./twofold acknowledge` notes who knows of it" for gap in gaps(lake, name) if gap.is_open]
     if bounds is None:
         return AuditedTopic(topic=topic.full_name, partitions=found, waiting=None, faults=faults)
     reached = {c.partition: c for c in found}

@@ -12,7 +12,7 @@ import pyarrow as pa
 from infra.errors import BadArgument
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
-from tables.fingerprint import FINGERPRINT, fingerprint, recorded, require_one_definition
+from tables.fingerprint import ACCEPTED, FINGERPRINT, fingerprint, recorded, require_one_definition
 from tables.lake import Lake
 from tables.ledgers import Ledgers
 from tables.outcome import Cause, Outcome
@@ -71,7 +71,7 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ou
         refresher = Refresher(platform.spark, lake, platform.registry, table, watermark_ms)
         written = refresher.publish([scope], info, check=True)
     if cause == "definition":
-        _accept(lake, table, {**info, "watermark_ms": watermark_ms})
+        accept_definition(lake, table, {**info, "watermark_ms": watermark_ms})
     ledgers = Ledgers(lake, platform.spark)
     ledgers.record_corrections(table)
     outcome = Outcome(table=name, cause=cause, run=run, scopes=1, seconds=time.monotonic() - began)
@@ -81,15 +81,14 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ou
     return outcome
 
 
-def _accept(lake: Lake, table: Table, info: Mapping[str, object]) -> None:
-    """Where both definitions say the same of every row, nothing was published: a commit without rows tells it."""
+def accept_definition(lake: Lake, table: Table, info: Mapping[str, object]) -> None:
+    """Note in a commit without rows that those that are there are right by today's definition, where none says so."""
     now = fingerprint(table)
     if recorded(lake, table) != now:
-        opened_table = lake.open(table.full_name)
-        number = (opened_table.transaction_version("definition") or 0) + 1
-        rows = pa.schema(opened_table.schema()).empty_table()
-        stamp = Stamp(app="definition", version=number, info={**info, FINGERPRINT: now})
-        Writer(lake, table.full_name).append(rows, stamp)
+        writer = Writer(lake, table.full_name)
+        rows = pa.schema(writer.newest().schema()).empty_table()
+        stamp = Stamp(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
+        writer.append(rows, stamp)
 
 
 def _interval(table: Table, start: datetime | None, end: datetime | None) -> Interval:

@@ -12,7 +12,7 @@ from tables.columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declaration import Table, Topic
 from tables.ledgers import Evidence
 from tables.plain import plain
-from tables.scope import epoch_ms, time_column
+from tables.scope import Interval, epoch_ms, time_column
 
 
 def evidence_of(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:
@@ -34,12 +34,12 @@ def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[s
     time, lookback = time_column(source), table.lookback_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
-    around = (None, None) if at is None or lookback is None else (at - lookback, at + lookback + 1)
+    around = None if at is None or lookback is None else Interval(at, at + 1).widened(lookback)
     return {
         "event_ms": at,
         "scope": {column: plain(row[column]) for column in table.recompute_by if column in row},
-        "start_ms": around[0],
-        "end_ms": around[1],
+        "start_ms": around and around.start,
+        "end_ms": around and around.end,
     }
 
 

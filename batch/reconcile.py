@@ -8,7 +8,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
@@ -26,7 +26,7 @@ from tables.ledgers import Evidence, Ledgers, Reconciled
 from tables.outcome import Cause, Outcome, run_name
 from tables.plain import plain
 from tables.refresh import Refresher, everything
-from tables.scope import Interval, Scope, epoch_ms, merged, scopes_of, time_column
+from tables.scope import Scope, merged, scope_of_row, scopes_of, time_column
 from tables.setup import Platform, opened
 from tables.standing import splits, watermark
 from tables.writer import CHANGE, Written
@@ -137,16 +137,10 @@ class Reconcile:
             DefinitionChanged: its rows were computed by another definition.
         """
         require_one_definition(self.platform.lake, self.table)
-        before = self._ledgers.reconciled(self.table.full_name)
-        if before.stream != self._stream:
-            # Another stream wrote the table from the beginning: all that it may have dropped must be looked at.
-            before = Reconciled(stream=self._stream)
+        before = self._before()
         self._ledgers.record_corrections(self.table)
         self._let_the_stream_catch_up()
-        if self.table.closes_at and self._watermark_ms is None and self._stream:
-            outcomes = [self._outcome("late", Touched("late"))]  # no row has closed yet
-        else:
-            outcomes = self._correct(before)
+        outcomes = [self._outcome("late", Touched("late"))] if self._is_open else self._correct(before)
         if verify:
             rows = self._unexplained()
             outcomes[-1] = replace(outcomes[-1], unexplained=len(rows), differences=named(self.table, rows))
@@ -154,24 +148,38 @@ class Reconcile:
 
     def unseen(self) -> list[Evidence]:
         """The records that the next run will look at first."""
+        return [e for touched in self._touched(self._before()) for e in touched.evidence]
+
+    def _before(self) -> Reconciled:
+        """Where the last run stands.
+
+        Where another stream has written the table from the beginning, all that it may have dropped must be looked at.
+        """
         before = self._ledgers.reconciled(self.table.full_name)
-        if before.stream != self._stream:
-            before = Reconciled(stream=self._stream)
-        return [e for touched in self._touched(before) for e in touched.evidence]
+        return before if before.stream == self._stream else Reconciled(stream=self._stream)
+
+    @property
+    def _is_open(self) -> bool:
+        """No row has closed yet: all are the stream's."""
+        return bool(self.table.closes_at and self._watermark_ms is None and self._stream)
 
     def repair(self, found: Outcome) -> list[Outcome]:
         """Overwrite the rows that a verification could not explain, under the cause `repair`, and look again.
 
         Args:
-            found: the verification; rows that differ since then only are left alone.
+            found: the verification; rows that differ since then only are left alone. Where it names a part of its rows
+                and more differ now, nothing is done.
 
         Returns:
             The verification, its rows no longer unexplained, then the repair.
         """
         known = {json.dumps(d.key) for d in found.differences}
-        rows = self._unexplained()
-        chosen = [row for row in rows.to_pylist() if json.dumps(plain({c: row[c] for c in self.table.key})) in known]
-        scopes = merged(_scope_of_row(self.table, row) for row in chosen)
+        chosen = self._unexplained().to_pylist()
+        if len(found.differences) == found.unexplained:
+            chosen = [row for row in chosen if json.dumps(plain({c: row[c] for c in self.table.key})) in known]
+        elif len(chosen) > found.unexplained:
+            return [found]
+        scopes = merged(scope_of_row(self.table, row) for row in chosen)
         outcome = self._publish(Touched("repair", len(chosen), scopes), 0)
         left = self._unexplained()
         outcome = replace(outcome, unexplained=len(left), differences=named(self.table, left))
@@ -326,16 +334,19 @@ class Reconcile:
             Rows as `tables.difference` tells them.
         """
         empty = pa.table({CHANGE: pa.array([], pa.string())})
-        if self.table.closes_at and self._watermark_ms is None and self._stream:
+        if self._is_open:
             return empty
         differing = self._refresher().difference(everything(self.table))
         rows = differing if isinstance(differing, pa.Table) else differing.toArrow()
         if not len(rows):
             return empty
-        in_flight = [s for t in self._in_flight() for s in t.scopes]
+        return self._outside(rows, [s for t in self._in_flight() for s in t.scopes])
+
+    def _outside(self, rows: pa.Table, scopes: Sequence[Scope]) -> pa.Table:
+        """The rows of the table that none of the scopes covers."""
         columns = {*self.table.recompute_by, *([self.table.event_time] if self.table.event_time else [])}
-        places = [_scope_of_row(self.table, row) for row in rows.select(sorted(columns)).to_pylist()]
-        return rows.filter(pa.array([not any(_covers(s, place) for s in in_flight) for place in places], pa.bool_()))
+        places = [scope_of_row(self.table, row) for row in rows.select(sorted(columns)).to_pylist()]
+        return rows.filter(pa.array([not any(s.covers(place) for s in scopes) for place in places], pa.bool_()))
 
     def _in_flight(self) -> Iterator[Touched]:
         """What was committed since this run began, or is dropped by declaration."""
@@ -356,17 +367,3 @@ class Reconcile:
             scopes=len(touched.scopes),
             seconds=time.monotonic() - self._started,
         )
-
-
-def _scope_of_row(table: Table, row: Mapping[str, Any]) -> Scope:
-    """A scope no wider than the row itself."""
-    at = epoch_ms(row[table.event_time]) if table.event_time else None
-    return Scope(tuple(row[c] for c in table.recompute_by), None if at is None else Interval(at, at + 1))
-
-
-def _covers(scope: Scope, row: Scope) -> bool:
-    if any(a is not ... and a != b for a, b in zip(scope.values, row.values, strict=True)):
-        return False
-    if scope.interval is None or row.interval is None:
-        return True
-    return scope.interval.start <= row.interval.start < scope.interval.end

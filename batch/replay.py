@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-import json
-import time
 from collections.abc import Mapping
+from datetime import datetime
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from batch.reconcile import Reconcile
+from batch.log import Log, offsets_at
+from batch.publication import Work, publish, reconcile_below
 from infra.errors import BadArgument
-from tables.declaration import Table, Topic
-from tables.decode import (
-    OFFSET,
-    PARTITION,
-    QUARANTINE_SCHEMA,
-    RAW_SCHEMA,
-    decode_frame,
-    events_schema,
-)
-from tables.difference import difference
+from tables.declaration import Topic
+from tables.decode import OFFSET, PARTITION
 from tables.frontier import frontier
-from tables.lake import QUARANTINE
-from tables.outcome import Outcome
-from tables.refresh import run_name
-from tables.registry import Registry, load
+from tables.outcome import Outcome, run_name
+from tables.registry import load
 from tables.setup import Platform, opened
-from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -35,11 +22,10 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 Offsets = Mapping[int, int]
-_KEY = (PARTITION, OFFSET)
-_APP = "replay"
+Place = Offsets | datetime | None
 
 
-def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Offsets | None = None) -> list[Outcome]:
+def replay(settings: Settings, topic: str, start: Place = None, end: Place = None) -> list[Outcome]:
     """Decode the offsets `[start, end)` of each partition again and publish what comes out differently.
 
     A record moves between events and quarantine, or changes; then every table below is reconciled for just the rows
@@ -47,14 +33,15 @@ def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Of
 
     Args:
         topic: full or bare name.
-        start: partition -> first offset; None: the earliest that the broker has. Partitions not named are left out.
-        end: partition -> offset after the last; None: what ingest has taken in.
+        start: partition -> first offset, where partitions that are not named are left out; or the instant from which on
+            the broker appended the records; None: the earliest that there is.
+        end: partition -> offset after the last, or an instant; None: what ingest has taken in.
 
     Returns:
         Outcomes of events, quarantine, then of each table below in dependency order.
 
     Raises:
-        BadArgument: offsets that the broker has not or ingest has not reached; nothing was touched.
+        BadArgument: offsets that the log has not or ingest has not reached; nothing was touched.
         BrokerUnreachable: nothing was touched.
     """
     declared = load().find_topic(topic)
@@ -62,38 +49,36 @@ def replay(settings: Settings, topic: str, start: Offsets | None = None, end: Of
         return decode_again(platform, declared, start, end)
 
 
-def decode_again(platform: Platform, topic: Topic, start: Offsets | None, end: Offsets | None) -> list[Outcome]:
+def decode_again(platform: Platform, topic: Topic, start: Place, end: Place) -> list[Outcome]:
     """`replay` on a platform that is open."""
-    began = time.monotonic()
-    ranges = _ranges(platform, topic, start, end)
-    outcomes = _redecode(platform, topic, ranges, run_name("replay"), began) if ranges else []
-    for table in _below(platform.registry, topic):
-        outcomes += Reconcile(platform, table).run(verify=False)
-    return outcomes
+    log = Log(platform, [topic.full_name])
+    start, end = (offsets_at(platform.lake, topic, p) if isinstance(p, datetime) else p for p in (start, end))
+    ranges = _ranges(platform, topic, log.starts(topic.full_name), start, end)
+    outcomes = _redecode(platform, topic, log.read(topic, ranges), ranges) if ranges else []
+    return outcomes + reconcile_below(platform, topic)
 
 
-def _ranges(platform: Platform, topic: Topic, start: Offsets | None, end: Offsets | None) -> dict[int, tuple[int, int]]:
-    from infra.topics import offsets
-
-    on_broker = offsets(platform.lake.settings, [topic.full_name])[topic.full_name]
+def _ranges(
+    platform: Platform, topic: Topic, earliest: Offsets, start: Offsets | None, end: Offsets | None
+) -> dict[int, tuple[int, int]]:
     ingested = frontier(platform.lake, topic).ends
     for name, given in (("start", start), ("end", end)):
-        unknown = sorted(set(given or {}) - set(on_broker))
+        unknown = sorted(set(given or {}) - set(earliest))
         if unknown:
             raise BadArgument(
-                f"{name} names the partitions {unknown}; {topic.full_name} has {sorted(on_broker)}.",
+                f"{name} names the partitions {unknown}; {topic.full_name} has {sorted(earliest)}.",
                 hint="Write partition:offset, as in 0:1200.",
             )
     ranges = {}
-    for partition, bounds in on_broker.items():
+    for partition, there in earliest.items():
         if start is not None and partition not in start:
             continue
-        first = bounds.earliest if start is None else start[partition]
+        first = there if start is None else start[partition]
         last = ingested.get(partition, 0) if end is None else end.get(partition, ingested.get(partition, 0))
-        if not bounds.earliest <= first <= last <= ingested.get(partition, 0):
+        if not there <= first <= last <= ingested.get(partition, 0):
             raise BadArgument(
-                f"{topic.full_name}, partition {partition}: [{first}, {last}) is not within what the broker has and "
-                f"ingest has taken in: [{bounds.earliest}, {ingested.get(partition, 0)}).",
+                f"{topic.full_name}, partition {partition}: [{first}, {last}) is not within what the log has and "
+                f"ingest has taken in: [{there}, {ingested.get(partition, 0)}).",
                 hint="Choose offsets within it; `./twofold status` shows them.",
             )
         if first < last:
@@ -101,96 +86,15 @@ def _ranges(platform: Platform, topic: Topic, start: Offsets | None, end: Offset
     return ranges
 
 
-def _redecode(
-    platform: Platform, topic: Topic, ranges: Mapping[int, tuple[int, int]], run: str, began: float
-) -> list[Outcome]:
-    newest_ms = frontier(platform.lake, topic).newest_ms
-    decoded = decode_frame(_log(platform, topic, ranges), topic, newest_ms, replayed=True).persist()
-    try:
-        accepted = decoded.where("reasons IS NULL").select(*events_schema(topic).names)
-        rejected = decoded.where("reasons IS NOT NULL").select(*QUARANTINE_SCHEMA.names)
-        events = _Publication(platform, topic.full_name, ranges, run)
-        quarantine = _Publication(platform, topic.full_name + QUARANTINE, ranges, run)
-        news = events.difference(accepted, list(topic.columns)).persist()
-        # A record that changes sides is for a moment on both, never on neither.
-        done = [events.apply(news.where(f"{CHANGE} <> 'delete'"))]
-        moved = quarantine.apply(quarantine.difference(rejected, ["value", "reasons"]))
-        done.append(events.apply(news.where(f"{CHANGE} = 'delete'")))
-        news.unpersist()
-        return [events.outcome(done, began), quarantine.outcome([moved], began)]
-    finally:
-        decoded.unpersist()
-
-
-def _log(platform: Platform, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
-    """The raw records of the ranges, through the Kafka connector."""
-
-    def offsets(side: int) -> str:
-        return json.dumps({topic.full_name: {str(p): bounds[side] for p, bounds in ranges.items()}})
-
-    assigned = json.dumps({topic.full_name: sorted(ranges)})
-    return (
-        platform.spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", platform.lake.settings.bootstrap_servers)
-        .option("assign", assigned)
-        .option("startingOffsets", offsets(0))
-        .option("endingOffsets", offsets(1))
-        .option("failOnDataLoss", "true")
-        .option("kafka.isolation.level", "read_committed")
-        .load()
-        .select(*RAW_SCHEMA.names)
+def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Mapping[int, tuple[int, int]]) -> list[Outcome]:
+    wanted = " OR ".join(
+        f"({PARTITION} = {p} AND {OFFSET} >= {first} AND {OFFSET} < {last})" for p, (first, last) in ranges.items()
     )
-
-
-class _Publication:
-    """Publishes into one of the two tables of a topic."""
-
-    def __init__(self, platform: Platform, name: str, ranges: Mapping[int, tuple[int, int]], run: str) -> None:
-        self._platform, self._name, self._ranges, self._run = platform, name, ranges, run
-        self._writer = Writer(platform.lake, name, platform.spark)
-        self._version = platform.lake.version(name)
-
-    def difference(self, should: DataFrame, compared: list[str]) -> DataFrame:
-        """How the table's rows of the ranges differ from `should`."""
-        wanted = " OR ".join(
-            f"({PARTITION} = {p} AND {OFFSET} >= {first} AND {OFFSET} < {last})"
-            for p, (first, last) in self._ranges.items()
-        )
-        live = self._platform.lake.frame(self._platform.spark, self._name).where(wanted)
-        return difference(should, live, _KEY, compared)
-
-    def apply(self, changes: DataFrame) -> Written:
-        rows = self._writer.collect(changes)
-        if not (len(rows) if isinstance(rows, pa.Table) else rows.count()):
-            return Written()
-        number = (self._platform.lake.open(self._name).transaction_version(_APP) or 0) + 1
-        info = {"cause": "replay", "run": self._run, "offsets": {p: list(r) for p, r in self._ranges.items()}}
-        return self._writer.apply(rows, _KEY, Stamp(app=_APP, version=number, info=info))
-
-    def outcome(self, written: list[Written], began: float) -> Outcome:
-        after = [w.version for w in written if w.version is not None]
-        return Outcome(
-            table=self._name,
-            cause="replay",
-            run=self._run,
-            touched=sum(last - first for first, last in self._ranges.values()),
-            scopes=len(self._ranges),
-            inserted=sum(w.inserted for w in written),
-            updated=sum(w.updated for w in written),
-            deleted=sum(w.deleted for w in written),
-            files_written=sum(w.files for w in written),
-            version_before=self._version,
-            version_after=after[-1] if after else self._version,
-            seconds=time.monotonic() - began,
-        )
-
-
-def _below(registry: Registry, topic: Topic) -> list[Table]:
-    """Every table that reads the topic, directly or through others, inputs first."""
-    reached = {topic.full_name}
-    below = []
-    for table in registry.in_order():
-        if any(source.full_name in reached for source in registry.upstream(table)):
-            reached.add(table.full_name)
-            below.append(table)
-    return below
+    work = Work(
+        run=run_name("replay"),
+        records=sum(last - first for first, last in ranges.values()),
+        ranges=len(ranges),
+        covered=lambda live: live.where(wanted),
+        info={"offsets": {p: list(r) for p, r in ranges.items()}},
+    )
+    return publish(platform, topic, raw, work)

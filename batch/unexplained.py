@@ -59,6 +59,7 @@ def require_explained(outcomes: Sequence[Outcome], unfolded: Sequence[str]) -> N
             else "Somebody wrote to the table past the platform: `./twofold show TABLE` lists its versions."
         ),
         tables=[o.table for o in unexplained],
+        rows={o.table: o.unexplained for o in unexplained},
         differences={o.table: [asdict(d) for d in o.differences] for o in unexplained},
     )
 

@@ -3,40 +3,47 @@
 from __future__ import annotations
 
 import logging
+import os
 import signal
 import threading
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from infra.errors import ProcessFailed, TwofoldError
 from infra.locks import exclusive
 from infra.topics import ensure_topics
+from streaming.follow import Follow
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain
 from streaming.progress import Progress, read, write
+from streaming.upkeep import Running
+from tables.declaration import Table
 from tables.registry import load
 from tables.setup import Platform, opened
 from tables.topics import specs
 
 if TYPE_CHECKING:
-    from pyspark.sql.streaming.query import StreamingQuery
-
     from infra.settings import Settings
 
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
+_CORES_PER_REFRESH = 2  # those of ingest and of the queries with state
 _log = logging.getLogger("twofold.driver")
 
 
-def run(settings: Settings, domain: str) -> None:
+def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None) -> None:
     """Keep the domain's queries running until SIGTERM or SIGINT, then let each end its micro-batch.
 
     A query that fails is started again after a pause that doubles up to a minute; the others go on.
 
+    Args:
+        tables: maintain these tables; None: all of the domain.
+
     Raises:
+        BadArgument: a table that is not declared.
         BrokerUnreachable: the broker does not answer when the driver starts.
         ProcessFailed: another driver runs this domain.
     """
@@ -44,7 +51,7 @@ def run(settings: Settings, domain: str) -> None:
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
-        queries = [_Kept(name, start) for name, start in _starters(platform, domain)]
+        queries = [_Kept(name, start) for name, start in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
             for query in queries:
                 query.keep(settings, domain)
@@ -63,12 +70,17 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
         BadArgument: a table that the domain has not.
     """
     with _domain(settings, domain) as p:
-        wanted = None if tables is None else {p.registry.find_table(name).full_name for name in tables}
+        wanted = _chosen(p, domain, tables)
         if ingest:
-            _finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
-        for table in p.registry.in_order(domain):
-            if wanted is None or table.full_name in wanted:
-                _finish(Maintain(p.spark, p.lake, p.registry, table).start(available_now=True))
+            finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
+        for table in wanted:
+            finish(upkeep(p, table).start(available_now=True))
+
+
+def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
+    """What keeps the table fresh, by its strategy."""
+    kind = Follow if platform.registry.strategy(table) == "touched" else Maintain
+    return kind(platform.spark, platform.lake, platform.registry, table)
 
 
 @contextmanager
@@ -92,27 +104,33 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
         yield
 
 
-def _starters(platform: Platform, domain: str) -> Iterator[tuple[str, _Start]]:
-    spark, lake, registry = platform.spark, platform.lake, platform.registry
-    yield "ingest", _Start(Ingest(spark, lake, registry, domain))
-    for table in registry.in_order(domain):
-        yield table.name, _Start(Maintain(spark, lake, registry, table))
+def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> list[Table]:
+    """The tables of the domain that are wanted, each after its inputs."""
+    registry = platform.registry
+    wanted = None if tables is None else {registry.find_table(name).full_name for name in tables}
+    return [table for table in registry.in_order(domain) if wanted is None or table.full_name in wanted]
 
 
-@dataclass(frozen=True)
-class _Start:
-    work: Ingest | Maintain
-
-    def __call__(self) -> StreamingQuery:
-        return self.work.start(available_now=False)
+def _starters(
+    platform: Platform, domain: str, tables: Sequence[str] | None
+) -> Iterator[tuple[str, Callable[[], Running]]]:
+    ingest = Ingest(platform.spark, platform.lake, platform.registry, domain)
+    yield "ingest", partial(ingest.start, available_now=False)
+    turn = threading.Semaphore(max(1, (os.cpu_count() or 1) // _CORES_PER_REFRESH))
+    for table in _chosen(platform, domain, tables):
+        kept = upkeep(platform, table)
+        if isinstance(kept, Follow):
+            yield table.name, partial(kept.start, available_now=False, turn=turn)
+        else:
+            yield table.name, partial(kept.start, available_now=False)
 
 
 class _Kept:
     """A query that is started again when it fails."""
 
-    def __init__(self, name: str, start: _Start) -> None:
+    def __init__(self, name: str, start: Callable[[], Running]) -> None:
         self._name, self._start = name, start
-        self._query: StreamingQuery | None = None
+        self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
 
     def keep(self, settings: Settings, domain: str) -> None:
@@ -145,7 +163,12 @@ class _Kept:
         write(settings, Progress(**{**facts, "error": _reason(error)}))
 
 
-def _finish(query: StreamingQuery) -> None:
+def finish(query: Running) -> None:
+    """Wait until the query ends.
+
+    Raises:
+        ProcessFailed: it failed; says why.
+    """
     from pyspark.errors import StreamingQueryException
 
     try:

@@ -3,37 +3,26 @@
 from __future__ import annotations
 
 import json
-import logging
 import time
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import replace
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.errors import BrokerUnreachable, LogGap
+from infra.errors import BrokerUnreachable
+from streaming.feed import Feed, Ranges, is_large
+from streaming.fill import Fill, Offsets
+from streaming.filling import Filling
 from streaming.heartbeat import Pulse, due
 from streaming.progress import Progress, write
+from streaming.upkeep import Running
 from tables.checkpoint import Checkpoint
-from tables.declaration import Topic
-from tables.decode import (
-    APPENDED_AT,
-    OFFSET,
-    PARTITION,
-    QUARANTINE_SCHEMA,
-    RAW_SCHEMA,
-    Decoder,
-    decode_frame,
-    events_schema,
-    heartbeat,
-)
-from tables.frontier import INGEST, Frontier, frontier
-from tables.lake import QUARANTINE, Lake
+from tables.decode import RAW_SCHEMA
+from tables.lake import Lake
 from tables.registry import Registry
-from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -41,9 +30,7 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
-Ranges = Mapping[int, tuple[int, int]]
 _TIDY_EVERY = 100
-_log = logging.getLogger("twofold.ingest")
 
 
 class Ingest:
@@ -58,18 +45,39 @@ class Ingest:
         self._spark, self._lake, self._domain = spark, lake, domain
         self._settings: Settings = lake.settings
         self._topics = {topic.full_name: topic for topic in registry.domain_topics(domain)}
-        self._feeds = {name: _Feed(spark, lake, topic) for name, topic in self._topics.items()}
+        self._feeds = {name: Feed(spark, lake, topic) for name, topic in self._topics.items()}
         self._checkpoint = Checkpoint(self._settings.checkpoints / domain / "ingest")
         self._commits = 0
         self._log_ms = self._since_ms = 0
 
-    def start(self, *, available_now: bool) -> StreamingQuery:
-        """Start the query; with `available_now` it ends when it has read what is there."""
+    def start(self, *, available_now: bool) -> Running:
+        """Start the query; with `available_now` it ends when it has read what is there.
+
+        What the broker has no longer at hand is filled first.
+
+        Raises:
+            LogGap: a topic was made anew, or has lost records that were ingested.
+            BrokerUnreachable: retryable.
+        """
+        fill = Fill(self._spark, self._lake, self._feeds, self._note_filled)
+        plan = fill.plan(self._checkpointed())
+        if not (plan.legs or plan.is_overtaken):
+            return self._query(plan.goes_on, available_now)
+
+        def filled() -> StreamingQuery:
+            if plan.is_overtaken:
+                self._checkpoint.set_aside()
+            return self._query(plan.goes_on, available_now)
+
+        return Filling(f"{self._domain}.ingest", partial(fill.run, plan), filled)
+
+    def _query(self, starts: Offsets, available_now: bool) -> StreamingQuery:
+        """Start the query; a new checkpoint begins at these offsets, or at the earliest."""
         reader = (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
             .option("subscribe", ",".join(self._topics))
-            .option("startingOffsets", json.dumps(self._starting_offsets()))
+            .option("startingOffsets", json.dumps(self._starting_offsets(starts)))
             .option("maxOffsetsPerTrigger", self._settings.max_offsets)
             .option("failOnDataLoss", "true")
             .option("kafka.isolation.level", "read_committed")
@@ -86,18 +94,23 @@ class Ingest:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._settings.ingest_trigger_ms} milliseconds").start()
 
-    def _starting_offsets(self) -> dict[str, dict[str, int]]:
-        """Where a new checkpoint begins: at the newest micro-batch that is in the events tables.
+    def _starting_offsets(self, starts: Offsets) -> dict[str, dict[str, int]]:
+        """Where a new checkpoint begins, as Spark writes it, of every partition.
 
-        That one is read again, since its quarantine may not have been written; the tables take nothing twice.
+        The newest micro-batch is read again, since its quarantine may not have been written.
         """
-        from infra.topics import offsets
-
         earliest = -2  # Kafka's name for it
-        known = offsets(self._settings, list(self._topics))
         return {
-            name: {str(p): feed.events.starts.get(p, feed.events.ends.get(p, earliest)) for p in known[name]}
-            for name, feed in self._feeds.items()
+            name: {str(p): starts.get(name, {}).get(p, earliest) for p in range(topic.partitions)}
+            for name, topic in self._topics.items()
+        }
+
+    def _checkpointed(self) -> dict[str, dict[int, int]]:
+        """Where the query goes on by its checkpoint: after the micro-batch that it ended last; nothing without one."""
+        committed = self._checkpoint.committed
+        ends = self._checkpoint.initial() if committed is None else self._checkpoint.sources(committed)[0]
+        return {
+            topic: {int(p): int(end) for p, end in partitions.items()} for topic, partitions in (ends or {}).items()
         }
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
@@ -108,9 +121,7 @@ class Ingest:
         began = self._checkpoint.initial() or {}
         for name in busy:
             self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
-        if self._settings.engine == "spark" or (
-            self._settings.engine == "auto" and records > self._settings.small_rows
-        ):
+        if is_large(self._settings, records):
             for name, topic_ranges in busy.items():
                 self._feeds[name].take_frame(frame.where(f"topic = '{name}'"), topic_ranges)
             newest = None
@@ -171,6 +182,12 @@ class Ingest:
             for topic, partitions in ends.items()
         }
 
+    def _note_filled(self, records: int, started: float) -> None:
+        """Tell how far a fill has brought the topics."""
+        ended = self._checkpoint.committed
+        ranges = {name: {p: (end, end) for p, end in feed.events.ends.items()} for name, feed in self._feeds.items()}
+        self._note(-1 if ended is None else ended, ranges, records, started, None)
+
     def _note(
         self, batch: int, ranges: Mapping[str, Ranges], records: int, started: float, newest: datetime | None
     ) -> None:
@@ -193,146 +210,3 @@ class Ingest:
                 freshness_s=(now - newest.astimezone(UTC)).total_seconds() if newest else None,
             ),
         )
-
-
-class _Feed:
-    """One topic's two Delta tables."""
-
-    def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
-        self._lake, self._topic = lake, topic
-        self._decoder = Decoder(topic)
-        self.began: Mapping[int, int] = {}  # where the checkpoint began to read
-        self.appended_ms: int | None = None  # when the broker got the newest record that was taken here
-        self.moved_ms: int | None = None  # how far the log had come when it was last moved, or could have been
-        self._writers = (
-            Writer(lake, topic.full_name, spark),
-            Writer(lake, topic.full_name + QUARANTINE, spark),
-        )
-        self._reload()
-
-    def _reload(self) -> None:
-        self.events = frontier(self._lake, self._topic)
-        self._quarantine = frontier(self._lake, self._topic, quarantine=True)
-
-    def take(self, raw: pa.Table, ranges: Ranges) -> None:
-        """Write the records of one micro-batch from this process."""
-        self._require_no_gap(ranges)
-        decoded = self._decoder.decode(raw, self.events.newest_ms)
-        newest = _newest_ms(decoded.accepted, self._topic.event_time)
-        # Quarantine first: the events' commit says that the micro-batch is in, so it must be the last.
-        if len(decoded.rejected):
-            self._commit(decoded.rejected, ranges, None, quarantine=True)
-        self._commit(decoded.accepted, ranges, newest, quarantine=False)
-        self._seen(_newest_ms(decoded.accepted, APPENDED_AT))
-
-    def take_frame(self, raw: DataFrame, ranges: Ranges) -> None:
-        """Write the records of a large micro-batch through Spark, decoding them once in its workers."""
-        from pyspark.sql import Observation
-        from pyspark.sql import functions as F
-
-        self._require_no_gap(ranges)
-        newest_ms = self.events.newest_ms
-        decoded = decode_frame(raw, self._topic, newest_ms)
-        seen = Observation()
-        observed = decoded.observe(
-            seen,
-            F.count("reasons").alias("rejected"),
-            F.max(F.unix_millis(self._topic.event_time)).alias("newest_ms"),
-            F.max(F.when(F.col("reasons").isNull(), F.unix_millis(APPENDED_AT))).alias("appended_ms"),
-        )
-        accepted = observed.where("reasons IS NULL").select(*events_schema(self._topic).names)
-        # The newest event time is known only once the rows are written: this commit says that it does not know it.
-        self.events = replace(self.events, newest_ms=None)
-        wrote = self._commit(accepted, ranges, None, quarantine=False)
-        # An observation is made by the write alone: where that was done before a crash, it would never come.
-        facts = seen.get if wrote else {}
-        if facts.get("rejected", 1):
-            columns = QUARANTINE_SCHEMA.names
-            self._commit(decoded.where("reasons IS NOT NULL").select(*columns), ranges, None, quarantine=True)
-        self._seen(facts.get("appended_ms"))
-        if wrote:
-            known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
-            self.events = replace(self.events, newest_ms=max(known, default=None))
-        else:
-            self._reload()
-
-    def move(self, event_ms: int, log_ms: int) -> None:
-        """Let the topic's time go on without a record.
-
-        The row is committed among the events, so that streams meet it where `_late_by_ms` of later records expects it.
-
-        Args:
-            event_ms: epoch milliseconds that the topic's time goes to.
-            log_ms: how far the log of all topics had come by then.
-        """
-        after = self.events.moved(event_ms)
-        stamp = Stamp(app=INGEST, version=after.number, info={"cause": "idle", **after.info})
-        row = heartbeat(self._topic, event_ms, log_ms, self.events.newest_ms)
-        if self._writers[False].append(row, stamp).skipped:
-            self._reload()
-        else:
-            self.events, self.moved_ms = after, log_ms
-            _log.info("idle topic=%s moved_to=%d", self._topic.full_name, event_ms)
-
-    def _seen(self, appended_ms: int | None) -> None:
-        """Note when the newest good record of a micro-batch was appended; bad ones tell no time."""
-        if appended_ms is not None:
-            self.appended_ms = max(appended_ms, self.appended_ms or 0)
-            self.moved_ms = None
-
-    def _commit(self, rows: pa.Table | DataFrame, ranges: Ranges, newest_ms: int | None, quarantine: bool) -> bool:
-        """Append what the table has not got yet, saying how far that brings it; False when it had everything."""
-        name = self._topic.full_name + (QUARANTINE if quarantine else "")
-        for _ in range(3):
-            before = self._quarantine if quarantine else self.events
-            after = before.after(
-                {p: start for p, (start, _) in ranges.items()},
-                {p: max(end, before.ends.get(p, 0)) for p, (_, end) in ranges.items()},
-                newest_ms,
-            )
-            if after.number <= before.number:
-                return False
-            stamp = Stamp(app=INGEST, version=after.number, info={"cause": "ingest", **after.info})
-            written = self._writers[quarantine].append(_beyond(rows, ranges, before), stamp)
-            if not written.skipped:
-                if quarantine:
-                    self._quarantine = after
-                else:
-                    self.events = after
-                return True
-            self._reload()
-        raise LogGap(
-            f"{name}: another writer ingests the same topic.",
-            hint="Stop one of the drivers: `./twofold status` lists them.",
-        )
-
-    def _require_no_gap(self, ranges: Ranges) -> None:
-        for partition, (start, _) in ranges.items():
-            end = self.events.ends.get(partition, self.began.get(partition, 0))
-            if start > end:
-                raise LogGap(
-                    f"{self._topic.full_name}, partition {partition}: the events table ends before offset {end} and "
-                    f"the stream goes on at {start}: [{end}, {start}) would be lost.",
-                    hint="The table was restored or the checkpoint belongs to another one. Remove the checkpoint "
-                    f"{self._lake.settings.checkpoints / self._topic.domain / 'ingest'}: ingest then goes on where the "
-                    "table ends.",
-                )
-
-
-def _beyond(rows: pa.Table | DataFrame, ranges: Ranges, before: Frontier) -> pa.Table | DataFrame:
-    """The rows that lie beyond a frontier."""
-    known = {p: before.ends[p] for p, (start, _) in ranges.items() if before.ends.get(p, 0) > start}
-    if not known:
-        return rows
-    if isinstance(rows, pa.Table):
-        for partition, end in known.items():
-            rows = rows.filter(pc.or_(pc.not_equal(rows[PARTITION], partition), pc.greater_equal(rows[OFFSET], end)))
-        return rows
-    for partition, end in known.items():
-        rows = rows.where(f"{PARTITION} <> {partition} OR {OFFSET} >= {end}")
-    return rows
-
-
-def _newest_ms(events: pa.Table, column: str) -> int | None:
-    newest = pc.max(events[column].cast(pa.int64())).as_py()
-    return None if newest is None else newest // 1000

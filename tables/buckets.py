@@ -66,9 +66,10 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Compari
     from pyspark.sql import functions as F
 
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
+    compared = [c for c in live.columns if c not in (table.approximate or {})]
     both = wanted.withColumn(_LIVE, F.lit(False)).unionByName(live.withColumn(_LIVE, F.lit(True)))
     hashed = both.select(
-        _day(table).alias(_DAY), _part(table).alias(_PART), _LIVE, _row_hash(table, live).alias("_hash")
+        _day(table).alias(_DAY), _part(table).alias(_PART), _LIVE, row_hash(live, compared).alias("_hash")
     )
     sides = [
         aggregate.alias(f"{what}_{side}")
@@ -127,8 +128,8 @@ def _hash(table: Table) -> Column:
     return F.xxhash64(*table.recompute_by) if table.recompute_by else F.lit(0).cast("bigint")
 
 
-def _row_hash(table: Table, live: DataFrame) -> Column:
-    """Equal for rows that are equal by `IS DISTINCT FROM` in every column that is not approximate.
+def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
+    """Equal for rows that are equal by `IS DISTINCT FROM` in each of these columns.
 
     Spark's hash passes over nulls, so that one could change places with a value unseen: whether a column is null is
     hashed beside it.
@@ -136,10 +137,9 @@ def _row_hash(table: Table, live: DataFrame) -> Column:
     from pyspark.sql import functions as F
 
     parts: list[Column] = []
-    for field in live.schema.fields:
-        if field.name not in (table.approximate or {}):
-            column = F.col(field.name)
-            parts += [_hashable(column, field.dataType), column.isNull()]
+    for name in columns:
+        column = F.col(name)
+        parts += [_hashable(column, rows.schema[name].dataType), column.isNull()]
     return F.xxhash64(*parts)
 
 

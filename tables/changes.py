@@ -9,7 +9,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from tables.decode import LATE_BY_MS, REPLAYED
+from tables.difference import duckdb_utc
 from tables.lake import Lake, LoggedCommit
+from tables.writer import BEFORE, CHANGE
+
+_GONE = ("not found", "No such file", "Expected contiguous commit files")
+"""What delta-rs says where a file of the log or of the change feed is missing."""
 
 
 @dataclass(frozen=True)
@@ -59,11 +64,45 @@ def late_within_commit(
 
 
 def changed_rows(lake: Lake, name: str, after: int, through: int, columns: Sequence[str]) -> pa.Table:
-    """All rows, old and new, that commits in `(after, through]` inserted, updated or deleted."""
+    """All rows, old and new, that commits in `(after, through]` inserted, updated or deleted.
+
+    Raises:
+        FileNotFoundError: commits or data files of that time were cleaned up.
+    """
     schema = _schema(lake, name, columns)
     if after >= through:
         return schema.empty_table()
     return _changed_rows(lake, name, after + 1, through, schema)
+
+
+def inverse(lake: Lake, name: str, version: int, key: Sequence[str]) -> pa.Table:
+    """The difference that undoes one commit, as `Writer.apply` takes it: rows changed since are left alone."""
+    schema = pa.schema(lake.open(name, version).schema())
+    feed = lake.open(name).load_cdf(starting_version=version, ending_version=version)
+    connection = duckdb_utc()
+    connection.register("feed", pa.table(feed))
+    columns, others = schema.names, [c for c in schema.names if c not in key]
+
+    def side(kind: str) -> str:
+        return f"(FROM feed WHERE _change_type = '{kind}')"
+
+    def told(values: str, change: str, before: str | None) -> str:
+        olds = [f'{before}."{c}"' if before else "NULL" for c in others]
+        return ", ".join(
+            [f'{values}."{c}"' for c in columns]
+            + [f"'{change}' AS {CHANGE}"]
+            + [f'{old} AS "{BEFORE}{c}"' for old, c in zip(olds, others, strict=True)]
+        )
+
+    same_key = " AND ".join(f'was."{c}" IS NOT DISTINCT FROM now."{c}"' for c in key)
+    rows = connection.sql(
+        f"""SELECT {told("was", "insert", None)} FROM {side("delete")} was
+        UNION ALL SELECT {told("now", "delete", "now")} FROM {side("insert")} now
+        UNION ALL SELECT {told("was", "update", "now")}
+        FROM {side("update_preimage")} was JOIN {side("update_postimage")} now ON {same_key}"""
+    ).to_arrow_table()
+    types = {f.name: f.type for f in schema} | {CHANGE: pa.string()}
+    return rows.cast(pa.schema([(c, types[c.removeprefix(BEFORE)]) for c in rows.column_names]))
 
 
 def _missed(
@@ -99,8 +138,15 @@ def _late_rows(
 
 
 def _changed_rows(lake: Lake, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
-    feed = lake.open(name).load_cdf(starting_version=first, ending_version=last, columns=schema.names)
-    return pa.table(feed).select(schema.names).cast(schema)
+    from deltalake.exceptions import DeltaError
+
+    try:
+        feed = lake.open(name).load_cdf(starting_version=first, ending_version=last, columns=schema.names)
+        return pa.table(feed).select(schema.names).cast(schema)
+    except (DeltaError, pa.ArrowException) as error:
+        if not any(sign in str(error) for sign in _GONE):
+            raise
+        raise FileNotFoundError(f"What {name} changed in versions {first} to {last} was cleaned up.") from error
 
 
 def _select(lake: Lake, name: str, predicate: str, schema: pa.Schema) -> pa.Table:

@@ -1,9 +1,10 @@
-"""What a Structured Streaming checkpoint says: its stream's id, and each micro-batch's inputs and watermark."""
+"""How far the stream of a table has come: its id, and each micro-batch's inputs and watermark."""
 
 from __future__ import annotations
 
 import json
 import shutil
+import uuid
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -31,7 +32,7 @@ class Splits:
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """The checkpoint directory of one query."""
+    """The checkpoint directory of one query, as Structured Streaming writes it, or of a table that follows changes."""
 
     path: Path
 
@@ -43,7 +44,7 @@ class Checkpoint:
     @property
     def is_new(self) -> bool:
         """No micro-batch was planned with it yet."""
-        return not self._batches("offsets")
+        return not self._batches("offsets") and self.position is None
 
     @property
     def definition(self) -> str:
@@ -71,6 +72,27 @@ class Checkpoint:
         return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
 
     @property
+    def position(self) -> tuple[int, list[int]] | None:
+        """Of a table that follows changes: the number of its last micro-batch, and the versions that are read next."""
+        if not self._position.exists():
+            return None
+        batch, versions = json.loads(self._position.read_text())
+        return batch, versions
+
+    def take(self, batch: int, versions: list[int]) -> None:
+        """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.stream:
+            (self.path / "metadata").write_text(json.dumps({"id": str(uuid.uuid4())}))
+        draft = self._position.with_suffix(".draft")
+        draft.write_text(json.dumps([batch, versions]))
+        draft.replace(self._position)
+
+    @property
+    def _position(self) -> Path:
+        return self.path / "position"
+
+    @property
     def committed(self) -> int | None:
         """The last micro-batch that ended."""
         return max(self._batches("commits"), default=None)
@@ -90,6 +112,8 @@ class Checkpoint:
 
     def next_versions(self, batch: int | None = None) -> list[int]:
         """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
+        if batch is None and self.position is not None:
+            return self.position[1]
         number = self.committed if batch is None else batch
         ends = [] if number is None else self.sources(number)
         # A change data feed that ends with a version may say so by the index of its last file, not by the next version.

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.difference import duckdb_utc
+from tables.gaps import gaps
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 
@@ -29,6 +30,7 @@ class Coverage:
         missing: offsets of the range that are in neither.
         repeated: rows beyond the first of their offset, in both tables together.
         astray: rows of either table that lie outside of the range.
+        lost: offsets of the range that are in neither, as the ledger of gaps says; they do not count as missing.
     """
 
     topic: str
@@ -40,6 +42,7 @@ class Coverage:
     missing: int
     repeated: int
     astray: int
+    lost: int = 0
 
     @property
     def records(self) -> int:
@@ -47,7 +50,7 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Every offset of the range is in one of the two tables, once."""
+        """Every offset of the range is in one of the two tables, once, but for those that are known to be lost."""
         return not (self.missing or self.repeated or self.astray)
 
     @property
@@ -112,7 +115,7 @@ class Certificate:
 
     @property
     def is_complete(self) -> bool:
-        """Every record of the log up to the stated offsets went in, or is in quarantine, once."""
+        """Every record of the log up to the stated offsets went in, is in quarantine, once, or is counted as lost."""
         return not self.faults
 
 
@@ -157,12 +160,14 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
     connection = duckdb_utc()
     connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
-    starts, ends = _bounds(lake, topic, newest if version is None else version)
+    starts, ends, log = _bounds(lake, topic, newest if version is None else version)
     connection.register("bounds", _as_table(starts, ends))
+    known = [(gap.partition, gap.start, gap.end) for gap in gaps(lake, topic.full_name) if gap.log == log]
+    connection.register("gaps", _columns(["p", "s", "e"], known))
     # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
     until = "true" if version is None else "o < e"
     rows = connection.execute(_COVERAGE.format(partition=PARTITION, offset=OFFSET, until=until)).fetchall()
-    names = ("partition", "start", "end", "events", "quarantined", "missing", "repeated", "astray")
+    names = ("partition", "start", "end", "events", "quarantined", "missing", "repeated", "astray", "lost")
     return [Coverage(topic=topic.full_name, **dict(zip(names, map(int, row), strict=True))) for row in rows]
 
 
@@ -172,25 +177,37 @@ WITH stored AS (
     UNION ALL
     SELECT {partition}, {offset}, false FROM quarantine
 ),
-taken AS (FROM stored JOIN bounds USING (p) WHERE CASE WHEN is_event THEN {until} ELSE o < e END)
-SELECT b.p, b.s, b.e,
-    count(*) FILTER (t.o >= b.s AND t.o < b.e AND t.is_event),
-    count(*) FILTER (t.o >= b.s AND t.o < b.e AND NOT t.is_event),
-    b.e - b.s - count(DISTINCT t.o) FILTER (t.o >= b.s AND t.o < b.e),
-    count(t.o) - count(DISTINCT t.o),
-    count(DISTINCT t.o) FILTER (t.o < b.s OR t.o >= b.e)
-FROM bounds b LEFT JOIN taken t USING (p)
-GROUP BY b.p, b.s, b.e ORDER BY b.p
+taken AS (FROM stored JOIN bounds USING (p) WHERE CASE WHEN is_event THEN {until} ELSE o < e END),
+counted AS (
+    SELECT b.p, b.s, b.e,
+        count(*) FILTER (t.o >= b.s AND t.o < b.e AND t.is_event) AS events,
+        count(*) FILTER (t.o >= b.s AND t.o < b.e AND NOT t.is_event) AS quarantined,
+        b.e - b.s - count(DISTINCT t.o) FILTER (t.o >= b.s AND t.o < b.e) AS absent,
+        count(t.o) - count(DISTINCT t.o) AS repeated,
+        count(DISTINCT t.o) FILTER (t.o < b.s OR t.o >= b.e) AS astray
+    FROM bounds b LEFT JOIN taken t USING (p)
+    GROUP BY b.p, b.s, b.e
+),
+known AS (
+    SELECT b.p, least(g.e, b.e) - greatest(g.s, b.s) - (
+        SELECT count(DISTINCT t.o) FROM taken t
+        WHERE t.p = b.p AND t.o >= greatest(g.s, b.s) AND t.o < least(g.e, b.e)
+    ) AS lost
+    FROM bounds b JOIN gaps g USING (p) WHERE least(g.e, b.e) > greatest(g.s, b.s)
+),
+lost AS (SELECT p, sum(lost) AS lost FROM known GROUP BY p)
+SELECT p, s, e, events, quarantined, absent - coalesce(lost, 0), repeated, astray, coalesce(lost, 0)
+FROM counted LEFT JOIN lost USING (p) ORDER BY p
 """
 
 
-def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dict[int, int]]:
-    """Of each partition where ingest began, and where it was at a version of the events table."""
+def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dict[int, int], str]:
+    """Of each partition where ingest began, and where it was at a version of the events table; and the topic's id."""
     name = topic.full_name
     newest = lake.newest_info(name, "ends", within=_ALL_COMMITS, at=version)
     if newest is None:
-        return {}, {}
-    ends = {int(p): int(offset) for p, offset in newest["ends"].items()}
+        return {}, {}, ""
+    ends, log = {int(p): int(offset) for p, offset in newest["ends"].items()}, str(newest.get("log", ""))
     starts: dict[int, int] = {}
     try:
         for commit in lake.commits(name, -1, version):
@@ -199,15 +216,19 @@ def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dic
             if ends.keys() <= starts.keys():
                 break
     except FileNotFoundError:  # the oldest commits were cleaned up: a log begins at 0
-        return dict.fromkeys(ends, 0), ends
-    return {p: starts.get(p, 0) for p in ends}, ends
+        return dict.fromkeys(ends, 0), ends, log
+    return {p: starts.get(p, 0) for p in ends}, ends, log
 
 
 def _as_table(starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
+    return _columns(["p", "s", "e"], [(p, starts[p], end) for p, end in ends.items()])
+
+
+def _columns(names: Sequence[str], rows: Sequence[tuple[int, ...]]) -> pa.Table:
+    """Rows of whole numbers."""
     import pyarrow as pa
 
-    columns = [list(ends), [starts[p] for p in ends], list(ends.values())]
-    return pa.table([pa.array(values, pa.int64()) for values in columns], names=["p", "s", "e"])
+    return pa.table([pa.array([row[n] for row in rows], pa.int64()) for n in range(len(names))], names=list(names))
 
 
 def _duplicates(lake: Lake, topic: Topic, version: int) -> int:

@@ -199,9 +199,13 @@ class Table:
             time, or less than `lookback` from it, has the whole row computed again.
         watermark: how long the stream waits for stragglers before it closes a row.
         closes_at: the output column that says when a row is final on the stream; needed by windows and joins.
-        latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest.
+        latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest. With
+            `closes_at`, of the final rows that a join gives for one key.
         approximate: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
             nothing else, and here by no more than both errors together, are the same; `float("inf")` for the sketch.
+        records: columns that name the log records which made a row. With it, each topic that the function reads has a
+            column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else are the
+            same: a record that was sent twice has two offsets, of which a row names one.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
         lookback: ... and whose event time is within this distance of its own; None: however far. With it, and without
             `closes_at`, each micro-batch of the stream recomputes what its rows touch.
@@ -220,6 +224,7 @@ class Table:
     latest_by: Sequence[str] = ()
     ends_at: str | None = None
     approximate: Mapping[str, float] | None = None
+    records: Sequence[str] | None = None
     lookback: str | None = None
     late: Literal["correct", "drop"] = "correct"
     every: str | None = None
@@ -245,8 +250,12 @@ class Table:
             raise BadDeclaration("key is empty.", hint="Name the columns that identify a row.")
         if self.late not in ("correct", "drop"):
             raise BadDeclaration(f"late={self.late!r}: expected 'correct' or 'drop'.")
-        if self.closes_at and self.latest_by:
-            raise BadDeclaration("closes_at and latest_by exclude each other: the latest row of a key never closes.")
+        if self.closes_at and self.latest_by and self.latest_by[0] != self.event_time:
+            raise BadDeclaration(
+                f"latest_by begins with {self.latest_by[0]!r} beside closes_at; "
+                f"expected event_time={self.event_time!r}.",
+                hint="Of several rows of one key the later one must also be the one that closes later.",
+            )
         if self.closes_at and not (self.event_time and self.lookback):
             raise BadDeclaration(
                 "closes_at needs event_time and lookback.",
@@ -257,12 +266,15 @@ class Table:
                 "ends_at needs event_time and lookback, and no closes_at.",
                 hint="A row covers the time from event_time to ends_at; for sessions, lookback is their gap.",
             )
-        errors = dict(self.approximate or {})
+        if self.records is not None:
+            _require_list("records", self.records)
+            _set(self, records=tuple(self.records))
+        errors = {**dict(self.approximate or {}), **dict.fromkeys(self.records or (), float("inf"))}
         _set(self, approximate=errors)
         wrong = [c for c, error in errors.items() if c in self.key or not error > 0]
         if wrong:
             raise BadDeclaration(
-                f"approximate={errors!r}: {', '.join(wrong)}: expected columns outside of the key and "
+                f"approximate or records name {', '.join(wrong)}: expected columns outside of the key and "
                 'relative errors above 0, like {"planes": 0.02}.'
             )
         if self.lookback and not self.event_time:

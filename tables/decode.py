@@ -50,6 +50,10 @@ QUARANTINE_SCHEMA = pa.schema(
     ]
 )
 
+_BESIDE = {name: f"_quarantined_{name}" for name in ("key", "value", "reasons")}
+REASONS = _BESIDE["reasons"]
+"""Of decoded rows, why they are rejected; null for those that are accepted."""
+
 _PYTHON_TYPES: dict[str, Any] = {
     "string": str,
     "boolean": bool,
@@ -264,22 +268,34 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
     """`raw` records (columns of `RAW_SCHEMA`) decoded in Spark's Python workers.
 
     Returns:
-        Columns of `events_schema(topic)`, then `key`, `value`, `reasons` of the quarantine: null for accepted rows.
-        Accepted rows are those where `reasons` is null; rejected rows have null fields.
+        Columns of `events_schema(topic)`, then those that only quarantine has, under names that no topic has:
+        what `accepted` and `rejected` tell apart.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
     decoder = Decoder(topic, replayed)
-    joined = pa.schema([*events_schema(topic), *list(QUARANTINE_SCHEMA)[len(PROVENANCE) :]])
+    joined = pa.schema([*events_schema(topic), *(QUARANTINE_SCHEMA.field(c).with_name(n) for c, n in _BESIDE.items())])
 
     def decoded(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
             split = decoder.decode(batch, newest_ms)
-            for part in (split.accepted, split.rejected):
+            names = [_BESIDE.get(name, name) for name in QUARANTINE_SCHEMA.names]
+            for part in (split.accepted, split.rejected.rename_columns(names)):
                 if len(part):
                     yield from _widen(part, joined).to_batches()
 
     return raw.select(*RAW_SCHEMA.names).mapInArrow(decoded, from_arrow_schema(joined))
+
+
+def accepted(decoded: DataFrame, topic: Topic) -> DataFrame:
+    """The events of what `decode_frame` gave."""
+    return decoded.where(f"{REASONS} IS NULL").select(*events_schema(topic).names)
+
+
+def rejected(decoded: DataFrame) -> DataFrame:
+    """The quarantine of what `decode_frame` gave."""
+    columns = [decoded[_BESIDE.get(name, name)].alias(name) for name in QUARANTINE_SCHEMA.names]
+    return decoded.where(f"{REASONS} IS NOT NULL").select(*columns)
 
 
 def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock: DeviceClock) -> pa.Array:

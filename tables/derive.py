@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadDeclaration
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
+from tables.registry import RECORD
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -55,13 +56,22 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     return rows
 
 
-def payload(frame: DataFrame) -> DataFrame:
+def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
     """What a declaration sees of events: the columns that the topic declares, and no heartbeats.
 
-    On a stream this stands after the watermark, which heartbeats are there to move.
+    With `table.records` also where each stands in the log, as the column `record`. On a stream this stands after the
+    watermark, which heartbeats are there to move.
     """
+    from pyspark.sql import functions as F
+
     frame = frame.where(f"{OFFSET} IS NOT NULL")
-    return frame.select([column for column in frame.columns if not column.startswith("_")])
+    columns = [F.col(column) for column in frame.columns if not column.startswith("_")]
+    if table.records:
+        known = F.col(OFFSET).isNotNull()  # always; what is never null by its type could not be null in an outer join
+        parts = {"topic": F.lit(topic.full_name), "partition": F.col(PARTITION), "offset": F.col(OFFSET)}
+        place = F.struct(*(F.when(known, value).alias(name) for name, value in parts.items()))
+        columns.append(F.when(known, place).alias(RECORD))
+    return frame.select(columns)
 
 
 def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
@@ -92,13 +102,22 @@ def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:
 
 
 def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
-    """`latest_by`, then all other columns, so that any two different rows of one key have an order."""
-    rest = [c for c in columns if c not in table.key and c not in table.latest_by]
-    return [*(c for c in table.latest_by if c not in table.key), *rest]
+    """`latest_by`, then all other columns, so that any two different rows of one key have an order.
+
+    Columns that name the records of a row come last: rows that differ in these alone are the same.
+    """
+    records = table.records or ()
+    rest = [c for c in columns if c not in table.key and c not in table.latest_by and c not in records]
+    return [*(c for c in table.latest_by if c not in table.key), *rest, *(c for c in columns if c in records)]
+
+
+def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
+    """The columns that decide which of two rows of one key stays."""
+    return [c for c in version_columns(table, columns) if c not in (table.records or ())]
 
 
 def _require_columns(table: Table, rows: DataFrame) -> None:
-    for what in ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate"):
+    for what in ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])
         missing = [column for column in wanted if column not in rows.columns]

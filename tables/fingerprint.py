@@ -23,6 +23,8 @@ from tables.lake import Lake
 
 FINGERPRINT = "fingerprint"
 """The key under which a commit tells by which definition its rows were computed."""
+ACCEPTED = "definition"
+"""The transaction id of the commits by which a table changes its definition."""
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.

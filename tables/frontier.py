@@ -24,12 +24,14 @@ class Frontier:
         newest_ms: greatest event time committed, epoch milliseconds; None when there is none.
         undone: what else counts in `number`: heartbeats, and records that the table once had beyond `ends`, before it
             was restored to an older version.
+        log: the topic's id on the broker when that was committed; empty: not known.
     """
 
     ends: Mapping[int, int] = field(default_factory=dict)
     starts: Mapping[int, int] = field(default_factory=dict)
     newest_ms: int | None = None
     undone: int = 0
+    log: str = ""
 
     def after(self, starts: Mapping[int, int], ends: Mapping[int, int], newest_ms: int | None) -> Frontier:
         """The frontier once a micro-batch over `[starts, ends)` is in."""
@@ -57,7 +59,7 @@ def frontier(lake: Lake, topic: Topic, *, quarantine: bool = False) -> Frontier:
     info = lake.newest_info(name, "ends")
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(lake, topic)
-        found = Frontier(_numbers(info["ends"]), _numbers(info["starts"]), newest)
+        found = Frontier(_numbers(info["ends"]), _numbers(info["starts"]), newest, log=info.get("log", ""))
     else:
         found = _scanned(lake, name, None if quarantine else topic.event_time)
     # Rows go back with a restore, transaction ids do not: numbers that were used stay used.

@@ -13,8 +13,9 @@ import pyarrow as pa
 
 from tables.declaration import Table
 from tables.decode import TIMESTAMP
+from tables.difference import duckdb_utc
 from tables.lake import Lake
-from tables.outcome import Outcome
+from tables.outcome import Audited, Outcome
 from tables.plain import plain, to_json
 from tables.scope import Interval, Scope, epoch_ms
 from tables.standing import RUNS as RUNS
@@ -46,6 +47,12 @@ _RUNS_SCHEMA = pa.schema(
         ("version_after", pa.int64()),
         ("seconds", pa.float64()),
         ("fingerprint", pa.string()),
+        ("turn", pa.int64()),
+        ("turns", pa.int64()),
+        ("rows", pa.int64()),
+        ("buckets", pa.int64()),
+        ("differing", pa.int64()),
+        ("excused", pa.int64()),
     ]
 )
 _EVIDENCE_SCHEMA = pa.schema(
@@ -84,6 +91,11 @@ _CORRECTIONS_SCHEMA = pa.schema(
 # Commits of streams are looked through for those of batch runs; this many at most are looked through again.
 _COMMITS_READ_AGAIN = 100
 _TIDY_EVERY = 100
+_COUNTS = (
+    *("touched", "scopes", "inserted", "updated", "deleted", "unexplained"),
+    *("files_written", "version_before", "version_after", "seconds"),
+)
+_AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
 _SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
 
 
@@ -172,13 +184,24 @@ class Ledgers:
             "stream": state.stream if state else None,
             "pending": _text(state.pending) if state else None,
             "fingerprint": fingerprint,
-            **{
-                name: getattr(outcome, name)
-                for name in _RUNS_SCHEMA.names
-                if name not in ("run", "table", "cause", "recorded_at", "consumed", "stream", "pending", "fingerprint")
-            },
+            **{name: getattr(outcome, name) for name in _COUNTS},
         }
         self._append(RUNS, [row], outcome.run + outcome.table)
+
+    def record_audit(self, audited: Audited, fingerprint: str) -> None:
+        """Append a finished audit of a table; it published nothing."""
+        row = {
+            "run": audited.run,
+            "table": audited.table,
+            "cause": "audit",
+            "recorded_at": datetime.now(UTC),
+            "version_before": audited.version,
+            "version_after": audited.version,
+            "fingerprint": fingerprint,
+            "turns": audited.of,
+            **{name: getattr(audited, name) for name in _AUDIT_COUNTS},
+        }
+        self._append(RUNS, [row], audited.run + audited.table)
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[Evidence]) -> None:
         """Append, before anything is published, why the run touches the table."""
@@ -284,10 +307,7 @@ class Ledgers:
                 self._lake.tidy(name)
 
     def _query(self, name: str, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        import duckdb
-
-        connection = duckdb.connect()
-        connection.execute("SET TimeZone = 'UTC'")
+        connection = duckdb_utc()
         rows = pa.table(self._lake.open(name).scan())
         for missing in (f for f in _SCHEMAS[name] if f.name not in rows.column_names):  # a ledger of an older version
             rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))

@@ -1,4 +1,4 @@
-"""What one refresh of one table did, for people, the ledger and Airflow."""
+"""What a run did with one table, for people, the ledger and Airflow."""
 
 from __future__ import annotations
 
@@ -10,7 +10,9 @@ from typing import TYPE_CHECKING, Any, Literal
 if TYPE_CHECKING:
     from tables.writer import Written
 
-Cause = Literal["late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify"]
+Cause = Literal[
+    "late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify", "rebuild", "rollback"
+]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +76,33 @@ class Outcome:
             version_before=version_before,
             version_after=version_before if written.version is None else written.version,
         )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """How one table fared in an audit.
+
+    Attributes:
+        turn, of: the share that was looked at: part `turn` of `of`.
+        version: of the Delta table.
+        rows: live rows that were looked at.
+        buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
+        excused: rows that differ, and that something touches which the next reconcile will look at.
+        unexplained: rows that differ though nothing touches them; `differences`: the first of these.
+    """
+
+    table: str
+    run: str
+    turn: int
+    of: int
+    version: int | None = None
+    rows: int = 0
+    buckets: int = 0
+    differing: int = 0
+    excused: int = 0
+    unexplained: int = 0
+    differences: Sequence[Difference] = ()
+    seconds: float = 0.0
 
 
 def run_name(cause: str) -> str:

@@ -10,7 +10,9 @@ match from the moment of A on, with a column that says when it is final, and no 
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
@@ -22,6 +24,10 @@ if TYPE_CHECKING:
 Event = Mapping[str, Any]
 Match = Mapping[str, Any]
 Find = Callable[[Sequence[Event]], Iterable[Match]]
+Is = Callable[[Event], bool]
+
+RECORD = "struct<topic: string, partition: int, offset: bigint>"
+"""The type of the column `record` of topics, for the matches of a table that declares `records`."""
 
 
 def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find: Find, returns: str) -> DataFrame:
@@ -51,6 +57,29 @@ def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find
     # A worker could not import a declaration, which is loaded from its file.
     cloudpickle.register_pickle_by_value(sys.modules[find.__module__])  # type: ignore[no-untyped-call]
     return events.groupBy(*key).applyInArrow(found, returns)
+
+
+def times_then(
+    events: Sequence[Event], times: int, first: Is, then: Is, *, at: str, within: timedelta
+) -> Iterator[tuple[Sequence[Event], Event]]:
+    """`times` times A, then B: the last events A before each B with it, where they lie no further back than `within`.
+
+    What is neither A nor B does not matter; each A counts for the next B only. A match is made by events within
+    `within` of its B, which is the `lookback` of a table that dates matches by their B.
+
+    Args:
+        events: of one key, in the order of time.
+        first, then: whether an event is an A, a B; what is both is a B.
+        at: the column of their time.
+    """
+    held: deque[Event] = deque(maxlen=times)
+    for event in events:
+        if then(event):
+            if len(held) == times and event[at] - held[0][at] <= within:
+                yield tuple(held), event
+            held.clear()
+        elif first(event):
+            held.append(event)
 
 
 def _in_order(rows: pa.Table, order: Sequence[str]) -> list[Event]:

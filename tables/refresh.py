@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
-from tables.derive import derive, first_of_each, latest_of_each, payload
+from tables.derive import derive, first_of_each, greatest_by, latest_of_each, payload
 from tables.difference import difference, difference_of_tables, duckdb_utc
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
@@ -131,7 +131,10 @@ class Refresher:
             read.append(rows_in)
         rows = derive(self.table, inputs)
         if self.table.latest_by:
-            rows = latest_of_each(rows, self.table)
+            rows = latest_of_each(wanted.closed(rows), self.table)
+            if self.table.closes_at:  # an open row is greater than any closed one of its key, and the stream's
+                live = self.lake.frame(self.spark, self.table.full_name)
+                rows = rows.join(wanted.open(live).select(*self.table.key), list(self.table.key), "left_anti")
         elif self.registry.strategy(self.table) == "append":
             rows = rows.dropDuplicates(list(self.table.key))
         return rows, None if None in read else sum(filter(None, read))
@@ -158,7 +161,7 @@ class Refresher:
             info["watermark_ms"] = self.closed_before_ms
         total = Written()
         for _ in range(_ATTEMPTS):
-            number = (self._writer.newest().transaction_version(_FENCE) or 0) + 1
+            number = self._writer.next_number(_FENCE)
             changes = self.difference(scopes)
             if not isinstance(changes, pa.Table):
                 changes = self._writer.collect(changes)
@@ -166,17 +169,24 @@ class Refresher:
             if wanted == 0:
                 return total
             if check:
-                self._require_good(changes)
+                require_good(self.spark, self.table, changes)
             stamp = Stamp(app=_FENCE, version=number, info={**info, "inputs": self._read})
-            written = self._writer.apply(changes, self.table.key, stamp)
+            columns = changes.column_names if isinstance(changes, pa.Table) else changes.columns
+            greatest = greatest_by(self.table, [c for c in columns if not c.startswith("_")])
+            written = self._writer.apply(changes, self.table.key, stamp, greatest=greatest if self._has_rivals else ())
             total = _sum(total, written)
-            if written.changed >= wanted:
-                return total
+            if written.changed >= wanted or (self._has_rivals and written.is_nothing):
+                return total  # what is left are lesser rows than those that stand
             _log.info("retry table=%s wanted=%d changed=%d", self.table.full_name, wanted, written.changed)
         raise WriteConflict(
             f"{self.table.full_name}: other writers changed the rows of this refresh {_ATTEMPTS} times in a row.",
             hint="Run it again when the table is quieter.",
         )
+
+    @property
+    def _has_rivals(self) -> bool:
+        """Whether a row of the scopes can meet another of its key that lies outside of them."""
+        return bool(self.table.latest_by) and self.registry.strategy(self.table) != "latest"
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> tuple[DataFrame, int | None]:
         table = self._opened(declaration.full_name)
@@ -187,7 +197,7 @@ class Refresher:
         if isinstance(declaration, Topic):
             if self.registry.strategy(self.table) in ("stateful", "touched"):
                 frame = first_of_each(frame, declaration)
-            frame = payload(frame)
+            frame = payload(frame, declaration, self.table)
         return frame, files.rows
 
     @property
@@ -204,24 +214,29 @@ class Refresher:
             known.update_incremental()
         return known
 
-    def _require_good(self, changes: pa.Table | DataFrame) -> None:
-        from quality.check import naming, split
-        from quality.rules import ROW_RULES
 
-        rules = [rule for rule in self.table.rules if rule.kind in ROW_RULES]
-        if not rules:
-            return
-        frame = changes if not isinstance(changes, pa.Table) else self.spark.createDataFrame(changes)
-        with naming(rules):
-            bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
-        if bad:
-            row = bad[0].asDict()
-            raise QualityFailed(
-                f"{self.table.full_name}: the recomputed row { ({c: row[c] for c in self.table.key}) } breaks "
-                f"{', '.join(row['_reasons'])}; nothing was published.",
-                hint=f"Correct the function or the rules in tables/{self.table.domain}/{self.table.name}.py, "
-                "then run it again.",
-            )
+def require_good(spark: SparkSession, table: Table, changes: pa.Table | DataFrame) -> None:
+    """Refuse a difference whose new rows break the table's rules.
+
+    Raises:
+        QualityFailed: names the rules and a row that breaks them.
+    """
+    from quality.check import naming, split
+    from quality.rules import ROW_RULES
+
+    rules = [rule for rule in table.rules if rule.kind in ROW_RULES]
+    if not rules:
+        return
+    frame = changes if not isinstance(changes, pa.Table) else spark.createDataFrame(changes)
+    with naming(rules):
+        bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
+    if bad:
+        row = bad[0].asDict()
+        raise QualityFailed(
+            f"{table.full_name}: the recomputed row { ({c: row[c] for c in table.key}) } breaks "
+            f"{', '.join(row['_reasons'])}; nothing was published.",
+            hint=f"Correct the function or the rules in tables/{table.domain}/{table.name}.py, then run it again.",
+        )
 
 
 def everything(table: Table) -> list[Scope]:

@@ -20,6 +20,8 @@ from tables.declaration import NAME, Strategy, Table, Topic
 FOLDER = ROOT / "tables"
 RESERVED_DOMAINS = frozenset({"ledger"})
 QUARANTINE = "_quarantine"
+RECORD = "record"
+"""The column that tells a declaration with `records` where an event stands in the log."""
 D = TypeVar("D", Topic, Table)
 
 
@@ -63,9 +65,9 @@ class Registry:
             return "touched"
         if table.closes_at:
             return "stateful"
-        if table.latest_by:
-            return "latest"
-        return "touched" if table.lookback or len(table.inputs) > 1 else "append"
+        if table.lookback or len(table.inputs) > 1:
+            return "touched"
+        return "latest" if table.latest_by else "append"
 
     def in_order(self, domain: str | None = None) -> list[Table]:
         """Tables, each after the tables that it reads."""
@@ -232,6 +234,7 @@ def _check_inputs(table: Table, registry: Registry) -> None:
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
             hint="Leave closes_at away; the rows follow every correction.",
         )
+    _check_records(table, registry)
     for declaration in registry.upstream(table):
         columns = declaration.types if isinstance(declaration, Topic) else None
         if columns is not None and not set(table.recompute_by) & set(columns) and table.lookback is None:
@@ -240,6 +243,16 @@ def _check_inputs(table: Table, registry: Registry) -> None:
                 "and there is no lookback: any of its rows would touch the whole table.",
                 hint="Carry the column through from the input, or declare lookback.",
             )
+
+
+def _check_records(table: Table, registry: Registry) -> None:
+    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    taken = [topic.full_name for topic in topics if RECORD in topic.columns]
+    if table.records and taken:
+        raise BadDeclaration(
+            f"records={list(table.records)}: {taken[0]} has a column {RECORD!r} of its own.",
+            hint="Rename the column of the topic.",
+        )
 
 
 def _check_order(registry: Registry, folder: Path) -> None:

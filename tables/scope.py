@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
@@ -41,6 +41,14 @@ class Scope:
     values: tuple[Any, ...]
     interval: Interval | None
 
+    def covers(self, row: Scope) -> bool:
+        """Whether it holds the scope of one row, see `scope_of_row`."""
+        if any(a is not ... and a != b for a, b in zip(self.values, row.values, strict=True)):
+            return False
+        if self.interval is None or row.interval is None:
+            return True
+        return self.interval.start <= row.interval.start < self.interval.end
+
 
 def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope]:
     """Scopes that the changed `rows` of one input touch, merged where they overlap.
@@ -61,10 +69,16 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
             tuple(span[c] if c in by else ... for c in table.recompute_by),
             None
             if lookback is None or span[_BIN] is None
-            else Interval(span[f"{_AT}_min"] - lookback, span[f"{_AT}_max"] + lookback + 1),
+            else Interval(span[f"{_AT}_min"], span[f"{_AT}_max"] + 1).widened(lookback),
         )
         for span in spans
     )
+
+
+def scope_of_row(table: Table, row: Mapping[str, Any]) -> Scope:
+    """The scope of one row of the table, no wider than the row itself."""
+    at = epoch_ms(row[table.event_time]) if table.event_time else None
+    return Scope(tuple(row[c] for c in table.recompute_by), None if at is None else Interval(at, at + 1))
 
 
 def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, int]]) -> list[Scope]:

@@ -58,12 +58,24 @@ class ScopeFilter:
 
     def exact(self, frame: DataFrame) -> DataFrame:
         """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
+        rows = self.closed(self.near(frame))
+        return rows if self._is_everything else self._within(rows, self.table.event_time, 0)
+
+    def closed(self, frame: DataFrame) -> DataFrame:
+        """The table's rows that are closed."""
         from pyspark.sql import functions as F
 
-        rows = self.near(frame)
-        if self._closes:
-            rows = rows.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
-        return rows if self._is_everything else self._within(rows, self.table.event_time, 0)
+        if not self._closes:
+            return frame
+        return frame.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
+
+    def open(self, frame: DataFrame) -> DataFrame:
+        """The table's rows that are still the stream's."""
+        from pyspark.sql import functions as F
+
+        return frame.where(
+            F.col(self._closes) >= F.lit(from_epoch_ms(self.closed_before_ms or 0)) if self._closes else "false"
+        )
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""

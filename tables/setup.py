@@ -8,12 +8,14 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from tables import gaps
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.derive import derive, payload
 from tables.lake import QUARANTINE, Lake
 from tables.ledgers import Ledgers
 from tables.registry import Registry, load
+from tables.types import with_nullable_parts
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -74,6 +76,7 @@ def ensure_domain(
         BadDeclaration: a table's function does not fit its inputs or its own declaration.
     """
     Ledgers(lake).ensure()
+    gaps.ensure(lake)
     for topic in registry.domain_topics(domain):
         statistics = [topic.event_time, topic.key, PARTITION, OFFSET, LATE_BY_MS]
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
@@ -93,12 +96,12 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
     inputs = {}
     for name, declaration in zip(table.inputs, registry.upstream(table), strict=True):
         frame = lake.frame(spark, declaration.full_name)
-        inputs[name] = payload(frame) if isinstance(declaration, Topic) else frame
+        inputs[name] = payload(frame, declaration, table) if isinstance(declaration, Topic) else frame
     rows = derive(table, inputs)
-    schema = to_arrow_schema(rows.schema, timezone="UTC")
+    schema = with_nullable_parts(to_arrow_schema(rows.schema, timezone="UTC"))
     statistics = [*table.key, *table.recompute_by, table.event_time, table.ends_at, table.closes_at]
     lake.ensure(
         table.full_name,
-        schema.remove_metadata(),
+        schema,
         statistics=list(dict.fromkeys(column for column in statistics if column)),
     )

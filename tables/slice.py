@@ -67,7 +67,8 @@ class Slice:
 def slice_of(table: DeltaTable, bounds: Bounds) -> Slice:
     """The files whose statistics admit a row within the bounds."""
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    kept = [file for file in files if _may_hold(file, bounds)]
+    ordered = {column: sorted(values) for column, values in bounds.values.items() if None not in values}
+    kept = [file for file in files if _in_time(file, bounds) and _has_values(file, ordered)]
     rows = [file.get("num_records") for file in kept]
     return Slice(table, [file["path"] for file in kept], None if None in rows else sum(map(int, filter(None, rows))))
 
@@ -77,16 +78,17 @@ def is_plain(table: DeltaTable) -> bool:
     return table.protocol().min_reader_version <= _PLAIN_READER and not table.metadata().partition_columns
 
 
-def _may_hold(file: Mapping[str, Any], bounds: Bounds) -> bool:
-    if bounds.time and bounds.ranges:
-        least, greatest = file.get(f"min.{bounds.time}"), file.get(f"max.{bounds.time}")
-        if least is not None and greatest is not None and not _overlaps(bounds.ranges, least, greatest):
-            return False
-    for column, values in bounds.values.items():
+def _in_time(file: Mapping[str, Any], bounds: Bounds) -> bool:
+    least, greatest = file.get(f"min.{bounds.time}"), file.get(f"max.{bounds.time}")
+    if not bounds.ranges or least is None or greatest is None:
+        return True
+    return _overlaps(bounds.ranges, least, greatest)
+
+
+def _has_values(file: Mapping[str, Any], ordered: Mapping[str, Sequence[Any]]) -> bool:
+    for column, values in ordered.items():
         least, greatest = file.get(f"min.{column}"), file.get(f"max.{column}")
-        if least is None or greatest is None or None in values:
-            continue
-        if not _has_value(sorted(values), least, greatest):
+        if least is not None and greatest is not None and not _has_value(values, least, greatest):
             return False
     return True
 

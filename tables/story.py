@@ -5,9 +5,9 @@ from __future__ import annotations
 import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
@@ -19,15 +19,23 @@ from tables.lake import Lake, LoggedCommit
 from tables.ledgers import Ledgers, is_held
 from tables.plain import plain
 
+if TYPE_CHECKING:
+    from infra.archive.plan import Archive
+
 
 @dataclass(frozen=True, kw_only=True)
 class Record:
-    """A record of a topic; `source` alone where a change of a table has none behind it."""
+    """A record of a topic; `source` alone where a change of a table has none behind it.
+
+    Attributes:
+        segment: the archived segment that holds it; None where none does yet, or nobody asked.
+    """
 
     source: str
     partition: int | None = None
     offset: int | None = None
     late_by_ms: int | None = None
+    segment: str | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,6 +82,20 @@ class Story:
     chapters: Sequence[Chapter]
     since: int
     definition: str
+
+
+def in_archive(told: Story, archive: Archive) -> Story:
+    """The story, each of its records with the archived segment that holds it."""
+
+    def placed(record: Record) -> Record:
+        partitions = archive.partitions.get(record.source, {})
+        if record.partition is None or record.offset is None or record.partition not in partitions:
+            return record
+        segment = partitions[record.partition].segment_of(record.offset)
+        return replace(record, segment=str(segment) if segment else None)
+
+    chapters = [replace(chapter, records=[placed(r) for r in chapter.records]) for chapter in told.chapters]
+    return replace(told, chapters=chapters)
 
 
 def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:

@@ -10,7 +10,7 @@ import json
 import logging
 import time
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
@@ -65,6 +65,11 @@ class Written:
     @property
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
+
+    @property
+    def is_nothing(self) -> bool:
+        """Nothing was to be done, and nobody had done it before: there was no commit."""
+        return self.version is None and not self.skipped
 
 
 class Writer:
@@ -127,7 +132,7 @@ class Writer:
         if keep:
             condition = "false"
         elif greatest:
-            condition = _greater(list(greatest))
+            condition = _greater(greatest)
         else:
             condition = " OR ".join(f"NOT {_same(c)}" for c in others) or "false"
         plan = _Merge(
@@ -138,13 +143,17 @@ class Writer:
         )
         return self._merge(rows, plan, stamp, set())
 
-    def apply(self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: Stamp) -> Written:
+    def apply(
+        self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: Stamp, *, greatest: Sequence[str] = ()
+    ) -> Written:
         """Publish a difference: each row is an insert, an update or a delete of the row with its key.
 
         Args:
             changes: the table's columns, `_change` (insert, update, delete) and, as `_before_<column>`, what the row
                 was when the difference was taken: a row that changed since is left alone, so that nobody's newer
                 write is lost.
+            greatest: an insert that meets a row of its key takes its place where it is greater here, compared left to
+                right, nulls lowest; without, it leaves the row alone.
 
         Returns:
             Rows really changed; fewer than asked for when others were faster.
@@ -152,15 +161,35 @@ class Writer:
         columns = [c for c in _columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
         same = " AND ".join(_same(c, BEFORE + c) for c in others) or "true"
+        update = f"s.`{CHANGE}` = 'update' AND {same}"
+        if greatest:
+            update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {_greater(greatest)})"
         plan = _Merge(
             on=" AND ".join(_same(c) for c in key),
-            update=f"s.`{CHANGE}` = 'update' AND {same}",
+            update=update,
             delete=f"s.`{CHANGE}` = 'delete' AND {same}",
             insert=f"s.`{CHANGE}` = 'insert'",
             columns=columns,
             key=tuple(key),
         )
         return self._merge(changes, plan, stamp, {CHANGE, *(BEFORE + c for c in others)})
+
+    def replace(self, rows: DataFrame, stamp: Stamp) -> Written:
+        """Let the table hold these rows, and these columns, instead of those that it has, in one commit."""
+        table = self.newest()
+        if _done(table, stamp):
+            return Written(skipped=True)
+        before, gone = table.version(), table.count()
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.options(**self._options(stamp)).save(self.lake.uri(self.name))
+        return replace(self._written(stamp, before), deleted=int(gone))
+
+    def restore(self, version: int, stamp: Stamp) -> Written:
+        """Let the table be again what it was at a version, columns and rows."""
+        before, gone = self.newest().version(), self.newest().count()
+        self.newest().restore(version, commit_properties=self._properties(stamp))
+        kept = self.newest().count()
+        return Written(inserted=kept, deleted=gone, version=before + 1)
 
     def done(self, stamp: Stamp) -> bool:
         """Whether a commit of that app and version, or a later one, is in the table."""
@@ -213,6 +242,10 @@ class Writer:
             self._table.update_incremental()
         return self._table
 
+    def next_number(self, app: str) -> int:
+        """The version of that app's next stamp."""
+        return int(self.newest().transaction_version(app) or 0) + 1
+
     def _written(self, stamp: Stamp, before: int) -> Written:
         """What the commit of this stamp says of itself; others may have committed before and after it."""
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
@@ -244,15 +277,12 @@ class Writer:
     def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
         return isinstance(rows, pa.Table) and self.lake.settings.engine != "spark"
 
+    def _options(self, stamp: Stamp) -> dict[str, str | int]:
+        """What makes a commit of Spark's say and be what the stamp says."""
+        return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
+
     def _append_spark(self, frame: DataFrame, stamp: Stamp) -> None:
-        (
-            frame.write.format("delta")
-            .mode("append")
-            .option("txnAppId", stamp.app)
-            .option("txnVersion", stamp.version)
-            .option("userMetadata", stamp.metadata(self._id))
-            .save(self.lake.uri(self.name))
-        )
+        frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
     def _merge_spark(self, frame: DataFrame, plan: _Merge, stamp: Stamp) -> None:
         from delta.tables import DeltaTable
@@ -376,10 +406,13 @@ def _same(column: str, source: str | None = None) -> str:
     return f"(t.`{column}` <=> s.`{source or column}`)"
 
 
-def _greater(columns: list[str]) -> str:
-    """SQL: the source row is greater than the target row, compared left to right, nulls lowest."""
-    first, rest = columns[0], columns[1:]
-    greater = f"(s.`{first}` > t.`{first}` OR (s.`{first}` IS NOT NULL AND t.`{first}` IS NULL))"
-    if not rest:
-        return greater
-    return f"({greater} OR ({_same(first)} AND {_greater(rest)}))"
+def _greater(columns: Sequence[str]) -> str:
+    """SQL: the source row is greater than the target row, compared left to right, nulls lowest.
+
+    Flat, since DataFusion's parser takes no deep nesting.
+    """
+    cases = []
+    for n, column in enumerate(columns):
+        greater = f"(s.`{column}` > t.`{column}` OR (s.`{column}` IS NOT NULL AND t.`{column}` IS NULL))"
+        cases.append(" AND ".join([*map(_same, columns[:n]), greater]))
+    return f"({' OR '.join(f'({case})' for case in cases)})"

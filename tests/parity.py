@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from dataclasses import replace
 from datetime import date
 from typing import TYPE_CHECKING
@@ -17,21 +16,19 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> None:
+def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> World:
     """Feed two days of real flights, late, repeated and broken, in eight micro-batches with a restart in the middle.
 
     After reconcile every closed row of the tables must equal its recomputation, and a second reconcile must change
     nothing.
+
+    Returns:
+        The world as it is then.
     """
     world = World(spark, replace(settings, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics(world.domain)}
     sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, Imperfections(hours_share=0.05)))
-    size = -(-len(sent) // 8)
-    for number in range(8):
-        part = defaultdict(list)
-        for message in sent[number * size : (number + 1) * size]:
-            part[message.topic].append(message.value)
-        world.append(part)
+    for number in world.feed(sent, parts=8):
         if number in (3, 7):
             world.maintain()
     first = world.reconcile()
@@ -39,3 +36,4 @@ def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> None
         assert world.lake.rows(world.registry.find_table(table).full_name) > 0, f"{table} stayed empty"
     assert [o for o in first if o.unexplained] == []
     assert [o for o in world.reconcile() if o.changed or o.unexplained] == []
+    return world

@@ -34,6 +34,19 @@ TABLE = Table(
     late="{late}",
 )
 '''
+DAYS_FILE = '''\
+"""The sum of each sensor's hours."""
+from tables.declaration import Table
+
+
+def days(hours):
+    from pyspark.sql import functions as F
+
+    return hours.groupBy("sensor").agg(F.sum("total").alias("total"))
+
+
+TABLE = Table(derive=days, key=["sensor"], recompute_by=["sensor"])
+'''
 START = datetime(2013, 1, 1, tzinfo=UTC)
 
 

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from batch.reconcile import Reconcile
-from streaming.ingest import _Feed
-from streaming.maintain import Maintain
-from tables.declaration import Table
+from streaming.driver import upkeep
+from streaming.feed import Feed
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table, Topic
 from tables.decode import RAW_SCHEMA, Decoder
 from tables.lake import Lake
 from tables.outcome import Outcome
@@ -20,9 +23,10 @@ from tables.registry import Registry, load
 from tables.setup import Platform, ensure_domain
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
     from infra.settings import Settings
+    from traffic.imperfections import Message
 
 
 @dataclass
@@ -38,6 +42,7 @@ class World:
     domain: str = "flights"
     registry: Registry = field(default_factory=load)
     _ends: dict[str, int] = field(default_factory=dict)
+    _log: dict[str, pa.Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lake = Lake(self.settings)
@@ -50,7 +55,17 @@ class World:
                 continue
             topic = self.registry.find_topic(name)
             raw, ranges = self._raw(name, values)
-            _Feed(self.spark, self.lake, topic).take(raw, ranges)
+            Feed(self.spark, self.lake, topic).take(raw, ranges)
+
+    def feed(self, messages: Sequence[Message], parts: int) -> Iterator[int]:
+        """Ingest messages in so many micro-batches of equal size; yields the number of each once it is in."""
+        size = -(-len(messages) // parts)
+        for number in range(parts):
+            records: dict[str, list[bytes]] = defaultdict(list)
+            for message in messages[number * size : (number + 1) * size]:
+                records[message.topic].append(message.value)
+            self.append(records)
+            yield number
 
     def append_in_files(self, name: str, values: Sequence[bytes], by: str) -> None:
         """Ingest good records in one commit of several files, as Spark does, the greatest of a column first."""
@@ -70,14 +85,24 @@ class World:
             pa.array([b"key"] * len(values)),
             pa.array(values, pa.binary()),
         ]
-        return pa.table(columns, schema=RAW_SCHEMA), {0: (start, end)}
+        raw = pa.table(columns, schema=RAW_SCHEMA)
+        self._log[name] = pa.concat_tables([self._log.get(name, RAW_SCHEMA.empty_table()), raw])
+        return raw, {0: (start, end)}
+
+    def read(self, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
+        """Raw records as an archive would give them again."""
+        [(start, end)] = ranges.values()
+        known = {self.registry.find_topic(name).full_name: rows for name, rows in self._log.items()}
+        rows = known[topic.full_name]
+        offsets = rows["offset"]
+        return self.spark.createDataFrame(rows.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))))
 
     def maintain(self, tables: Iterable[str] = ()) -> None:
         """Run the streams of these tables, or of all, until nothing is left to read; what others read comes first."""
         wanted = {self.registry.find_table(name).full_name for name in tables}
         for tables_at_once in self._ranks():
             streams = [
-                Maintain(self.spark, self.lake, self.registry, table).start(available_now=True)
+                upkeep(Platform(self.spark, self.lake, self.registry), table).start(available_now=True)
                 for table in tables_at_once
                 if not wanted or table.full_name in wanted
             ]
@@ -111,7 +136,4 @@ class World:
 
     def watermark_ms(self, name: str) -> int | None:
         """What the stream of the table has closed."""
-        from tables.checkpoint import Checkpoint
-
-        table = self.registry.find_table(name)
-        return Checkpoint(self.settings.checkpoints / table.domain / table.name).watermark_ms()
+        return Checkpoint.of(self.settings, self.registry.find_table(name)).watermark_ms()

@@ -1,10 +1,10 @@
-"""How busy the sky was at each departure."""
+"""How busy the sky and the airport were at each departure."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from quality.rules import between, not_null, unique
+from quality.rules import between, expression, not_null, unique
 from tables.declaration import Table
 
 if TYPE_CHECKING:
@@ -14,15 +14,21 @@ if TYPE_CHECKING:
 def airborne_now(flights: DataFrame) -> DataFrame:
     """One row per departure: flights of its origin in the air at that moment, and those that left in the last hour.
 
-    Both count the departure itself; a flight that never landed is in no air, since nobody knows for how long it was.
-    The last hour begins after the moment 60 minutes ago.
+    Beside them what has added up since its day began in New York: flights that left, and their delay in minutes. All
+    count the departure itself; a flight that never landed is in no air, since nobody knows for how long it was. The
+    last hour begins after the moment 60 minutes ago.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
     landed = F.col("arrived_at").isNotNull()
     takeoffs = flights.select(
-        "flight_id", "origin", "departed_at", F.lit(1).alias("left"), F.when(landed, 1).otherwise(0).alias("change")
+        "flight_id",
+        "origin",
+        "departed_at",
+        "departure_delay_min",
+        F.lit(1).alias("left"),
+        F.when(landed, 1).otherwise(0).alias("change"),
     )
     landings = flights.where(landed).select(
         "flight_id",
@@ -31,15 +37,20 @@ def airborne_now(flights: DataFrame) -> DataFrame:
         F.lit(0).alias("left"),
         F.lit(-1).alias("change"),
     )
-    by_time = Window.partitionBy("origin").orderBy(F.unix_micros("departed_at"))
-    until_now = by_time.rangeBetween(Window.unboundedPreceding, Window.currentRow)
-    last_hour = by_time.rangeBetween(1 - 3_600_000_000, Window.currentRow)
+    day = F.to_date(F.from_utc_timestamp("departed_at", "America/New_York"))
+    moment = F.unix_micros("departed_at")
+    by_origin = Window.partitionBy("origin").orderBy(moment)
+    until_now = by_origin.rangeBetween(Window.unboundedPreceding, Window.currentRow)
+    last_hour = by_origin.rangeBetween(1 - 3_600_000_000, Window.currentRow)
+    today = Window.partitionBy("origin", day).orderBy(moment).rangeBetween(Window.unboundedPreceding, Window.currentRow)
     return (
-        takeoffs.unionByName(landings)
+        takeoffs.unionByName(landings, allowMissingColumns=True)
         .withColumn("in_the_air", F.sum("change").over(until_now))
         .withColumn("left_last_hour", F.sum("left").over(last_hour))
+        .withColumn("left_today", F.sum("left").over(today))
+        .withColumn("delay_today_min", F.sum("departure_delay_min").over(today))
         .where("left = 1")
-        .select("flight_id", "origin", "departed_at", "in_the_air", "left_last_hour")
+        .select("flight_id", "origin", "departed_at", "in_the_air", "left_last_hour", "left_today", "delay_today_min")
     )
 
 
@@ -48,7 +59,13 @@ TABLE = Table(
     key=["flight_id"],
     event_time="departed_at",
     recompute_by=["origin"],
-    lookback="24 hours",
+    lookback="25 hours",  # a flight lands within 24, and the longest day has 25
     every="5 seconds",
-    rules=[unique("flight_id"), not_null("origin"), between("in_the_air", 0, 1_000), between("left_last_hour", 1, 200)],
+    rules=[
+        unique("flight_id"),
+        not_null("origin"),
+        between("in_the_air", 0, 1_000),
+        between("left_last_hour", 1, 200),
+        expression("left_today > 0"),
+    ],
 )

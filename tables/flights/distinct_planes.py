@@ -14,13 +14,15 @@ if TYPE_CHECKING:
 def distinct_planes(flights: DataFrame) -> DataFrame:
     """One row per carrier and New York day: planes and the 90th percentile of delay in minutes, with their sketches.
 
-    A day's sketch of delays holds all of up to 800 flights, so that it is exact; merged ones need not be. Of the
+    Of the planes there are two: that of HLL is small, and that of theta can tell planes of one day and another. A
+    day's sketch of delays holds all of up to 800 flights, so that it is exact; merged ones need not be. Of the
     destinations, the three with the most flights, those of equal number by name.
     """
     from pyspark.sql import functions as F
 
     known_delays = F.kll_sketch_get_n_bigint("delays_sketch")  # an empty sketch refuses to tell its percentile
-    most = "transform(array_sort(top, (a, b) -> CASE WHEN a.count <> b.count THEN sign(b.count - a.count)::INT "
+    top = "approx_top_k_estimate(destinations_sketch, 500)"
+    most = f"transform(array_sort({top}, (a, b) -> CASE WHEN a.count <> b.count THEN sign(b.count - a.count)::INT "
     most += "WHEN a.item < b.item THEN -1 WHEN a.item > b.item THEN 1 ELSE 0 END), t -> t.item)"
     return (
         flights.withColumn("day", F.to_date(F.from_utc_timestamp("departed_at", "America/New_York")))
@@ -29,7 +31,8 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
             F.count("*").alias("flights"),
             F.hll_sketch_agg("tail_number", 12).alias("planes_sketch"),
             F.kll_sketch_agg_bigint(F.col("departure_delay_min").cast("bigint"), 800).alias("delays_sketch"),
-            F.expr("approx_top_k(destination, 500, 2000)").alias("top"),
+            F.theta_sketch_agg("tail_number").alias("planes_theta"),
+            F.expr("approx_top_k_accumulate(destination, 2000)").alias("destinations_sketch"),
         )
         .select(
             "carrier",
@@ -37,11 +40,13 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
             "flights",
             F.hll_sketch_estimate("planes_sketch").alias("planes"),
             "planes_sketch",
+            "planes_theta",
             F.when(known_delays > 0, F.kll_sketch_get_quantile_bigint("delays_sketch", F.lit(0.9))).alias(
                 "p90_delay_min"
             ),
             "delays_sketch",
             F.slice(F.expr(most), 1, 3).alias("top_destinations"),
+            "destinations_sketch",
         )
     )
 
@@ -53,6 +58,9 @@ TABLE = Table(
     recompute_by=["carrier"],
     lookback="2 days",
     every="5 seconds",
-    approximate={"planes": 0.02, "planes_sketch": float("inf"), "delays_sketch": float("inf")},
+    approximate={
+        "planes": 0.02,
+        **dict.fromkeys(["planes_sketch", "planes_theta", "delays_sketch", "destinations_sketch"], float("inf")),
+    },
     rules=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
 )

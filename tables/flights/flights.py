@@ -39,17 +39,21 @@ def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
         F.col("a.air_time_min").alias("air_time_min"),
         F.when(F.col("a.arrived_at").isNull(), "never landed").otherwise("landed").alias("outcome"),
         (F.col("d.occurred_at") + day).alias("expires_at"),
+        F.col("d.record").alias("departed_record"),
+        F.col("a.record").alias("arrived_record"),
     )
 
 
 TABLE = Table(
     derive=flights,
     key=["flight_id"],
+    latest_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
     event_time="departed_at",
     watermark="2 hours",
     closes_at="expires_at",
     recompute_by=["flight_id"],
     lookback="24 hours",
+    records=["departed_record", "arrived_record"],
     rules=[
         unique("flight_id"),
         not_null("carrier"),

@@ -52,6 +52,7 @@ def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
 TABLE = Table(
     derive=flights_in_weather,
     key=["flight_id"],
+    latest_by=["departed_at"],  # as flights has it
     event_time="departed_at",
     recompute_by=["origin"],  # which observations lack: one of any airport touches the departures of its two hours
     lookback="2 hours",

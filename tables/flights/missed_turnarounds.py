@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, unique
 from tables.declaration import Table
-from tables.patterns import Event, Match, matches
+from tables.patterns import RECORD, Event, Match, matches
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -19,16 +19,27 @@ LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
 
 
 def missed_turnarounds(flights: DataFrame) -> DataFrame:
-    """One row per flight that landed late, whose plane left late within three hours; both named by their flight."""
+    """One row per flight that landed late, whose plane left late within three hours.
+
+    Both are named by their flight, and by the record of the log that told of the landing, or of the departure.
+    """
     return matches(
         flights.where("tail_number IS NOT NULL").select(
-            "tail_number", "flight_id", "departed_at", "departure_delay_min", "arrived_at", "arrival_delay_min"
+            "tail_number",
+            "flight_id",
+            "departed_at",
+            "departure_delay_min",
+            "departed_record",
+            "arrived_at",
+            "arrival_delay_min",
+            "arrived_record",
         ),
         key=["tail_number"],
         order=["departed_at", "flight_id"],
         find=late_after_late,
         returns="tail_number string, landed_flight_id string, landed_at timestamp, arrival_delay_min int, "
-        "left_flight_id string, departed_at timestamp, departure_delay_min int",
+        "left_flight_id string, departed_at timestamp, departure_delay_min int, "
+        f"landed_record {RECORD}, left_record {RECORD}",
     )
 
 
@@ -56,6 +67,8 @@ def late_after_late(flights: Sequence[Event]) -> Iterator[Match]:
                 "left_flight_id": left["flight_id"],
                 "departed_at": left["departed_at"],
                 "departure_delay_min": left["departure_delay_min"],
+                "landed_record": landed["arrived_record"],
+                "left_record": left["departed_record"],
             }
 
 
@@ -65,6 +78,7 @@ TABLE = Table(
     event_time="departed_at",
     recompute_by=["tail_number"],
     lookback="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
+    records=["landed_record", "left_record"],
     every="5 seconds",
     rules=[
         unique("landed_flight_id"),

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import Audit, Audited, Report, audit_topics, turn_of
+from batch.audit import Audit, Report, audit_topics, turn_of
 from infra.errors import BadArgument, UnexplainedDifference
+from tables.audits import last_audits
 from tables.buckets import Turn
 from tables.decode import OFFSET
+from tables.outcome import Audited
 from tables.setup import Platform
 from tests.plant import hour, plant, reading
 from tests.worlds import World
@@ -40,7 +42,7 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
 
 
 def test_a_report_without_faults_raises_nothing() -> None:
-    Report(tables=[Audited(table="plant.hours", turn=0, of=1)]).raise_if_wrong()
+    Report(tables=[Audited(table="plant.hours", run="audit-1", turn=0, of=1)]).raise_if_wrong()
 
 
 @pytest.fixture
@@ -89,6 +91,8 @@ def test_damaged_rows_are_found_named_and_left_as_they_are(world: World) -> None
     with pytest.raises(UnexplainedDifference, match=r"plant\.hours: 3 rows differ and nothing touched them"):
         Report(tables=[found]).raise_if_wrong()
     assert look(world, "hours").unexplained == 3
+    kept = last_audits(world.lake)
+    assert (kept["plant.hours"].unexplained, kept["plant.hours"].rows, kept["plant.newest"].unexplained) == (3, 45, 1)
 
 
 @pytest.mark.spark

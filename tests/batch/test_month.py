@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
@@ -37,12 +36,7 @@ def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     world = World(spark, Settings(home=home, shuffle_partitions=1, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages(START, TAIL_END, topics, Imperfections(hours_share=0.02)))
-    size = -(-len(sent) // MICRO_BATCHES)
-    for number in range(MICRO_BATCHES):
-        part = defaultdict(list)
-        for message in sent[number * size : (number + 1) * size]:
-            part[message.topic].append(message.value)
-        world.append(part)
+    for number in world.feed(sent, MICRO_BATCHES):
         if number in (8, MICRO_BATCHES - 1):
             world.maintain()
     return world

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from functools import partial
 from typing import TYPE_CHECKING
 
 import pytest
@@ -11,8 +10,8 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 
 from tests.fuzz.cases import Case, Schedule, cases, schedules
-from tests.fuzz.check import run
-from tests.fuzz.shrink import smallest
+from tests.fuzz.check import FLIGHTS
+from tests.fuzz.shrink import told
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -21,8 +20,6 @@ WORLDS = int(os.environ.get("FUZZ_WORLDS", "2"))
 CASES_PER_WORLD = 26
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600 + 120 * WORLDS)]
-
-_judged: dict[tuple[tuple[Case, ...], Schedule], str] = {}
 
 
 @given(world=st.lists(cases, min_size=CASES_PER_WORLD, max_size=CASES_PER_WORLD), schedule=schedules)
@@ -37,20 +34,5 @@ def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     spark: SparkSession, world: list[Case], schedule: Schedule
 ) -> None:
     assume(len(set(world)) > CASES_PER_WORLD // 2)  # the first world that Hypothesis thinks of is the emptiest
-    # Hypothesis runs a failing example again to report it; a world takes a minute, so its judgement is kept.
-    example = (tuple(world), schedule)
-    if example not in _judged:
-        _judged[example] = judged(spark, world, schedule)
-    assert not _judged[example], _judged[example]
-
-
-def judged(spark: SparkSession, world: list[Case], schedule: Schedule) -> str:
-    """What is wrong with the world, with the smallest failing case; nothing when all tables are right."""
-    verdict = run(spark, world, schedule)
-    if not verdict.faults:
-        return ""
-    lines = [*verdict.faults, f"schedule: {schedule}"]
-    if verdict.blamed:
-        case = min((world[number] for number in verdict.blamed), key=len)
-        lines.append(f"fails alone: {smallest(case, partial(run, spark, schedule=schedule))}")
-    return "\n".join(lines)
+    wrong = told(spark, world, schedule, FLIGHTS)
+    assert not wrong, wrong

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from collections import defaultdict
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -37,13 +36,7 @@ def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World
     world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages(START, END, topics, Imperfections(hours_share=0.02)))
-    count = 2 * MONTHS
-    size = -(-len(sent) // count)
-    for number in range(count):
-        part = defaultdict(list)
-        for message in sent[number * size : (number + 1) * size]:
-            part[message.topic].append(message.value)
-        world.append(part)
+    for _ in world.feed(sent, parts=2 * MONTHS):
         world.maintain()
     return world
 

@@ -18,7 +18,7 @@ from unittest.mock import patch
 
 from infra.settings import Settings
 from infra.spark import session
-from streaming.maintain import Maintain
+from streaming.upkeep import Upkeep
 from tables.ledgers import Ledgers
 from tables.registry import load
 from tables.writer import Writer
@@ -98,7 +98,7 @@ if __name__ == "__main__":
     settings = Settings.from_environment()
     executioner = _Executioner(seed, STEPS_PER_TABLE * len(tables))
     world = World(session(settings, "chaos"), settings)
-    for owner, name in ((Writer, "_commit"), (Maintain, "_note"), (Ledgers, "record_run")):
+    for owner, name in ((Writer, "_commit"), (Upkeep, "_note"), (Ledgers, "record_run")):
         executioner.watch(owner, name)
     work(world, leg, tables)
     executioner.strike()

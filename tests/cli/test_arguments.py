@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.arguments import parse_offsets, parse_speed, parse_time
+from cli.arguments import parse_offsets, parse_place, parse_speed, parse_time
 from infra.errors import BadArgument
 
 
@@ -41,6 +41,16 @@ def test_no_offsets_stay_none() -> None:
 def test_other_texts_are_no_offsets(text: str) -> None:
     with pytest.raises(BadArgument):
         parse_offsets(text, "--from", 3)
+
+
+def test_a_place_is_offsets_a_time_or_the_earliest() -> None:
+    assert parse_place("1200", "--from", 2) == {0: 1200, 1: 1200}
+    assert parse_place("1:7", "--from", 2) == {1: 7}
+    assert parse_place("2013-01-05T06:30", "--from", 2) == datetime(2013, 1, 5, 6, 30, tzinfo=UTC)
+    assert parse_place("earliest", "--from", 2) is None
+    for text in ("yesterday", "2013-13-01", ""):
+        with pytest.raises(BadArgument, match="expected"):
+            parse_place(text, "--from", 2)
 
 
 def test_speed_is_a_factor_or_as_fast_as_possible() -> None:

@@ -4,7 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from infra.settings import Settings
 from tables import registry
+from tables.lake import Lake
+from tables.ledgers import Ledgers
+from tables.outcome import Audited
 from tests.cli.conftest import Cli
 
 
@@ -56,3 +60,28 @@ def test_status_as_json_has_every_part_even_when_all_are_down(cli: Cli) -> None:
     ]
     assert all(p["lag"] is None for topic in document["topics"] for p in topic["partitions"])
     assert any("broker" in problem for problem in document["problems"])
+
+
+def audited(unexplained: int) -> None:
+    """A ledger that tells of one audit, of a twentieth of a table."""
+    ledgers = Ledgers(Lake(Settings.from_environment()))
+    ledgers.ensure()
+    found = Audited(table="flights.flights", run="audit-1", turn=3, of=20, rows=1_234, unexplained=unexplained)
+    ledgers.record_audit(found, "f00d")
+
+
+def test_a_table_tells_when_it_was_last_audited(cli: Cli) -> None:
+    audited(unexplained=0)
+    [audit] = [t["audit"] for t in cli("status", "--json").document["tables"] if t["name"] == "flights.flights"]
+    assert (audit["turn"], audit["of"], audit["rows"], audit["all_since"]) == (3, 20, 1_234, None)
+    assert cli("show", "flights.flights", "--json").document["audit"]["at"] == audit["at"]
+    assert "part 4 of 20, 1,234 rows, all right" in cli("show", "flights.flights").out
+    assert "never" in cli("status").out
+
+
+def test_damage_that_an_audit_found_is_a_problem_until_it_is_repaired(cli: Cli) -> None:
+    audited(unexplained=2)
+    told = "flights.flights: audits found 2 rows that nothing explains"
+    assert told in cli("status", "--json").document["problems"]
+    assert "2 wrong" in " ".join(cli("status").out.split())
+    assert "2 that nothing explains" in cli("show", "flights.flights").out

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.settings import Settings
+from tables import gaps
 from tables.completeness import Certificate, Coverage, TopicIn
+from tables.gaps import Gap
 from tables.lake import Lake
 from tables.registry import load
 from tests.cli.conftest import Cli
@@ -65,7 +68,7 @@ def test_a_certificate_shows_each_partition_and_what_was_taken_in(cli: Cli) -> N
     assert ran.code == 0
     assert "flights.delays_by_hour, version 5: 40 rows" in ran.out
     [line] = [line for line in ran.out.splitlines() if line.strip().startswith("flights.departures  ")]
-    assert line.split() == ["flights.departures", "2", "[0,", "12)", "12", "11", "1", "yes"]
+    assert line.split() == ["flights.departures", "2", "[0,", "12)", "12", "11", "1", "0", "yes"]
     assert "Taken in: flights.departures up to version 7. Definition f00d." in ran.out
     assert "3 events repeat another one" in ran.out
 
@@ -81,13 +84,23 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit import Audited, AuditedTopic, Report
+    from batch.audit import AuditedTopic, Report
+    from tables.outcome import Audited
 
     asked: dict[str, object] = {}
 
     def audit(_settings: Settings, tables: list[str], *, share: float) -> Report:
         asked.update(tables=tables, share=share)
-        table = Audited(table="flights.delays_by_hour", turn=3, of=20, rows=97, buckets=40, differing=1, unexplained=1)
+        table = Audited(
+            table="flights.delays_by_hour",
+            run="audit-1",
+            turn=3,
+            of=20,
+            rows=97,
+            buckets=40,
+            differing=1,
+            unexplained=1,
+        )
         return Report(
             tables=[table], topics=[AuditedTopic(topic="flights.departures", partitions=[WHOLE], waiting=None)]
         )
@@ -99,6 +112,44 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
     assert "4 of 20" in ran.out
     assert "No broker answered" in ran.out
     assert "flights.delays_by_hour: 1 rows differ and nothing touched them" in ran.err
+    told = cli("audit", "delays_by_hour", "--all", "--json")
+    assert (told.code, told.document["passed"]) == (0, False)
+    assert told.document["tables"][0]["unexplained"] == 1
+
+
+def lose(topic: str) -> Lake:
+    lake = Lake(Settings.from_environment())
+    gaps.ensure(lake)
+    told = datetime(2013, 1, 5, tzinfo=UTC)
+    gaps.record(lake, [Gap(topic=topic, partition=2, start=40, end=60, recorded_at=told, why="gone", log="a")])
+    return lake
+
+
+def test_lost_records_fail_status_until_somebody_says_that_it_is_known(cli: Cli) -> None:
+    lose("flights.departures")
+    ran = cli("status")
+    assert ran.code == 1
+    assert "Records of flights.departures are lost." in ran.err
+    [line] = [line for line in ran.out.splitlines() if "not acknowledged" in line]
+    assert line.split()[:5] == ["flights.departures", "2", "[40,", "60)", "20"]
+    told = cli("status", "--json")
+    assert told.code == 0
+    assert [(gap["start"], gap["end"], gap["acknowledged_at"]) for gap in told.document["gaps"]] == [(40, 60, None)]
+    assert "flights.departures, partition 2: offsets [40, 60) are lost: gone" in told.document["problems"]
+
+    known = cli("acknowledge", "departures", "--because", "a disk failed")
+    assert (known.code, known.out.splitlines()[-1]) == (0, "1 acknowledged.")
+    after = cli("status")
+    assert after.code == 0
+    assert "a disk failed" in after.out
+    assert "has no gap that waits" in cli("acknowledge", "departures", "--because", "again").out
+
+
+def test_an_acknowledgement_that_cannot_be_meant_is_refused(cli: Cli) -> None:
+    lake = lose("flights.departures")
+    assert cli("acknowledge", "departures", "--because", " ").code == 2
+    assert cli("acknowledge", "trains", "--because", "known").code == 2
+    assert [gap.is_open for gap in gaps.gaps(lake)] == [True]
 
 
 def test_a_share_that_cannot_be_meant_is_refused(cli: Cli) -> None:

@@ -19,6 +19,11 @@ def test_a_backfill_names_its_table_and_its_range_in_utc() -> None:
     ]  # fmt: skip
 
 
+def test_a_backfill_of_all_rows_has_no_range() -> None:
+    params = {"table": "flights.flights", "start": None, "end": None, "everything": True}
+    assert backfill_arguments(params, TABLES) == ["flights.flights"]
+
+
 @pytest.mark.parametrize(("everything", "option"), [(False, []), (True, ["--all"])])
 def test_an_audit_names_its_tables(everything: bool, option: list[str]) -> None:
     assert audit_arguments({"everything": everything}, TABLES) == [*TABLES, *option]
@@ -42,6 +47,11 @@ def test_an_audit_that_cannot_be_meant_is_refused(everything: object) -> None:
         ({"start": "2013-01-05"}, "with an offset"),
         ({"end": "tomorrow"}, "end='tomorrow': expected a date"),
         ({"end": 7}, "end=7: expected text"),
+        ({"start": None, "end": None}, "start and end are empty"),
+        ({"end": None}, "end='': expected a date"),
+        ({"everything": True}, "everything=True beside start and end"),
+        ({"everything": True, "end": None}, "everything=True beside start: expected a range or all rows"),
+        ({"everything": "true", "start": None, "end": None}, "everything='true': expected true or false"),
     ],
 )
 def test_a_backfill_that_cannot_be_meant_is_refused(change: dict[str, object], message: str) -> None:
@@ -68,6 +78,13 @@ def test_a_replay_without_offsets_takes_the_whole_topic() -> None:
 def test_a_replay_passes_offsets_on() -> None:
     params = {"topic": "flights.departures", "from_offsets": "0:10, 2:5", "to_offsets": "1200"}
     assert replay_arguments(params, TOPICS) == ["flights.departures", "--from", "0:10,2:5", "--to", "1200"]
+
+
+def test_a_replay_passes_a_time_on_in_utc() -> None:
+    params = {"topic": "flights.departures", "from_offsets": "2013-01-04T19:00:00-05:00"}
+    assert replay_arguments(params, TOPICS) == ["flights.departures", "--from", "2013-01-05T00:00:00+00:00"]
+    with pytest.raises(BadArgument, match="expected a date and a time with an offset"):
+        replay_arguments(params | {"from_offsets": "2013-01-05T00:00"}, TOPICS)
 
 
 @pytest.mark.parametrize("offsets", ["-1", "0:", "0:1;1:2", "--json", "0:1,2", "a:1"])

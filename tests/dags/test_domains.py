@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from dags.arguments import backfill_arguments
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.registry import load, load_sound
@@ -22,6 +23,8 @@ SPARK_TASKS = [
     ("quality", "check"),
     ("backfill", "recompute"),
     ("replay", "decode"),
+    ("rebuild", "compare"),
+    ("rebuild", "promote"),
 ]
 
 if TYPE_CHECKING:
@@ -44,7 +47,8 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
     assert sorted(bag.dag_ids) == [
-        f"flights.{kind}" for kind in ("audit", "backfill", "quality", "reconcile", "repair", "replay", "stream")
+        f"flights.{kind}"
+        for kind in ("audit", "backfill", "quality", "rebuild", "reconcile", "repair", "replay", "stream")
     ]
 
 
@@ -99,7 +103,7 @@ def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> N
     assert given == schedule
 
 
-@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "reconcile", "repair", "replay", "stream"])
+@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "rebuild", "reconcile", "repair", "replay", "stream"])
 def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[str, DAG], kind: str) -> None:
     dag = dags[f"flights.{kind}"]
     assert dag.max_active_runs == 1
@@ -107,6 +111,21 @@ def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[
     assert "## When it fails" in (dag.doc_md or "")
     assert dag.tags == {"twofold", "flights", kind}
     assert all(task.owner == "flights" and task.on_failure_callback for task in dag.tasks)
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        {"start": "2013-01-05T00:00:00Z", "end": "2013-01-06T00:00:00Z"},
+        {"everything": True},
+    ],
+)
+def test_the_form_of_a_backfill_takes_a_range_or_all_rows(dags: dict[str, DAG], given: dict[str, object]) -> None:
+    params = copy.deepcopy(dags["flights.backfill"].params)
+    params.update({"table": "flights.flights", **given})
+    meant = params.validate()
+    assert backfill_arguments(meant, ["flights.flights"])[0] == "flights.flights"
+    assert {name: meant[name] for name in given} == given
 
 
 def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str, DAG]) -> None:
@@ -154,7 +173,8 @@ def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> Non
             "flights.backfill",
             {"table": "flights.flight", "start": "2013-01-01T00:00:00Z", "end": "2013-01-02T00:00:00Z"},
         ),
-        ("flights.backfill", {"table": "flights.flights"}),
+        ("flights.backfill", {"table": "flights.flights", "everything": "all"}),
+        ("flights.backfill", {}),
         ("flights.replay", {"topic": "flights.departures", "from_offsets": "all"}),
         ("flights.replay", {}),
     ],
@@ -196,7 +216,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
-    assert len(bag.dags) == 7
+    assert len(bag.dags) == 8
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:

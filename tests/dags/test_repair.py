@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.repair import ExamineOperator, RepairApproval, repair_arguments
+from dags.repair import ExamineOperator, RepairApproval, repair_arguments, told
 from infra.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ FOUND = """
 import json, sys
 rows = [{"key": {"origin": "JFK"}, "change": "update", "before": {"flights": 99}, "should": {"flights": 3}}] * 2
 print(json.dumps({"error": "flights.x: 2 rows differ", "kind": "UnexplainedDifference", "hint": "",
-                  "retryable": False, "facts": {"differences": {"flights.x": rows}}}))
+                  "retryable": False, "facts": {"rows": {"flights.x": 2}, "differences": {"flights.x": rows}}}))
 sys.exit(1)
 """
 RIGHT = "print('[]')"
@@ -28,7 +28,7 @@ sys.exit(2)
 """
 
 
-def examined(stand_in: Callable[[str], None], script: str) -> object:
+def examined(stand_in: Callable[[str], None], script: str) -> Any:
     stand_in(script)
     return ExamineOperator(task_id="examine", command="reconcile", arguments=["flights.x", "--verify"]).execute({})
 
@@ -43,7 +43,24 @@ def context(table: str) -> Context:
 
 
 def test_the_rows_that_nothing_explains_are_the_result_of_the_examination(stand_in: Callable[[str], None]) -> None:
-    assert examined(stand_in, FOUND) == {"rows": 2, "told": "flights.x: 2 rows differ"}
+    found = examined(stand_in, FOUND)
+    assert found == {"rows": 2, "told": found["told"], "why": "./twofold why flights.x origin=JFK"}
+    assert found["told"].splitlines()[2:] == ["| origin=JFK | flights | 99 | 3 |"] * 2
+
+
+def test_a_person_sees_what_is_missing_what_is_too_much_and_what_differs() -> None:
+    rows = [
+        {"key": {"a": 1, "b": "x y"}, "change": "update", "before": {"n": None}, "should": {"n": "p|q"}},
+        {"key": {"a": 2}, "change": "insert", "before": {}, "should": {"n": 5, "m": None}},
+        {"key": {"a": 3}, "change": "delete", "before": {"n": 6}, "should": {}},
+    ]
+    assert told(rows, 3).splitlines()[2:] == [
+        "| a=1 b='x y' | n | *nothing* | p\\|q |",
+        "| a=2 | n | *missing* | 5 |",
+        "| a=2 | m | *missing* | *nothing* |",
+        "| a=3 | | there | not there |",
+    ]
+    assert told(rows * 10, 5_000).splitlines()[-1] == "The first 20 of 5,000 rows."
 
 
 def test_where_every_row_is_explained_nobody_is_asked(stand_in: Callable[[str], None]) -> None:

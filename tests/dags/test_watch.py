@@ -23,12 +23,26 @@ def query(name: str, updated_at: str = JUST_NOW, freshness_s: float = 0.5, behin
     return {"domain": "flights", "query": name, "updated_at": updated_at, "freshness_s": freshness_s, "behind": behind}
 
 
-def status(*processes: dict[str, Any], queries: tuple[dict[str, Any], ...] = (), lag: int | None = 0) -> dict[str, Any]:
+def gap(topic: str, acknowledged_at: str | None = None) -> dict[str, Any]:
+    return {
+        "topic": topic, "partition": 2, "start": 40, "end": 60, "why": "gone", "acknowledged_at": acknowledged_at,
+    }  # fmt: skip
+
+
+def status(
+    *processes: dict[str, Any],
+    queries: tuple[dict[str, Any], ...] = (),
+    lag: int | None = 0,
+    gaps: tuple[dict[str, Any], ...] = (),
+) -> dict[str, Any]:
     topics = [
         {"name": "flights.departures", "partitions": [{"partition": 0, "lag": lag}]},
         {"name": "trains.departures", "partitions": [{"partition": 0, "lag": 1_000_000}]},
     ]
-    return {"at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": []}
+    return {
+        "at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": [],
+        "gaps": list(gaps),
+    }  # fmt: skip
 
 
 def look(given: dict[str, Any], *, broker: bool = True) -> Any:
@@ -77,6 +91,13 @@ def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> No
         "ingest: rows are visible 901 s after the broker had them",
     )
     assert look(status(*UP, queries=(query("ingest", LONG_AGO, freshness_s=901),))).slow == ()
+
+
+def test_lost_records_of_the_domain_are_found_until_somebody_knows_of_them() -> None:
+    known = gap("flights.departures", acknowledged_at=AT)
+    assert look(status(*UP, gaps=(gap("trains.departures"), known, gap("flights.landings")))).lost == (
+        "flights.landings, partition 2: [40, 60) is lost: gone",
+    )
 
 
 @pytest.fixture
@@ -138,3 +159,11 @@ def test_a_platform_that_is_down_is_told_to_be_started(watch: Callable[..., tupl
 
     with pytest.raises(AirflowFailException, match=r"not supervised.*\n.*\./twofold up"):
         watch(status())
+
+
+def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
+        watch(status(*UP, gaps=(gap("flights.landings"),)))
+    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == ({"restarted": [], "problems": []}, [])

@@ -21,7 +21,7 @@ from cli.__main__ import app
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from quality.rules import RECORD_RULES
-from tables import ledgers, registry
+from tables import gaps, ledgers, registry
 from tables.declaration import Table, Topic
 from tables.decode import QUARANTINE_SCHEMA, events_schema
 
@@ -212,13 +212,15 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
     connection.execute("CREATE SCHEMA flights; CREATE SCHEMA ledger")
     declared = registry.load()
     known = {f"ledger.{name.split('.')[1]}": schema for name, schema in ledgers._SCHEMAS.items()}
+    known[gaps.GAPS] = gaps.SCHEMA
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
     for name, schema in known.items():
         connection.register("_empty", schema.empty_table())
         connection.execute(f"CREATE TABLE {name} AS FROM _empty")
     for table in declared.tables.values():
-        columns = dict.fromkeys([*table.key, *table.recompute_by, *([table.event_time] if table.event_time else [])])
+        dated = [table.event_time] if table.event_time else []
+        columns = dict.fromkeys([*table.key, *table.recompute_by, *dated, *(table.records or ())])
         connection.execute(f"CREATE TABLE {table.full_name} ({', '.join(f'{c} VARCHAR' for c in columns)})")
         connection.execute(f"CREATE VIEW {table.name} AS FROM {table.full_name}")
     connection.execute("CREATE TABLE mean_taxi_time (records BIGINT)")

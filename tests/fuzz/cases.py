@@ -64,14 +64,15 @@ class Case:
         return len(self.flights) + len(self.weather)
 
     def smaller(self) -> Iterator[Case]:
-        """The case without one half, then without one of its parts."""
+        """The case without one half, then without one of its parts; a flight is always in it."""
         parts: tuple[Flight | Observation, ...] = (*self.flights, *self.weather)
         middle = len(parts) // 2
         without = [parts[:middle], parts[middle:]] if middle > 1 else []
         without += [parts[:i] + parts[i + 1 :] for i in range(len(parts))]
         for kept in without:
             flights = tuple(p for p in kept if isinstance(p, Flight))
-            yield Case(flights, tuple(p for p in kept if isinstance(p, Observation)))
+            if flights:
+                yield Case(flights, tuple(p for p in kept if isinstance(p, Observation)))
 
 
 @dataclass(frozen=True, order=True)
@@ -111,9 +112,9 @@ class Schedule:
         ends = [*sorted(self.cuts), CLOSING_MIN * 2]
         for start, end in zip([-END_MIN, *ends], ends, strict=False):
             part: dict[str, list[bytes]] = {}
-            for sent in log:
-                if start <= sent.minute < end:
-                    part.setdefault(sent.topic, []).append(sent.value)
+            for one in log:
+                if start <= one.minute < end:
+                    part.setdefault(one.topic, []).append(one.value)
             yield part
 
 
@@ -149,21 +150,24 @@ cases = st.builds(
     st.lists(flights, min_size=2, max_size=8),
     st.lists(observations, min_size=1, max_size=4),
 )
-cut = st.one_of(st.integers(30, 2_500), st.integers(10_100, END_MIN))
-schedules = st.builds(
-    lambda cuts, restarts, reconciles: Schedule(tuple(sorted(cuts)), restarts, tuple(reconciles)),
-    st.lists(cut, min_size=4, max_size=5, unique=True),
+reconciles = st.builds(
+    Reconciling, after=st.integers(1, 4), table=st.one_of(st.none(), st.integers(0, 99)), twice=st.booleans()
+)
+
+
+def scheduled(cut: st.SearchStrategy[int], restarts: st.SearchStrategy[frozenset[int]]) -> st.SearchStrategy[Schedule]:
+    """Schedules with four or five cuts, and one or two moments of reconciling."""
+    return st.builds(
+        lambda cuts, restarts, reconciles: Schedule(tuple(sorted(cuts)), restarts, tuple(reconciles)),
+        st.lists(cut, min_size=4, max_size=5, unique=True),
+        restarts,
+        st.lists(reconciles, min_size=1, max_size=2),
+    )
+
+
+schedules = scheduled(
+    st.one_of(st.integers(30, 2_500), st.integers(10_100, END_MIN)),
     st.frozensets(st.integers(0, 4), min_size=1, max_size=2),
-    st.lists(
-        st.builds(
-            Reconciling,
-            after=st.integers(1, 4),
-            table=st.one_of(st.none(), st.integers(0, 99)),
-            twice=st.booleans(),
-        ),
-        min_size=1,
-        max_size=2,
-    ),
 )
 
 
@@ -174,16 +178,16 @@ def log_of(world: Sequence[Case]) -> list[Sent]:
     cases share the log; its last records, weeks later, close all that came before.
     """
     assert len(world) <= MOST_CASES, "the first of a carrier's two characters is the case"
-    sent = [_records(case, *_names(number)) for number, case in enumerate(world)]
-    return sorted(chain(_clock(), *sent), key=lambda s: s.minute)
+    records = [_records(case, *_names(number)) for number, case in enumerate(world)]
+    return sorted(chain(_clock(), *records), key=lambda s: s.minute)
 
 
 def owners(world: Sequence[Case]) -> dict[str, int]:
     """Every name in the records of a case -> the number of the case."""
     found: dict[str, int] = {}
     for number, case in enumerate(world):
-        for sent in _records(case, *_names(number)):
-            record = json.loads(sent.value)
+        for one in _records(case, *_names(number)):
+            record = json.loads(one.value)
             found |= {record[column]: number for column in NAMES if record.get(column)}
     return found
 
@@ -229,42 +233,42 @@ def _of_flight(flight: Flight, space: str, letter: str, number: int) -> Iterator
         "flight": number,
         "tail_number": None if flight.tail is None else f"N{space}{flight.tail}",
         "origin": space + ascii_uppercase[flight.origin],
-        "scheduled_at": _stamp(flight.leaves - (0 if flight.cancelled else flight.delay)),
-        "occurred_at": _stamp(flight.leaves),
+        "scheduled_at": stamp(flight.leaves - (0 if flight.cancelled else flight.delay)),
+        "occurred_at": stamp(flight.leaves),
         "delay_min": None if flight.cancelled else flight.delay,
-        "reported_at": _stamp(flight.leaves),
+        "reported_at": stamp(flight.leaves),
     }
     heard = flight.leaves + flight.departure_heard
-    yield _sent(heard, "departures", departure)
+    yield sent(heard, "departures", departure)
     if flight.sent_again is not None:
-        yield _sent(heard + flight.sent_again, "departures", departure)
+        yield sent(heard + flight.sent_again, "departures", departure)
     if flight.flies is not None and not flight.cancelled:
         landed = flight.leaves + flight.flies
         arrival = {
             **common,
-            "arrived_at": _stamp(landed),
+            "arrived_at": stamp(landed),
             "delay_min": flight.delay,
             "air_time_min": max(flight.flies, 1) % 1_440 + 1,
-            "reported_at": _stamp(landed),
+            "reported_at": stamp(landed),
         }
-        yield _sent(landed + flight.arrival_heard, "arrivals", arrival)
+        yield sent(landed + flight.arrival_heard, "arrivals", arrival)
 
 
 def _of_weather(observation: Observation, space: str) -> Iterator[Sent]:
     minute = observation.hour * 60
     record = {
         "airport": space + ascii_uppercase[observation.airport],
-        "observed_at": _stamp(minute),
+        "observed_at": stamp(minute),
         "temperature_f": observation.temperature,
-        "reported_at": _stamp(minute),
+        "reported_at": stamp(minute),
         **dict.fromkeys((*MEASURED, *UNMEASURED)),
     }
-    yield _sent(minute + observation.heard, "weather", record)
+    yield sent(minute + observation.heard, "weather", record)
 
 
-def _sent(minute: int, topic: str, record: Mapping[str, object]) -> Sent:
+def sent(minute: int, topic: str, record: Mapping[str, object]) -> Sent:
     return Sent(minute, topic, json.dumps(record).encode())
 
 
-def _stamp(minute: int) -> str:
+def stamp(minute: int) -> str:
     return f"{START + timedelta(minutes=minute):%Y-%m-%dT%H:%M:%SZ}"

@@ -3,23 +3,56 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, Protocol
 
 import pyarrow as pa
 
 from infra.settings import Settings
+from tables.registry import Registry, load
 from tables.scope import from_epoch_ms
 from tests.fold import assert_ledger_explains
-from tests.fuzz.cases import CLOSING_MIN, START, Case, Reconciling, Schedule, Sent, log_of, owners
+from tests.fuzz.cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
 from tests.fuzz.oracle import Oracle, judged
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+class Answers(Protocol):
+    """What an engine of its own says of a log."""
+
+    def expected(self, table: str, before: datetime) -> pa.Table:
+        """The rows that are final before an instant."""
+
+    def is_final(self, table: str, before: datetime) -> str:
+        """That, as a condition of DuckDB on the table's columns."""
+
+    def misnamed(self, world: World) -> list[str]:
+        """What is wrong with the records that rows name."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A domain that random cases can be put to.
+
+    Attributes:
+        log_of: cases -> every record in the order of the log.
+        owners: cases -> every name in the records of a case, and the number of the case.
+    """
+
+    domain: str
+    registry: Registry
+    log_of: Callable[[Sequence[Any]], list[Sent]]
+    owners: Callable[[Sequence[Any]], dict[str, int]]
+    oracle: Callable[[Sequence[Sent]], Answers]
+
+
+FLIGHTS = Subject(domain="flights", registry=load(), log_of=log_of, owners=owners, oracle=Oracle)
 
 
 @dataclass
@@ -35,25 +68,34 @@ class Verdict:
         self.blamed |= {known[text] for text in texts if text in known}
 
 
-def run(spark: SparkSession, cases: Sequence[Case], schedule: Schedule, tables: Sequence[str] = ()) -> Verdict:
+def run(
+    spark: SparkSession,
+    cases: Sequence[Any],
+    schedule: Schedule,
+    tables: Sequence[str] = (),
+    subject: Subject = FLIGHTS,
+) -> Verdict:
     """Whether these tables, or all of the domain, are right in the end.
 
     Args:
         tables: full names, with all that they read.
     """
-    log, verdict, known = log_of(cases), Verdict(), owners(cases)
+    log, verdict, known = subject.log_of(cases), Verdict(), subject.owners(cases)
     with tempfile.TemporaryDirectory() as home:
-        world = World(spark, Settings(home=Path(home), shuffle_partitions=1, max_files=1))
-        names = list(tables) or [t.full_name for t in world.registry.in_order("flights")]
+        settings = Settings(home=Path(home), shuffle_partitions=1, max_files=1)
+        world = World(spark, settings, subject.domain, subject.registry)
+        names = list(tables) or [t.full_name for t in subject.registry.in_order(subject.domain)]
         unexplained = list(_live(world, schedule, log, names))
         watermarks = [from_epoch_ms(ms) for name in names if (ms := world.watermark_ms(name))]
-        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), Oracle(log)
+        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), subject.oracle(log)
         for name in names:
-            found = judged(world, name, oracle.expected(name, before), before)
+            found = judged(world, name, oracle.expected(name, before), before, oracle.is_final)
             if not found.equal:
                 fault = f"{name}: {found.missing} missing, {found.extra} extra, {found.changed} changed of {found.rows}"
                 verdict.add(fault, found.examples, known)
         verdict.faults += unexplained
+        if not tables:
+            verdict.faults += oracle.misnamed(world)
         verdict.faults += [f"twice: {o}" for o in world.reconcile(names, verify=False) if o.changed or o.files_written]
         try:
             assert_ledger_explains(world, names)

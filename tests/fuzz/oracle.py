@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from datetime import datetime
 
 import duckdb
@@ -54,13 +54,40 @@ class Oracle:
             f"SELECT * FROM ({query}) WHERE {truth.is_final(table, before)}"
         ).to_arrow_table()
 
+    def is_final(self, table: str, before: datetime) -> str:
+        return truth.is_final(table, before)
 
-def judged(world: World, table: str, expected: pa.Table, before: datetime) -> Comparison:
+    @staticmethod
+    def misnamed(world: World) -> list[str]:
+        """Matches that name another record than that of the flight which they name."""
+        connection = duckdb.connect()
+        for name in ("missed_turnarounds", "departures", "arrivals"):
+            connection.register(name, world.rows(f"flights.{name}"))
+        wrong = []
+        for topic, flight, record in (
+            ("arrivals", "landed_flight_id", "landed_record"),
+            ("departures", "left_flight_id", "left_record"),
+        ):
+            wrong += connection.execute(
+                f"""SELECT {flight}, {record} FROM missed_turnarounds LEFT JOIN {topic}
+                ON _partition = {record}.partition AND _offset = {record}.offset
+                WHERE {record}.topic IS DISTINCT FROM 'flights.{topic}' OR flight_id IS DISTINCT FROM {flight}"""
+            ).fetchall()
+        return [f"flights.missed_turnarounds names {record} for {flight}" for flight, record in wrong]
+
+
+def judged(
+    world: World,
+    table: str,
+    expected: pa.Table,
+    before: datetime,
+    is_final: Callable[[str, datetime], str] = truth.is_final,
+) -> Comparison:
     """What the table holds against what it should hold, of rows that are final before an instant."""
     declared = world.registry.find_table(table)
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")
     connection.register("live", world.rows(table))
-    live = connection.execute(f"SELECT * FROM live WHERE {truth.is_final(table, before)}").to_arrow_table()
+    live = connection.execute(f"SELECT * FROM live WHERE {is_final(table, before)}").to_arrow_table()
     exact = live.select(expected.column_names).cast(expected.schema)
     return compare(expected, exact, declared.key, declared.approximate)

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import batch.reconcile
-import streaming.maintain
+import streaming.follow
 import tables.changes
 import tables.refresh
 from tables.scope import Interval
@@ -38,7 +38,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
         ]
 
     patch.setattr(batch.reconcile, "scopes_of", wrong)
-    patch.setattr(streaming.maintain, "scopes_of", wrong)
+    patch.setattr(streaming.follow, "scopes_of", wrong)
 
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:

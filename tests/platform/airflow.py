@@ -18,8 +18,8 @@ LONGEST_S = 600
 
 
 @pytest.fixture(scope="module")
-def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
-    """The API of a running Airflow whose platform holds real flights, on ports that nobody else has."""
+def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A running platform that holds real flights, on ports that nobody else has."""
     settings = Settings(
         home=tmp_path_factory.mktemp("platform"),
         kafka_port=free_port(),
@@ -29,9 +29,15 @@ def airflow(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     try:
         _twofold(settings, "up")
         _twofold(settings, "traffic", "flights", "--start", "2013-01-01", "--end", "2013-01-03")
-        yield Client(settings)
+        yield settings
     finally:
         _twofold(settings, "down")
+
+
+@pytest.fixture(scope="module")
+def airflow(platform: Settings) -> Client:
+    """The API of its Airflow."""
+    return Client(platform)
 
 
 def _twofold(settings: Settings, *arguments: str) -> None:

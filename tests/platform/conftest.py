@@ -17,9 +17,9 @@ from infra.settings import ROOT, Settings
 from tables.registry import load
 from tables.topics import specs
 from tests.infra.conftest import free_port
-from tests.platform.airflow import airflow
+from tests.platform.airflow import airflow, platform
 
-__all__ = ["airflow"]
+__all__ = ["airflow", "platform"]
 
 _numbers = count(1)
 

@@ -10,6 +10,7 @@ import pyarrow as pa
 
 from infra.settings import Settings
 from tables.declaration import Topic
+from tables.gaps import gaps
 from tables.lake import QUARANTINE, Lake
 from tables.registry import load
 from traffic import journal
@@ -27,7 +28,10 @@ COMPARED = """
     SELECT CASE
         WHEN known.times > 1 THEN 'acknowledged twice'
         WHEN known.times IS NULL THEN 'never acknowledged'
-        WHEN kept.times IS NULL THEN 'missing'
+        WHEN kept.times IS NULL AND NOT EXISTS (
+            FROM lost WHERE lost.topic = known.topic AND lost.partition = known.partition
+                AND known."offset" >= lost.start AND known."offset" < lost."end"
+        ) THEN 'missing'
         WHEN kept.times > 1 THEN 'twice'
         WHEN kept.side <> if(known.kind LIKE 'corrupt:%', 'quarantine', 'events') THEN 'on the wrong side'
         WHEN kept.key <> known.key THEN 'under another key'
@@ -39,12 +43,20 @@ COMPARED = """
 
 
 def faults(settings: Settings, domain: str = "flights") -> Counter[str]:
-    """What is wrong -> of how many records; nothing when events + quarantine are the journal, each offset once."""
+    """What is wrong -> of how many records.
+
+    Nothing when events + quarantine are the journal, each offset once, but for those that the ledger names as lost.
+    """
     connection = duckdb.connect()
     connection.register("acknowledged", journal.load(*journal.files(settings, domain)))
     lake = Lake(settings)
     sides = [side for topic in load().domain_topics(domain) for side in (_events(lake, topic), _bad(lake, topic))]
     connection.register("stored", pa.concat_tables(sides))
+    known = [(gap.topic, gap.partition, gap.start, gap.end) for gap in gaps(lake)]
+    names = ("topic", "partition", "start", "end")
+    types = (pa.string(), pa.int32(), pa.int64(), pa.int64())
+    columns = [pa.array([gap[n] for gap in known], kind) for n, kind in enumerate(types)]
+    connection.register("lost", pa.table(columns, names=names))
     return Counter(fault for (fault,) in connection.sql(COMPARED).fetchall())
 
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import json
+import os
+import subprocess
+import sys
 from collections import Counter
-from datetime import date
+from datetime import date, timedelta
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -11,10 +15,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from batch.log import offsets_at
 from batch.replay import decode_again
 from infra.errors import BadArgument
-from infra.settings import Settings
+from infra.settings import ROOT, Settings
 from streaming.ingest import Ingest
+from tables.frontier import frontier
 from tables.setup import Platform
 from tests.platform.proof import faults
 from tests.worlds import World
@@ -100,12 +106,45 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(world: World, sp
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions
 
 
+def test_a_time_is_the_first_offset_that_the_broker_appended_since(world: World) -> None:
+    topic = world.registry.topics[TOPIC]
+    rows = pa.concat_tables(
+        [world.rows(name).select(["_partition", "_offset", "_appended_at"]) for name in (TOPIC, TOPIC + "_quarantine")]
+    )
+    connection = duckdb.connect()
+    connection.register("rows", rows)
+    [(instant,)] = connection.sql("SELECT quantile_disc(_appended_at, 0.5) FROM rows").fetchall()
+    expected = connection.execute(
+        "SELECT _partition, min(_offset) FROM rows WHERE _appended_at >= ? GROUP BY 1", [instant]
+    ).fetchall()
+    assert offsets_at(world.lake, topic, instant) == dict(expected)
+    assert offsets_at(world.lake, topic, instant + timedelta(days=1)) == frontier(world.lake, topic).ends
+
+
 def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world: World, spark: SparkSession) -> None:
     platform = Platform(spark, world.lake, world.registry)
     topic = world.registry.topics[TOPIC]
     versions = {name: world.lake.version(name) for name in world.lake.names()}
     with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
         decode_again(platform, topic, {9: 0}, None)
-    with pytest.raises(BadArgument, match="is not within what the broker has and ingest has taken in"):
+    with pytest.raises(BadArgument, match="is not within what the log has and ingest has taken in"):
         decode_again(platform, topic, {0: 0}, {0: 10_000_000})
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions
+
+
+def test_the_command_makes_a_table_anew_from_the_log(world: World) -> None:
+    name = "flights.delays_by_hour"
+    world.reconcile([name])
+    ran = subprocess.run(
+        [sys.executable, "-m", "cli", "rebuild", name, "--promote", "--json"],
+        cwd=ROOT,
+        env={**os.environ, **world.settings.environment()},
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert ran.returncode == 0, ran.stderr[-2000:]
+    found = json.loads(ran.stdout)
+    assert found["comparison"]["is_equal"], found
+    assert found["comparison"]["rows"] > 0
+    assert (found["promoted"]["inserted"], found["promoted"]["updated"], found["promoted"]["deleted"]) == (0, 0, 0)

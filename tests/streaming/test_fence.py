@@ -8,7 +8,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streaming.maintain import _Fence
+from streaming.fence import Fence
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
 from tables.lake import Lake
@@ -31,9 +31,9 @@ def commit(lake: Lake, number: int, watermark_ms: int | None) -> None:
 
 def closed_before_ms(lake: Lake, table: Table, directory: Path) -> int | None:
     """What a stream leaves alone that starts with this directory as its checkpoint."""
-    fence = _Fence(Checkpoint(directory), lake, table)
+    fence = Fence(Checkpoint(directory), lake, table)
     fence.raise_once()
-    return fence._closed_before_ms
+    return fence.closed_before_ms
 
 
 def test_the_first_stream_of_a_table_may_write_every_row(lake: Lake, table: Table, tmp_path: Path) -> None:

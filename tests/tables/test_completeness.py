@@ -10,10 +10,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tables import gaps
 from tables.completeness import Coverage, certify, coverage
 from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
 from tables.frontier import Frontier
+from tables.gaps import Gap
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.scope import EPOCH
@@ -133,6 +135,18 @@ def test_a_lost_a_repeated_and_a_foreign_offset_are_found(lake: Lake, log: Log) 
     found = coverage(lake, TOPIC)
     assert [faults(c) for c in found] == [(1, 0, 0), (0, 1, 1), (0, 0, 2)]
     assert found[0].fault == "plant.readings, partition 0, [0, 4): 1 missing offsets"
+
+
+def test_an_offset_that_is_known_to_be_lost_is_not_missing(lake: Lake, log: Log) -> None:
+    log.ingest({0: 0, 1: 0}, {0: 9, 1: 4}, [(0, 0), (0, 4), (1, 0), (1, 1)], bad=[(0, 8)])
+    gaps.ensure(lake)
+    lost = Gap(topic=TOPIC.full_name, partition=0, start=1, end=8, recorded_at=EPOCH, why="gone")
+    gaps.record(lake, [replace(lost, end=3), replace(lost, start=4), replace(lost, partition=1, start=3, end=7)])
+    gaps.record(lake, [replace(lost, partition=1, start=0, log="another log"), replace(lost, topic="plant.doors")])
+    found = coverage(lake, TOPIC)
+    # Of partition 0 the offset 3, of partition 1 the offset 2 is missing and not named; offset 4 is there after all.
+    assert [(c.missing, c.lost) for c in found] == [(1, 5), (1, 1)]
+    assert all(c.events + c.quarantined + c.missing + c.lost == c.records for c in found)
 
 
 def test_a_certificate_counts_what_went_in_and_what_came_out(lake: Lake, log: Log) -> None:

@@ -147,7 +147,10 @@ def test_a_topic_that_cannot_hold_is_refused(changes: dict[str, Any], message: s
         ({"derive": "hours"}, "derive='hours': expected a function"),
         ({"derive": lambda: None}, "has no parameters"),
         ({"late": "ignore"}, "late='ignore': expected 'correct' or 'drop'"),
-        ({"latest_by": ["hour"]}, "closes_at and latest_by exclude each other"),
+        (
+            {"latest_by": ["total", "hour"]},
+            "latest_by begins with 'total' beside closes_at; expected event_time='hour'",
+        ),
         ({"lookback": None}, "closes_at needs event_time and lookback"),
         ({"event_time": None}, "closes_at needs event_time and lookback"),
         ({"event_time": None, "closes_at": None}, "lookback needs event_time"),

@@ -14,7 +14,7 @@ import pytest
 from infra.settings import Settings
 from tables import registry
 from tables.flights.missed_turnarounds import late_after_late
-from tables.patterns import Event, Match, _in_order, matches
+from tables.patterns import Event, Match, _in_order, matches, times_then
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -32,8 +32,10 @@ def flight(name: str, leaves: int, lands: int | None, late_out: int = 0, late_in
         "flight_id": name,
         "departed_at": NOON + leaves * MINUTE,
         "departure_delay_min": late_out,
+        "departed_record": {"topic": "flights.departures", "partition": 0, "offset": leaves},
         "arrived_at": None if lands is None else NOON + lands * MINUTE,
         "arrival_delay_min": None if lands is None else late_in,
+        "arrived_record": None if lands is None else {"topic": "flights.arrivals", "partition": 0, "offset": lands},
     }
 
 
@@ -66,6 +68,12 @@ def test_only_the_next_departure_counts() -> None:
     assert found(flight("A", 0, 60, late_in=45), late) == [("A", "C")]
 
 
+def test_a_match_names_the_records_that_told_of_the_landing_and_of_the_departure() -> None:
+    [match] = late_after_late([flight("A", 0, 60, late_in=45), flight("B", 100, 160, late_out=50)])
+    assert match["landed_record"] == {"topic": "flights.arrivals", "partition": 0, "offset": 60}
+    assert match["left_record"] == {"topic": "flights.departures", "partition": 0, "offset": 100}
+
+
 def test_a_plane_can_hand_its_delay_on_more_than_once() -> None:
     chain = [flight(name, at, at + 60, late_out=20, late_in=40) for name, at in (("A", 0), ("B", 90), ("C", 200))]
     assert found(*chain) == [("A", "B"), ("B", "C")]
@@ -96,6 +104,32 @@ def test_what_only_the_passing_of_time_decides_is_there_early_and_revised() -> N
     assert list(unanswered([call, other])) == early
     assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 60 * MINUTE}])) == []
     assert list(unanswered([call, other, {"line": "a", "kind": "answer", "at": NOON + 61 * MINUTE}])) == early
+
+
+def locked_out(kinds: str) -> list[tuple[str, str]]:
+    """Matches of "twice a, then b, within four minutes" among events a minute apart, by their places."""
+    events = [{"name": str(n), "kind": kind, "at": NOON + n * MINUTE} for n, kind in enumerate(kinds)]
+    found = times_then(events, 2, lambda e: e["kind"] == "a", lambda e: e["kind"] == "b", at="at", within=4 * MINUTE)
+    return [("".join(e["name"] for e in first), then["name"]) for first, then in found]
+
+
+@pytest.mark.parametrize(
+    ("kinds", "expected"),
+    [
+        ("aab", [("01", "2")]),
+        ("ab", []),
+        ("aaab", [("12", "3")]),  # the last ones
+        ("a-a-b", [("02", "4")]),  # exactly four minutes
+        ("a-a--b", []),
+        ("aabb", [("01", "2")]),  # each a counts once
+        ("abab", []),
+        ("aabaab", [("01", "2"), ("34", "5")]),
+        ("b", []),
+        ("", []),
+    ],
+)
+def test_n_times_a_then_b(kinds: str, expected: list[tuple[str, str]]) -> None:
+    assert locked_out(kinds) == expected
 
 
 def test_events_are_sorted_by_each_column_in_turn_with_nulls_first() -> None:

@@ -96,6 +96,15 @@ def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: s
         load(written(tmp_path, {f"{domain}/readings.py": TOPIC_FILE}))
 
 
+def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Path) -> None:
+    asking = TABLE_FILE.replace("key=", 'records=["told_by"], key=')
+    plain = plant(tmp_path / "plain", newest=asking)
+    assert load(plain).find_table("newest").approximate == {"told_by": float("inf")}
+    taken = plant(tmp_path / "taken", newest=asking, readings=TOPIC_FILE.replace('"value"', '"record"'))
+    with pytest.raises(BadDeclaration, match=r"plant\.readings has a column 'record' of its own"):
+        load(taken)
+
+
 def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
     closing = TABLE_FILE.replace("readings", "newest").replace(
         'latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'
@@ -124,6 +133,7 @@ def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -
             TABLE_FILE.replace('latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'),
             "stateful",
         ),
+        (TABLE_FILE.replace("recompute_by", 'event_time="read_at", lookback="1 hour", recompute_by'), "touched"),
         (TABLE_FILE.replace("readings", "newest"), "touched"),
         (table_reading("readings", "newest"), "touched"),
     ],

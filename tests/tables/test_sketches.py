@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import ROOT
-from tables import registry
 from tables.derive import derive
+from tables.lake import Lake
+from tables.registry import load
+from tables.setup import ensure_domain
+from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -24,22 +27,47 @@ FLIGHTS = (
 MONDAY = datetime(2013, 1, 7, 12, tzinfo=UTC)
 
 
-def test_sketches_merge_over_days_as_the_page_shows(spark: SparkSession) -> None:
+QUERIES = re.findall(
+    r"^```sql\n(.*?)^```", (ROOT / "docs" / "kinds-of-tables.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+)
+
+
+def stored(flights: DataFrame, lake: Lake) -> DataFrame:
+    """The table `distinct_planes` of these flights, as a platform keeps it."""
+    spark, registry = flights.sparkSession, load()
+    ensure_domain(spark, lake, registry, "flights")
+    days = derive(registry.find_table("distinct_planes"), {"flights": flights})
+    stamp = Stamp(app="test", version=0, info={})
+    Writer(lake, "flights.distinct_planes", spark).append(days.toArrow(), stamp)
+    return lake.frame(spark, "flights.distinct_planes")
+
+
+def test_sketches_merge_over_days_as_the_page_shows(spark: SparkSession, lake: Lake) -> None:
     flights = [
-        (f"UA{day}{n}", "UA", f"N{n + day}", f"D{n % 5}", MONDAY + timedelta(days=day, minutes=n), n + day)
+        (f"UA{day}{n}", "UA", f"N{n + day}", f"D{min(n % 5, n % 3)}", MONDAY + timedelta(days=day, minutes=n), n + day)
         for day in range(7)
         for n in range(60)
     ]
-    frame = spark.createDataFrame(flights, FLIGHTS)
-    days = derive(registry.load().find_table("distinct_planes"), {"flights": frame})
+    days = stored(spark.createDataFrame(flights, FLIGHTS), lake)
     days.createOrReplaceTempView("distinct_planes")
-    page = (ROOT / "docs" / "kinds-of-tables.md").read_text("utf-8")
-    query = re.search(r"^```sql\n(.*?)^```", page, re.MULTILINE | re.DOTALL)
-    assert query is not None
     delays = sorted(delay for *_, delay in flights)
-    [row] = spark.sql(query[1]).collect()
-    assert row.asDict() == {"carrier": "UA", "planes": 66, "p90_delay_min": delays[-(-len(delays) * 9 // 10) - 1]}
+    [row] = spark.sql(QUERIES[0]).collect()
+    most = row.asDict().pop("most_flown")
+    assert (row["carrier"], row["planes"], row["p90_delay_min"]) == ("UA", 66, delays[-(-len(delays) * 9 // 10) - 1])
+    assert [(flown["item"], flown["count"]) for flown in most] == [("D0", 196), ("D1", 140), ("D2", 84)]
     assert days.where(f"day = DATE '{date(2013, 1, 7)}'").select("planes").collect()[0][0] == 60
+
+
+def test_the_planes_of_two_days_are_told_apart_as_the_page_shows(spark: SparkSession, lake: Lake) -> None:
+    flown = {0: ["N1", "N2", "N3"], 1: ["N2", "N3", "N4", "N5"], 2: ["N1"]}
+    flights = [
+        (f"UA{day}{plane}", "UA", plane, "BOS", MONDAY + timedelta(days=day), 0)
+        for day, planes in flown.items()
+        for plane in planes
+    ]
+    stored(spark.createDataFrame(flights, FLIGHTS), lake).createOrReplaceTempView("distinct_planes")
+    [row] = spark.sql(QUERIES[1]).collect()
+    assert row.asDict() == {"carrier": "UA", "on_both": 2, "on_monday_only": 1}
 
 
 def test_of_destinations_with_as_many_flights_the_first_by_name_are_shown(spark: SparkSession) -> None:
@@ -48,11 +76,11 @@ def test_of_destinations_with_as_many_flights_the_first_by_name_are_shown(spark:
         for n, destination in enumerate(["SFO", "BOS", "LAX", "ORD", "LAX", "ATL"])
     ]
     frame = spark.createDataFrame(flights, FLIGHTS).repartition(4)
-    [row] = derive(registry.load().find_table("distinct_planes"), {"flights": frame}).collect()
+    [row] = derive(load().find_table("distinct_planes"), {"flights": frame}).collect()
     assert row["top_destinations"] == ["LAX", "ATL", "BOS"]
 
 
 def test_a_day_of_which_nothing_is_known_has_no_percentile_and_no_plane(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("UA1", "UA", None, "BOS", MONDAY, None)], FLIGHTS)
-    [row] = derive(registry.load().find_table("distinct_planes"), {"flights": frame}).collect()
+    [row] = derive(load().find_table("distinct_planes"), {"flights": frame}).collect()
     assert (row["flights"], row["planes"], row["p90_delay_min"]) == (1, 0, None)

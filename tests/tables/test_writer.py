@@ -190,6 +190,18 @@ def test_a_row_that_changed_since_the_difference_was_taken_is_left_alone(writer:
     assert stored(writer.lake) == [("a", 2, None), ("b", 2, None), ("c", 2, None), ("e", 9, 1.0)]
 
 
+def test_an_insert_takes_the_place_of_a_lesser_row_of_its_key_where_that_is_asked_for(writer: Writer) -> None:
+    writer.append(rows(("a", 2, 0.5), ("b", 2, 0.5), ("c", 2, None)), stamp(1))
+    changes = difference(
+        ("insert", ("a", 3, None), None), ("insert", ("b", 1, 9.0), None), ("insert", ("c", 2, 0.0), None)
+    )
+    written = writer.apply(changes, ["k"], stamp(1, "refresh"), greatest=["n", "x"])
+    assert (written.inserted, written.updated, written.deleted) == (0, 2, 0)
+    assert stored(writer.lake) == [("a", 3, None), ("b", 2, 0.5), ("c", 2, 0.0)]
+    lesser = difference(("insert", ("b", 1, 9.0), None))
+    assert writer.apply(lesser, ["k"], stamp(2, "refresh"), greatest=["n", "x"]).is_nothing
+
+
 def test_rows_that_do_not_fit_name_their_columns(writer: Writer) -> None:
     wrong = rows(("a", 1, None)).rename_columns(["k", "count", "x"])
     attempts: list[Callable[[], object]] = [

@@ -1,0 +1,107 @@
+"""A table as it was at a point of the log: computed from the records before it, by today's definition."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from functools import reduce
+from typing import TYPE_CHECKING
+
+from infra.errors import BadArgument
+from tables.declaration import Table, Topic
+from tables.decode import APPENDED_AT, OFFSET, PARTITION
+from tables.derive import derive, first_of_each, latest_of_each, payload
+from tables.scope import from_epoch_ms
+from tables.setup import Platform
+from tables.shadow import above
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+Cut = datetime | Mapping[str, Mapping[int, int]]
+"""An instant: what the broker had got before it; or topic -> partition -> the first offset that is not in."""
+FINAL = "_final"
+
+
+@dataclass(frozen=True)
+class AsOf:
+    """Tables from the records before a cut.
+
+    Whatever was late by then, corrected since or not, is in: a table is a function of a prefix of the log. Events are
+    taken as they are today, so that what a replay put right is right here, too.
+    """
+
+    platform: Platform
+    cut: Cut
+
+    def rows(self, table: Table) -> DataFrame:
+        """The table's rows, and `_final`: whether a row had closed by then; of tables that close none, always.
+
+        Raises:
+            BadArgument: offsets of a topic that the table does not read, or none of one that it reads.
+        """
+        from pyspark.sql import functions as F
+
+        self._require_all_topics(table)
+        rows = self._derived(table)
+        if table.closes_at is None:
+            return rows.withColumn(FINAL, F.lit(True))
+        watermark_ms = self._watermark_ms(table)
+        if watermark_ms is None:
+            return rows.withColumn(FINAL, F.lit(False))
+        return rows.withColumn(FINAL, F.col(table.closes_at) < F.lit(from_epoch_ms(watermark_ms)))
+
+    def _derived(self, table: Table) -> DataFrame:
+        inputs = {}
+        for name, source in zip(table.inputs, self.platform.registry.upstream(table), strict=True):
+            if isinstance(source, Table):
+                inputs[name] = self._derived(source)
+            else:
+                inputs[name] = self._payload(source, table)
+        rows = derive(table, inputs)
+        if table.latest_by:
+            return latest_of_each(rows, table)
+        return rows.dropDuplicates(list(table.key)) if self._strategy(table) == "append" else rows
+
+    def _payload(self, topic: Topic, table: Table) -> DataFrame:
+        events = self._events(topic)
+        if self._strategy(table) in ("stateful", "touched"):
+            events = first_of_each(events, topic)
+        return payload(events, topic, table)
+
+    def _strategy(self, table: Table) -> str:
+        return self.platform.registry.strategy(table)
+
+    def _events(self, topic: Topic) -> DataFrame:
+        return self.platform.lake.frame(self.platform.spark, topic.full_name).where(self._before(topic))
+
+    def _before(self, topic: Topic) -> Column:
+        from pyspark.sql import functions as F
+
+        if isinstance(self.cut, datetime):
+            return F.col(APPENDED_AT) < F.lit(self.cut)
+        parts = [(F.col(PARTITION) == p) & (F.col(OFFSET) < end) for p, end in self.cut[topic.full_name].items()]
+        return reduce(lambda a, b: a | b, parts, F.lit(False))
+
+    def _watermark_ms(self, table: Table) -> int | None:
+        """Before it, a stream that had taken in just these records would have closed its rows."""
+        from pyspark.sql import functions as F
+
+        newest: list[int | None] = []
+        for source in self.platform.registry.upstream(table):
+            if isinstance(source, Topic):
+                newest += self._events(source).agg(F.max(F.unix_millis(source.event_time))).collect()[0]
+        known = [ms for ms in newest if ms is not None]
+        return min(known) - table.watermark_ms if known and len(known) == len(newest) else None
+
+    def _require_all_topics(self, table: Table) -> None:
+        if isinstance(self.cut, datetime):
+            return
+        wanted, given = set(above(self.platform.registry, table).topics), set(self.cut)
+        if wanted != given:
+            raise BadArgument(
+                f"{table.full_name} is computed from {', '.join(sorted(wanted))}; offsets were given of "
+                f"{', '.join(sorted(given)) or 'none'}.",
+                hint="Give offsets for each of these topics, or an instant, which holds for all.",
+            )

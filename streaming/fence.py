@@ -1,0 +1,69 @@
+"""Keeps a stream that begins anew from rewriting what its predecessor had closed."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table
+from tables.difference import duckdb_utc
+from tables.fingerprint import ACCEPTED
+from tables.lake import Lake
+from tables.scope import from_epoch_ms
+from tables.writer import BEFORE, CHANGE, Stamp, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+class Fence:
+    """Between rows that are closed, which the batch keeps, and rows that are the stream's."""
+
+    def __init__(self, checkpoint: Checkpoint, lake: Lake, table: Table) -> None:
+        self._file = checkpoint.path.with_name(f"{checkpoint.path.name}.fence")
+        self._checkpoint, self._lake, self._table = checkpoint, lake, table
+
+    def raise_once(self) -> None:
+        """At the first start of a new checkpoint, remember what was closed by then."""
+        if not self._table.closes_at or not self._checkpoint.is_new:
+            return
+        info = self._lake.newest_info(self._table.full_name, "watermark_ms", within=100_000)
+        # A stream that begins anew starts with a low watermark: where it is lost too, the older fence is higher.
+        known = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        self._file.write_text(str(max(known, default="")))
+
+    def beyond(self, rows: DataFrame) -> DataFrame:
+        """The rows that were still open."""
+        from pyspark.sql import functions as F
+
+        closed_before_ms = self.closed_before_ms
+        if closed_before_ms is None or self._table.closes_at is None:
+            return rows
+        return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(closed_before_ms)))
+
+    def take_out_open(self, writer: Writer) -> None:
+        """Delete the rows that were still open."""
+        closes_at, closed_before_ms = self._table.closes_at, self.closed_before_ms
+        if closes_at is None:
+            return
+        table = writer.newest()
+        connection = duckdb_utc()
+        connection.register("live", table.scan())
+        condition = "true" if closed_before_ms is None else f'epoch_us("{closes_at}") >= {closed_before_ms * 1_000}'
+        rows = connection.sql(f"FROM live WHERE {condition}").to_arrow_table().cast(pa.schema(table.schema()))
+        changes = rows.append_column(CHANGE, pa.repeat(pa.scalar("delete"), len(rows)))
+        for column in rows.column_names:
+            if column not in self._table.key:
+                changes = changes.append_column(BEFORE + column, rows[column])
+        if len(rows):
+            stamp = Stamp(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={"cause": "stream"})
+            writer.apply(changes, self._table.key, stamp)
+
+    @property
+    def closed_before_ms(self) -> int | None:
+        """Epoch milliseconds: rows that close before it are not the stream's; None: all are."""
+        text = self._file.read_text() if self._file.exists() else ""
+        return int(text) if text else None

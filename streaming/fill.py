@@ -1,0 +1,192 @@
+"""Fills what the stream missed while the broker gave up its own copy: from the archive, else as an explicit gap."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cached_property, partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.archive.catalog import open_archive
+from infra.archive.plan import Archive
+from infra.archive.read import read_all
+from infra.archive.rows import schema
+from infra.archive.source import frame
+from infra.archive.union import broker_frame
+from infra.errors import LogGap
+from infra.topics import PartitionOffsets, offsets, topic_ids
+from streaming.feed import Feed, Ranges, is_large
+from streaming.holes import Leg, Source, begin, chunks, legs, stages
+from tables.decode import RAW_SCHEMA
+from tables.gaps import Gap, record
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from infra.settings import Settings
+    from tables.lake import Lake
+
+Offsets = Mapping[str, Mapping[int, int]]
+_log = logging.getLogger("twofold.fill")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What must be done before a query of several topics can go on.
+
+    Attributes:
+        goes_on: topic -> partition -> the offset at which the query goes on afterwards; of a partition that was never
+            read and needs no filling nothing.
+        legs: topic -> partition -> what to fill, in order; empty where nothing is missing.
+        is_overtaken: the query's checkpoint lies before what the broker has at hand, so that it must not be used.
+    """
+
+    goes_on: Offsets
+    legs: Mapping[str, Mapping[int, Sequence[Leg]]]
+    is_overtaken: bool
+
+
+class Fill:
+    """Brings topics up to where the broker's own log begins.
+
+    Everything is written by the topics' feeds, which take nothing twice: a fill that was killed is simply made again.
+
+    Args:
+        feeds: of the topics, by name.
+        note: is called with each chunk's records and its begin (`time.monotonic`) once they are in.
+    """
+
+    def __init__(
+        self, spark: SparkSession, lake: Lake, feeds: Mapping[str, Feed], note: Callable[[int, float], None]
+    ) -> None:
+        self._spark, self._lake, self._feeds, self._note = spark, lake, feeds, note
+        self._settings: Settings = lake.settings
+
+    @cached_property
+    def _archive(self) -> Archive:
+        return open_archive(self._settings, list(self._feeds))
+
+    def plan(self, checkpointed: Offsets) -> Plan:
+        """What is missing, asked of the broker alone; nothing is written.
+
+        Args:
+            checkpointed: topic -> partition -> where the query would go on by its checkpoint.
+
+        Raises:
+            LogGap: a topic was made anew, or has lost records that were ingested.
+            BrokerUnreachable: retryable.
+        """
+        known, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
+        goes_on: dict[str, dict[int, int]] = {}
+        missing: dict[str, dict[int, list[Leg]]] = {}
+        for topic, feed in self._feeds.items():
+            _require_same_log(feed, topic, known.get(topic, {}), ids.get(topic, ""))
+            feed.log = ids.get(topic, "")
+            for partition, broker in known.get(topic, {}).items():
+                first = begin(feed.events, partition, checkpointed.get(topic, {}).get(partition))
+                if first is None and broker.earliest_local == 0:
+                    continue
+                if first is None or first < broker.earliest_local:
+                    first, found = self._legs(topic, partition, first, broker)
+                    if found:
+                        missing.setdefault(topic, {})[partition] = found
+                goes_on.setdefault(topic, {})[partition] = max(first, broker.earliest_local)
+        overtaken = any(
+            offset < known[topic][partition].earliest_local
+            for topic, partitions in checkpointed.items()
+            for partition, offset in partitions.items()
+            if partition in known.get(topic, {})
+        )
+        return Plan(goes_on=goes_on, legs=missing, is_overtaken=overtaken or bool(missing and checkpointed))
+
+    def run(self, plan: Plan, is_stopped: Callable[[], bool] = lambda: False) -> None:
+        """Take in what the archive or the broker still has, and note what nobody has, each partition in order.
+
+        Args:
+            is_stopped: asked between chunks; True ends it there.
+
+        Raises:
+            CorruptSegment: what was taken in before is right.
+            ArchiveUnreachable, BrokerUnreachable: retryable.
+        """
+        for source, stage in stages(plan.legs):
+            if source == "nowhere":
+                for topic, lost in stage.items():
+                    self._lose(topic, lost)
+                continue
+            ranges = {t: {p: (leg.start, leg.end) for p, leg in found.items()} for t, found in stage.items()}
+            for chunk in chunks(ranges, self._settings.max_offsets):
+                if is_stopped():
+                    return
+                self._take(source, chunk)
+
+    def _legs(self, topic: str, partition: int, first: int | None, broker: PartitionOffsets) -> tuple[int, list[Leg]]:
+        """Where a partition begins, and what of it is to be filled."""
+        archived, feed = self._archive.runs(topic).get(partition, []), self._feeds[topic]
+        if first is None:
+            first = min([broker.earliest, *(bounds.start for bounds in archived[:1])])
+            feed.began = {**feed.began, partition: first}
+        return first, legs(first, feed.events.ends.get(partition, first), broker, archived)
+
+    def _take(self, source: Source, chunk: Mapping[str, Ranges]) -> None:
+        for topic, ranges in chunk.items():
+            began, feed = time.monotonic(), self._feeds[topic]
+            records = sum(end - start for start, end in ranges.values())
+            large = is_large(self._settings, records)
+            if source == "broker":
+                raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
+                take = partial(feed.take_frame, raw) if large else partial(feed.take, raw.toArrow())
+            elif large:
+                take = partial(feed.take_frame, self._archived_frame(topic, ranges))
+            else:
+                take = partial(feed.take, self._archived_rows(topic, ranges))
+            take(ranges)
+            _log.info("filled topic=%s source=%s records=%d ranges=%s", topic, source, records, dict(ranges))
+            self._note(records, began)
+
+    def _archived_frame(self, topic: str, ranges: Ranges) -> DataFrame:
+        return frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names)
+
+    def _archived_rows(self, topic: str, ranges: Ranges) -> pa.Table:
+        columns = RAW_SCHEMA.names
+        batches = read_all(self._archive.plan({topic: ranges}), self._archive.store, columns)
+        return pa.Table.from_batches(batches, schema=schema(columns))
+
+    def _lose(self, topic: str, lost: Mapping[int, Leg]) -> None:
+        """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""
+        feed, now = self._feeds[topic], datetime.now(UTC)
+        found = [
+            Gap(topic=topic, partition=p, start=leg.start, end=leg.end, recorded_at=now, why=leg.why, log=feed.log)
+            for p, leg in lost.items()
+        ]
+        for gap in record(self._lake, found, self._spark):
+            place = gap.topic, gap.partition, gap.start, gap.end
+            _log.error("records lost topic=%s partition=%d start=%d end=%d why=%s", *place, gap.why)
+        feed.skip({partition: (leg.start, leg.end) for partition, leg in lost.items()})
+
+
+def _require_same_log(feed: Feed, topic: str, broker: Mapping[int, PartitionOffsets], log: str) -> None:
+    """The broker's topic is the one that was ingested, and has all of it.
+
+    Raises:
+        LogGap: it is another one of the same name, or ends before what was ingested.
+    """
+    anew = bool(feed.events.log and log and feed.events.log != log)
+    for partition, end in feed.events.ends.items():
+        there = broker.get(partition)
+        if there is None or there.latest < end or anew:
+            has = f"its log ends at {there.latest}" if there else "it has no such partition"
+            raise LogGap(
+                f"{topic}, partition {partition}: offsets up to {end} were ingested, and on the broker "
+                + ("the topic is another one of the same name." if anew else f"{has}."),
+                hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "
+                "records. Events and quarantine hold the old log; docs/operating.md, 'A topic that was made anew', "
+                "says how to keep them and go on.",
+                topic=topic,
+                partition=partition,
+            )

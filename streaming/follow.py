@@ -1,0 +1,144 @@
+"""Changed rows to tables: what the inputs' new versions touch is recomputed, without a query of its own."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, nullcontext
+from typing import TYPE_CHECKING
+
+from infra.spark import suit_to_rows
+from streaming.upkeep import Upkeep
+from tables.changes import changed_rows
+from tables.columns import OFFSET
+from tables.declaration import Table, Topic
+from tables.refresh import Refresher, everything
+from tables.scope import Scope, merged, scopes_of, time_column
+from tables.writer import Written
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+_POLL_S = 0.1
+_log = logging.getLogger("twofold.follow")
+
+
+class Follow(Upkeep):
+    """Keeps a table of the strategy `touched` fresh.
+
+    A refresh that is done twice finds nothing to publish the second time, so all that must be kept is how far the
+    inputs were looked at; where that is lost, the table is recomputed once as a whole.
+    """
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
+        self._inputs = [self.lake.open(source.full_name) for source in self._sources]
+
+    def start(self, *, available_now: bool, turn: AbstractContextManager[object] | None = None) -> Following:
+        """Follow in a thread; with `available_now` it ends when it has taken in what is there.
+
+        Args:
+            turn: is entered for each refresh, so that the tables of a driver take turns.
+        """
+        self._begin_by_one_definition()
+        every_s = None if available_now else self._every_ms / 1_000
+        return Following(self.table.full_name, lambda: self.step(turn or nullcontext()), every_s)
+
+    def step(self, turn: AbstractContextManager[object]) -> bool:
+        """Take in the next commits of the inputs; whether there were any."""
+        batch, starts = self._checkpoint.position or (-1, self._checkpoint.next_versions())
+        ends = self._ends(starts)
+        if ends == starts:
+            return False
+        with turn:
+            started = time.monotonic()
+            self._require_still_one_definition()
+            rows_in, scopes = self._touched(starts, ends)
+            suit_to_rows(self._refresher.spark, few=self._is_small(rows_in))
+            versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
+            info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
+            written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
+            self._checkpoint.take(batch + 1, ends)
+            self._note(batch + 1, rows_in, written, versions, None, started)
+        return True
+
+    def _ends(self, starts: list[int]) -> list[int]:
+        """The versions that are read next after this step; all that there is, where nothing was read yet."""
+        for table in self._inputs:
+            table.update_incremental()
+        known = [table.version() + 1 for table in self._inputs]
+        at_once = self.lake.settings.max_files
+        return [min(end, start + at_once) for start, end in zip(starts, known, strict=True)] if starts else known
+
+    def _touched(self, starts: list[int], ends: list[int]) -> tuple[int, list[Scope]]:
+        """How many rows changed, and the scopes that they touch."""
+        if not starts:
+            rows = sum(self.lake.rows(source.full_name) for source in self._sources)
+            return rows, everything(self.table) if rows else []
+        try:
+            changes = list(self._changes(starts, ends))
+        except FileNotFoundError:
+            _log.warning("changes are gone, all is recomputed table=%s from=%s", self.table.full_name, starts)
+            return self._touched([], ends)
+        return sum(len(rows) for _, rows in changes), merged(
+            scope for source, rows in changes for scope in scopes_of(self.table, source, rows)
+        )
+
+    def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
+        """Of each input the changed rows, old values and new: their `recompute_by` columns and event time."""
+        for source, start, end in zip(self._sources, starts, ends, strict=True):
+            at = time_column(source)
+            columns = [*self.table.recompute_by, *([at] if at else []), OFFSET]
+            rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns)
+            if isinstance(source, Topic):
+                rows = rows.filter(rows[OFFSET].is_valid())  # a heartbeat is no record
+            yield source, rows
+
+
+class Following:
+    """A table that is followed in a thread, to be looked after like a streaming query."""
+
+    def __init__(self, name: str, step: Callable[[], bool], every_s: float | None) -> None:
+        self.name = name
+        self._step, self._every_s = step, every_s
+        self._stop = threading.Event()
+        self._error: Exception | None = None
+        self._thread = threading.Thread(target=self._run, name=f"follow {name}", daemon=True)
+        self._thread.start()
+
+    @property
+    def isActive(self) -> bool:
+        return self._thread.is_alive()
+
+    def exception(self) -> Exception | None:
+        """What it failed with."""
+        return self._error
+
+    def stop(self) -> None:
+        """Let it end its step."""
+        self._stop.set()
+        self._thread.join()
+
+    def awaitTermination(self) -> None:
+        """Wait until it ends; raises what it failed with."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+
+    def _run(self) -> None:
+        try:
+            while not self._stop.is_set():
+                began = time.monotonic()
+                took_in = self._step()
+                if self._every_s is None:
+                    if not took_in:
+                        return
+                else:
+                    pause_s = began + self._every_s - time.monotonic() if took_in else 0.0
+                    self._stop.wait(max(_POLL_S, pause_s))
+        except Exception as error:
+            _log.exception("following failed table=%s", self.name)
+            self._error = error

@@ -1,0 +1,100 @@
+"""What lies between the records that were ingested and those that the broker has at hand, and who still has it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Literal
+
+from infra.archive.plan import Bounds
+from infra.topics import PartitionOffsets
+from tables.frontier import Frontier
+
+Source = Literal["archive", "broker", "nowhere"]
+Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Leg:
+    """Offsets `[start, end)` of a partition that one source has.
+
+    Attributes:
+        source: `archive`: its segments; `broker`: it reads them from where it put them; `nowhere`: they are lost.
+        why: what was asked in vain; empty unless they are lost.
+    """
+
+    start: int
+    end: int
+    source: Source
+    why: str = ""
+
+
+def begin(frontier: Frontier, partition: int, checkpointed: int | None) -> int | None:
+    """The first offset of which it is not certain that events and quarantine both have it; None: none was ever read.
+
+    Args:
+        checkpointed: where the query would go on by its checkpoint; None: it has none.
+    """
+    # The newest micro-batch may lack its quarantine, unless the query has ended it.
+    known = frontier.starts.get(partition, frontier.ends.get(partition))
+    return max((offset for offset in (known, checkpointed) if offset is not None), default=None)
+
+
+def legs(start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]) -> list[Leg]:
+    """Who has the offsets from `start` up to where the broker's own log begins, in order.
+
+    Args:
+        ingested: the first offset that is not in the events table. What lies before it is read again where that is
+            still possible, and never counts as lost.
+        archived: ranges of the partition that the archive has, in order.
+    """
+    found: list[Leg] = []
+    at, end = start, broker.earliest_local
+    for bounds in archived:
+        first, until = max(at, bounds.start), min(end, bounds.end)
+        if first < until:
+            found += _without_archive(at, first, ingested, broker, archived)
+            found.append(Leg(start=first, end=until, source="archive"))
+            at = until
+    return [*found, *_without_archive(at, end, ingested, broker, archived)]
+
+
+def _without_archive(
+    start: int, end: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]
+) -> Iterator[Leg]:
+    lost, served = (max(start, ingested), min(end, broker.earliest)), (max(start, broker.earliest), end)
+    if lost[0] < lost[1]:
+        has = ", ".join(f"[{bounds.start}, {bounds.end})" for bounds in archived) or "nothing"
+        why = f"the broker's log begins at {broker.earliest}, and the archive has {has} of the partition"
+        yield Leg(start=lost[0], end=lost[1], source="nowhere", why=why)
+    if served[0] < served[1]:
+        yield Leg(start=served[0], end=served[1], source="broker")
+
+
+def stages(plans: Mapping[str, Mapping[int, Sequence[Leg]]]) -> Iterator[tuple[Source, dict[str, dict[int, Leg]]]]:
+    """The legs of all partitions, in an order that keeps that of each partition; those of one source together."""
+    flat = [(topic, partition, found) for topic, partitions in plans.items() for partition, found in partitions.items()]
+    for nth in zip_longest(*(found for _, _, found in flat)):
+        for source in ("nowhere", "archive", "broker"):
+            stage: dict[str, dict[int, Leg]] = {}
+            for (topic, partition, _), leg in zip(flat, nth, strict=True):
+                if leg is not None and leg.source == source:
+                    stage.setdefault(topic, {})[partition] = leg
+            if stage:
+                yield source, stage
+
+
+def chunks(ranges: Ranges, most: int) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
+    """Ranges in chunks of about `most` offsets, each with the same share of every range: partitions go on together."""
+    records = sum(end - start for partitions in ranges.values() for start, end in partitions.values())
+    count = -(-records // most)
+    for number in range(count):
+        chunk: dict[str, dict[int, tuple[int, int]]] = {}
+        for topic, partitions in ranges.items():
+            for partition, (start, end) in partitions.items():
+                low, high = (start + (end - start) * n // count for n in (number, number + 1))
+                if low < high:
+                    chunk.setdefault(topic, {})[partition] = (low, high)
+        if chunk:
+            yield chunk

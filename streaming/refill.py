@@ -1,0 +1,71 @@
+"""The log from its beginning through the streaming code, into a lake in which a table is made anew."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING
+
+from streaming.driver import finish, upkeep
+from streaming.feed import Feed, Ranges
+from streaming.holes import chunks
+from tables.declaration import Topic
+from tables.frontier import frontier
+from tables.setup import Platform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Read = Callable[[Topic, Ranges], "DataFrame"]
+"""Raw records of a topic in ranges of offsets, with the columns of `tables.decode.RAW_SCHEMA`."""
+
+_log = logging.getLogger("twofold.refill")
+
+
+def refill(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> int:
+    """Ingest what the shadow lacks of these offsets, and let every table of it take that in.
+
+    The records go through the same code as on the live platform, in micro-batches of `max_offsets` records that take an
+    equal share of each partition. What a run before this one has done is not done again.
+
+    Args:
+        wanted: topic -> partition -> `[start, end)`; all that a table of the shadow reads.
+
+    Returns:
+        Records that were ingested.
+    """
+    feeds = {name: Feed(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
+    for name, ranges in wanted.items():
+        feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
+    taken = 0
+    for chunk in chunks(_missing(shadow, wanted), shadow.lake.settings.max_offsets):
+        for name, ranges in chunk.items():
+            taken += _take(feeds[name], shadow, read(shadow.registry.topics[name], ranges), ranges)
+        _maintain(shadow)
+    _maintain(shadow)  # a run that was cut short may have ingested what its tables have not taken in
+    return taken
+
+
+def _missing(shadow: Platform, wanted: Mapping[str, Ranges]) -> dict[str, Ranges]:
+    """What of these offsets the shadow has not ingested."""
+    left: dict[str, Ranges] = {}
+    for name, ranges in wanted.items():
+        known = frontier(shadow.lake, shadow.registry.topics[name]).ends
+        starts = {p: max(start, known.get(p, start)) for p, (start, _) in ranges.items()}
+        left[name] = {p: (starts[p], end) for p, (_, end) in ranges.items() if starts[p] < end}
+    return left
+
+
+def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
+    records = sum(end - start for start, end in ranges.values())
+    if records <= shadow.lake.settings.small_rows:
+        feed.take(frame.toArrow(), ranges)
+    else:
+        feed.take_frame(frame, ranges)
+    return records
+
+
+def _maintain(shadow: Platform) -> None:
+    for table in shadow.registry.in_order():
+        finish(upkeep(shadow, table).start(available_now=True))
+        _log.info("took in table=%s rows=%d", table.full_name, shadow.lake.rows(table.full_name))

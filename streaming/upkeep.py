@@ -1,0 +1,134 @@
+"""What every way to keep a table fresh shares: where it begins, and what it tells of its progress."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Protocol
+
+from infra.errors import DefinitionChanged
+from streaming.fence import Fence
+from streaming.progress import Progress, write
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table
+from tables.fingerprint import FINGERPRINT, fingerprint, require_one_definition
+from tables.lake import Lake
+from tables.registry import Registry
+from tables.scope import from_epoch_ms
+from tables.writer import Writer, Written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_TIDY_EVERY = 100
+
+
+class Running(Protocol):
+    """Work that goes on by itself: a streaming query, or what looks like one."""
+
+    @property
+    def name(self) -> str | None: ...
+
+    @property
+    def isActive(self) -> bool: ...
+
+    def exception(self) -> Exception | None: ...
+
+    def stop(self) -> None: ...
+
+    def awaitTermination(self) -> object: ...
+
+
+@dataclass
+class Upkeep:
+    """Keeps one table fresh, in micro-batches that are numbered."""
+
+    spark: SparkSession
+    lake: Lake
+    registry: Registry
+    table: Table
+    _commits: int = field(default=0, init=False)
+    _seen: int = field(default=-1, init=False)
+
+    def __post_init__(self) -> None:
+        self._checkpoint = Checkpoint.of(self.lake.settings, self.table)
+        self._writer = Writer(self.lake, self.table.full_name, self.spark)
+        self._sources = self.registry.upstream(self.table)
+        self._fingerprint = fingerprint(self.table)
+        self._fence = Fence(self._checkpoint, self.lake, self.table)
+
+    @property
+    def _every_ms(self) -> int:
+        """Milliseconds from the beginning of a micro-batch to that of the next."""
+        return self.table.every_ms or self.lake.settings.table_trigger_ms
+
+    def _begin_by_one_definition(self) -> None:
+        """Leave a checkpoint of another definition: what its stream kept, counts and half-joined rows, is of that one.
+
+        The new stream reads its inputs from the beginning. Rows that were closed have been computed anew by whoever
+        accepted the new definition; those that were open are taken out here, since this stream writes them again.
+        """
+        require_one_definition(self.lake, self.table)
+        before = self._checkpoint.definition
+        if before != self._fingerprint and not self._checkpoint.is_new:
+            self._checkpoint.note_definition(before or "unknown")
+            self._checkpoint.set_aside()
+        self._fence.raise_once()
+        if self._checkpoint.definition not in ("", self._fingerprint):
+            self._fence.take_out_open(self._writer)
+        self._checkpoint.note_definition(self._fingerprint)
+
+    def _require_still_one_definition(self) -> None:
+        """Refuse to go on once somebody has brought the table under another definition.
+
+        Raises:
+            DefinitionChanged: this process runs the older one.
+        """
+        version = self._writer.newest().version()
+        if version == self._seen:
+            return
+        info = self.lake.newest_info(self.table.full_name, FINGERPRINT, within=100_000, at=version)
+        if info and info[FINGERPRINT] != self._fingerprint:
+            raise DefinitionChanged(
+                f"{self.table.full_name}: its rows are of the definition {info[FINGERPRINT]} since version {version}; "
+                f"this stream computes by {self._fingerprint}.",
+                hint="Start the driver again, so that it loads the declaration: `./twofold down`, `./twofold up`.",
+                table=self.table.full_name,
+            )
+        self._seen = version
+
+    def _is_small(self, rows_in: int, times: int = 1) -> bool:
+        """Whether the rows of a micro-batch are for delta-rs: so many times those of a small commit, or fewer."""
+        settings = self.lake.settings
+        return settings.engine == "delta-rs" or (settings.engine == "auto" and rows_in <= times * settings.small_rows)
+
+    def _note(
+        self,
+        batch: int,
+        rows_in: int,
+        written: Written,
+        versions: Mapping[str, int],
+        watermark_ms: int | None,
+        started: float,
+    ) -> None:
+        """Tell what a micro-batch did; now and then, merge small files."""
+        if written.changed:
+            self._commits += 1
+            if self._commits % _TIDY_EVERY == 0:
+                self.lake.tidy(self.table.full_name)
+        write(
+            self.lake.settings,
+            Progress(
+                domain=self.table.domain,
+                query=self.table.name,
+                batch=batch,
+                watermark=from_epoch_ms(watermark_ms) if watermark_ms and self.table.closes_at else None,
+                rows_in=rows_in,
+                rows_out=written.changed,
+                versions=versions,
+                updated_at=datetime.now(UTC),
+                batch_s=time.monotonic() - started,
+            ),
+        )

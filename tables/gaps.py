@@ -1,0 +1,154 @@
+"""Records of the log that are lost: the ledger that names each such range of offsets, once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.errors import BadArgument, WriteConflict
+from tables.decode import TIMESTAMP
+from tables.lake import Lake
+from tables.writer import Stamp, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+Ranges = Mapping[int, tuple[int, int]]
+GAPS = "ledger.gaps"
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("recorded_at", TIMESTAMP),
+        ("why", pa.string()),
+        ("log", pa.string()),
+        ("acknowledged_at", TIMESTAMP),
+        ("because", pa.string()),
+    ]
+)
+_KEY = ("topic", "log", "partition", "start", "end")
+_ATTEMPTS = 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Gap:
+    """Offsets `[start, end)` of a partition that are neither ingested nor anywhere else any more.
+
+    Attributes:
+        why: what was asked in vain.
+        log: the topic's id on the broker; a topic that is made anew begins another log.
+        acknowledged_at: when a person said that it is known; None: nobody has yet.
+        because: what that person said.
+    """
+
+    topic: str
+    partition: int
+    start: int
+    end: int
+    recorded_at: datetime
+    why: str
+    log: str = ""
+    acknowledged_at: datetime | None = None
+    because: str | None = None
+
+    @property
+    def is_open(self) -> bool:
+        """Whether nobody has acknowledged it."""
+        return self.acknowledged_at is None
+
+    def __str__(self) -> str:
+        return f"{self.topic}, partition {self.partition}: offsets [{self.start}, {self.end}) are lost: {self.why}"
+
+
+def ensure(lake: Lake) -> None:
+    """Create the ledger when it is not there."""
+    lake.ensure(GAPS, SCHEMA, statistics=["topic", "partition", "start"])
+
+
+def gaps(lake: Lake, topic: str | None = None) -> list[Gap]:
+    """The gaps of a topic, or of all, by topic, partition and offset."""
+    if not lake.exists(GAPS):
+        return []
+    rows = pa.table(lake.open(GAPS).scan()).to_pylist()
+    names = [f.name for f in fields(Gap)]
+    found = [Gap(**{name: row[name] for name in names}) for row in rows if topic in (None, row["topic"])]
+    return sorted(found, key=lambda gap: (gap.topic, gap.partition, gap.start, gap.log))
+
+
+def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) -> list[Gap]:
+    """Write what the ledger does not name yet of some gaps of one topic.
+
+    Returns:
+        What was written: nothing when all of it was known, so that it may be asked for again after a crash.
+
+    Raises:
+        WriteConflict: others record gaps of the same topic. Retryable.
+    """
+    topic = found[0].topic
+    writer, app = Writer(lake, GAPS, spark), f"gaps/{topic}"
+    for _ in range(_ATTEMPTS):
+        # Before the ledger is read: whoever writes meanwhile takes this number, and this commit is skipped.
+        number = writer.next_number(app)
+        new = list(_beyond(found, gaps(lake, topic)))
+        if not new:
+            return []
+        rows = pa.Table.from_pylist([asdict(gap) for gap in new], schema=SCHEMA)
+        if not writer.append(rows, Stamp(app=app, version=number)).skipped:
+            return new
+    raise WriteConflict(f"{GAPS}: others write gaps of {topic}.", hint="Run it again; look for a second driver.")
+
+
+def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:
+    """Ranges of offsets by partition without what is lost: as many parts as the partition with most gaps needs."""
+    parts: list[dict[int, tuple[int, int]]] = []
+    for partition, (start, end) in ranges.items():
+        edges = [start]
+        for gap in sorted((gap for gap in known if gap.partition == partition), key=lambda gap: gap.start):
+            edges += [min(max(gap.start, edges[-1]), end), max(min(gap.end, end), edges[-1])]
+        kept = [pair for pair in zip(edges[::2], [*edges[1::2], end], strict=True) if pair[0] < pair[1]]
+        for number, pair in enumerate(kept):
+            parts += [{} for _ in range(number + 1 - len(parts))]
+            parts[number][partition] = pair
+    return parts
+
+
+def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None = None) -> list[Gap]:
+    """Note that the gaps of a topic are known, so that audits pass again; the records stay lost.
+
+    Returns:
+        The gaps that were open.
+
+    Raises:
+        BadArgument: `because` is empty.
+    """
+    if not because.strip():
+        raise BadArgument("A gap is acknowledged with a reason.", hint="Say what was lost, and who knows of it.")
+    if not lake.exists(GAPS):
+        return []
+    writer, app = Writer(lake, GAPS, spark), "acknowledged"
+    number, now = writer.next_number(app), datetime.now(UTC)
+    known = [replace(gap, acknowledged_at=now, because=because) for gap in gaps(lake, topic) if gap.is_open]
+    if known:
+        rows = pa.Table.from_pylist([asdict(gap) for gap in known], schema=SCHEMA)
+        writer.upsert(rows, _KEY, Stamp(app=app, version=number))
+    return known
+
+
+def _beyond(found: Iterable[Gap], known: Sequence[Gap]) -> Iterator[Gap]:
+    """The parts of gaps that no known gap of the same log covers."""
+    for gap in found:
+        start = gap.start
+        for other in known:
+            if (other.partition, other.log) != (gap.partition, gap.log) or other.end <= start or other.start >= gap.end:
+                continue
+            if start < other.start:
+                yield replace(gap, start=start, end=other.start)
+            start = max(start, other.end)
+        if start < gap.end:
+            yield replace(gap, start=start)

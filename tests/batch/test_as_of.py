@@ -1,0 +1,80 @@
+"""A table as of a point of the log is what the records before it give, and nothing that came since."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.as_of import FINAL, AsOf, Cut
+from infra.errors import BadArgument
+from tables.setup import Platform
+from tests.plant import DAYS_FILE, hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+TOPIC = "plant.readings"
+
+
+@pytest.fixture
+def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """Offsets 0 to 3, then 4 to 6 of which one is late for the hour 1, all maintained and reconciled."""
+    world = World(spark, settings, "plant", plant(tmp_path / "plant", days=DAYS_FILE))
+    world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
+    world.maintain()
+    world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
+    world.maintain()
+    world.reconcile()
+    return world
+
+
+def as_of(world: World, name: str, cut: Cut) -> list[dict[str, object]]:
+    platform = Platform(world.spark, world.lake, world.registry)
+    rows = AsOf(platform, cut).rows(world.registry.find_table(name)).toArrow().to_pylist()
+    return sorted(rows, key=lambda row: tuple(map(str, row.values())))
+
+
+def appended_at(world: World, offset: int) -> datetime:
+    [instant] = [r["_appended_at"] for r in world.rows(TOPIC).to_pylist() if r["_offset"] == offset]
+    return instant
+
+
+@pytest.mark.parametrize("by_time", [False, True])
+def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
+    cut: Cut = appended_at(world, 4) if by_time else {TOPIC: {0: 4}}
+    hours = [(r["sensor"], r["hour"], r["total"], r[FINAL]) for r in as_of(world, "hours", cut)]
+    # The newest event is of 5:00, and the stream waits an hour: what closes before 4:00 was final.
+    assert hours == [
+        ("a", hour(0), 1, True),
+        ("a", hour(1), 1, True),
+        ("a", hour(2), 1, True),
+        ("a", hour(5), 1, False),
+    ]
+    assert [(r["sensor"], r["total"]) for r in as_of(world, "days", cut)] == [("a", 4)]
+
+
+def test_of_all_records_it_is_the_table_as_it_is(world: World) -> None:
+    for name in ("hours", "days", "newest"):
+        rows = as_of(world, name, {TOPIC: {0: 7}})
+        for row in rows:
+            row.pop(FINAL)
+        assert rows == sorted(world.rows(f"plant.{name}").to_pylist(), key=lambda row: tuple(map(str, row.values()))), (
+            name
+        )
+
+
+def test_of_no_record_it_is_empty(world: World) -> None:
+    assert as_of(world, "hours", {TOPIC: {0: 0}}) == []
+
+
+def test_offsets_of_other_topics_are_refused(world: World) -> None:
+    with pytest.raises(BadArgument, match=r"computed from plant.readings; offsets were given of none"):
+        as_of(world, "days", {})

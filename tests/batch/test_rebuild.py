@@ -1,0 +1,195 @@
+"""A table that is made anew from the log equals the live one, and takes its place in one commit that can be undone."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+from deltalake import DeltaTable
+
+from batch.promotion import Promotion, rollback
+from infra.errors import BadArgument
+from streaming.driver import upkeep
+from streaming.refill import refill
+from tables.fold import unfolded_rows
+from tables.frontier import frontier
+from tables.lake import Lake
+from tables.setup import Platform
+from tables.shadow import drop, is_stale, shadow
+from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+
+OLD = HOURS_FILE.format(name="hours", late="correct")
+WIDER = OLD.replace(
+    'F.max("value").alias("greatest")', 'F.max("value").alias("greatest"), F.count("*").alias("n")'
+).replace('"total", "greatest"\n', '"total", "greatest", "n"\n')
+DOUBLED = OLD.replace('F.sum("value")', '(F.sum("value") * 2)')
+NAME = "plant.hours"
+
+
+def a_world(spark: SparkSession, settings: Settings, folder: Path, hours: str, days: str = DAYS_FILE) -> World:
+    return World(spark, settings, "plant", plant(folder, hours=hours, days=days))
+
+
+def changed(before: World, folder: Path, hours: str, days: str = DAYS_FILE) -> World:
+    """The same lake and log under another definition."""
+    after = a_world(before.spark, before.settings, folder, hours, days)
+    after._ends.update(before._ends)
+    after._log.update(before._log)
+    return after
+
+
+@pytest.fixture
+def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """The hours 0, 1, 2 are closed, the hour 1 was corrected for a late record; 5 and 6 are open."""
+    world = a_world(spark, settings, tmp_path / "old", OLD)
+    world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
+    world.maintain()
+    world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
+    world.maintain()
+    world.reconcile()
+    return world
+
+
+def rebuild(world: World, name: str = "hours") -> Promotion:
+    """What the command does but for where it reads the log."""
+    table = world.registry.find_table(name)
+    live = Platform(world.spark, world.lake, world.registry)
+    aside = shadow(live, table)
+    ends = {n: frontier(world.lake, topic).ends for n, topic in aside.registry.topics.items()}
+    refill(aside, {n: {p: (0, end) for p, end in topic.items()} for n, topic in ends.items()}, world.read)
+    promotion = Promotion(live, aside, table)
+    promotion.settle()
+    return promotion
+
+
+def totals(world: World) -> Mapping[tuple[str, datetime], float]:
+    return {(row["sensor"], row["hour"]): row["total"] for row in world.rows(NAME).to_pylist()}
+
+
+def test_what_the_log_gives_again_is_what_the_live_table_has(world: World) -> None:
+    comparison = rebuild(world).compare()
+    assert comparison.is_equal
+    assert (comparison.rows, comparison.before) == (4, hour(5))
+
+
+def test_a_table_of_a_table_is_made_anew_with_what_it_reads(world: World) -> None:
+    comparison = rebuild(world, "days").compare()
+    assert (comparison.is_equal, comparison.rows) == (True, 2)
+
+
+def test_a_damaged_row_is_found_put_right_by_promotion_and_damaged_again_by_rollback(world: World) -> None:
+    DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="sensor = 'a' AND total = 11")
+    promotion = rebuild(world)
+    comparison = promotion.compare()
+    assert (comparison.missing, comparison.extra, comparison.changed) == (0, 0, 1)
+    assert [(d.before, d.should) for d in comparison.examples] == [({"total": 12.0}, {"total": 11.0})]
+    outcome = promotion.promote()
+    assert (outcome.cause, outcome.inserted, outcome.updated, outcome.deleted) == ("rebuild", 0, 1, 0)
+    assert totals(world)["a", hour(1)] == 11
+    version = world.lake.version(NAME)
+    assert Promotion(promotion.live, promotion.shadow, promotion.table).promote().changed == 0
+    assert world.lake.version(NAME) == version
+    undone = rollback(promotion.live, promotion.table)
+    assert (undone.cause, undone.updated, totals(world)["a", hour(1)]) == ("rollback", 1, 12)
+    with pytest.raises(BadArgument, match="taken back already"):
+        rollback(promotion.live, promotion.table)
+
+
+def test_open_rows_stay_the_stream_s(world: World) -> None:
+    DeltaTable(world.lake.uri(NAME)).update(updates={"total": "99"}, predicate="hour >= '2013-01-01T05:00:00Z'")
+    assert rebuild(world).compare().is_equal
+
+
+def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World, tmp_path: Path) -> None:
+    served = totals(world)
+    after = changed(world, tmp_path / "new", DOUBLED)
+    promotion = rebuild(after)
+    assert totals(world) == served
+    assert promotion.compare().changed == 4
+    assert promotion.promote().cause == "definition"
+    after.append({"readings": [reading("a", 6.5, 4)]})
+    after.maintain()
+    closed = {("a", hour(0)): 2.0, ("a", hour(1)): 22.0, ("a", hour(2)): 2.0, ("b", hour(2)): 6.0}
+    assert totals(after) == {**closed, ("a", hour(5)): 2.0, ("a", hour(6)): 10.0}
+    assert [o for o in after.reconcile() if o.unexplained] == []
+
+
+@pytest.mark.parametrize("name", ["hours", "days"])
+def test_a_stream_of_the_old_definition_ends_when_the_new_one_is_promoted(
+    world: World, tmp_path: Path, name: str
+) -> None:
+    old = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(name))
+    following = old.start(available_now=False)
+    after = changed(world, tmp_path / "new", DOUBLED, DAYS_FILE.replace('F.sum("total")', '(F.sum("total") * 3)'))
+    if name == "days":
+        rebuild(after, "hours").promote()
+    rebuild(after, name).promote()
+    before = after.lake.version(f"plant.{name}")
+    world.append({"readings": [reading("a", 6.2, 1), reading("b", 9, 1)]})
+    if name == "days":
+        after.maintain(["hours"])
+    with pytest.raises(Exception, match=r"this stream computes by"):
+        following.awaitTermination()
+    assert after.lake.version(f"plant.{name}") == before
+
+
+def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Path) -> None:
+    served = sorted(world.rows(NAME).to_pylist(), key=str)
+    after = changed(world, tmp_path / "new", WIDER)
+    promotion = rebuild(after)
+    assert (promotion.compare().new_columns, promotion.compare().changed) == (["n"], 0)
+    promotion.promote()
+    after.maintain()
+    assert {(r["sensor"], r["hour"]): r["n"] for r in after.rows(NAME).to_pylist()} == {
+        ("a", hour(0)): 1,
+        ("a", hour(1)): 2,
+        ("a", hour(2)): 1,
+        ("b", hour(2)): 1,
+        ("a", hour(5)): 1,
+        ("a", hour(6)): 1,
+    }
+    assert [o for o in after.reconcile() if o.unexplained] == []
+    assert unfolded_rows(after.lake, promotion.table) == 0
+    rollback(promotion.live, promotion.table)
+    world.maintain()
+    assert sorted(world.rows(NAME).to_pylist(), key=str) == served
+    assert [o for o in world.reconcile() if o.unexplained] == []
+    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 0
+
+
+def test_a_rebuild_that_was_cut_short_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    read: list[tuple[int, int]] = []
+
+    def note(topic: object, ranges: Mapping[int, tuple[int, int]]) -> object:
+        read.append(ranges[0])
+        if len(read) == 2:
+            raise KeyboardInterrupt
+        return World.read(world, topic, ranges)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(world, "read", note)
+    monkeypatch.setattr(world, "lake", Lake(replace(world.settings, max_offsets=3)))
+    with pytest.raises(KeyboardInterrupt):
+        rebuild(world)
+    assert rebuild(world).compare().is_equal
+    assert read == [(0, 2), (2, 4), (2, 4), (4, 7)]
+
+
+def test_a_shadow_of_another_definition_is_known_as_such(world: World, tmp_path: Path) -> None:
+    rebuild(world)
+    after = changed(world, tmp_path / "new", DOUBLED)
+    live, table = Platform(after.spark, after.lake, after.registry), after.registry.find_table("hours")
+    assert is_stale(shadow(live, table))
+    drop(after.settings, table)
+    assert not is_stale(shadow(live, table))

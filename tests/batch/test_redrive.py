@@ -1,0 +1,181 @@
+"""Quarantined records that today's code takes join the events and all tables below; the others stay, and say why."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from batch import publication
+from batch.redrive import Choice, redrive_chosen
+from infra.errors import BadArgument
+from tables.outcome import Outcome
+from tables.setup import Platform
+from tests.plant import hour, plant, reading
+from tests.tables.declared import TOPIC_FILE, a_topic
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+NAME, QUARANTINED = "plant.readings", "plant.readings_quarantine"
+LONG = b" " * 500
+
+
+def topic(greatest: int, max_bytes: int) -> str:
+    """A topic that takes values up to one, in records up to a size."""
+    rules = f'    rules=[between("value", 0, {greatest})],\n    max_bytes={max_bytes},\n)\n'
+    file = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    return file.rstrip().removesuffix(")") + rules
+
+
+@pytest.fixture
+def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """Readings of which the offsets 1 to 4 are refused: two values, a size, and what is no JSON."""
+    world = World(spark, settings, "plant", plant(tmp_path / "then", readings=topic(10, 200)))
+    records = [
+        reading("a", 0.1, 1.0),
+        reading("a", 0.2, 20.0),
+        reading("a", 0.3, 60.0),
+        reading("b", 0.4, 5.0) + LONG,
+        b"no JSON",
+    ]
+    world.append({NAME: records})
+    world.append({NAME: [reading(sensor, 9, 1.0) for sensor in "ab"]})
+    world.maintain()
+    return world
+
+
+@pytest.fixture
+def now(world: World, tmp_path: Path) -> Platform:
+    """The same platform by today's code: values up to 50, and larger records."""
+    world.registry = plant(tmp_path / "now", readings=topic(50, 10_000))
+    return Platform(world.spark, world.lake, world.registry)
+
+
+def redrive(platform: Platform, **choice: Any) -> list[Outcome]:
+    return redrive_chosen(platform, platform.registry.topics[NAME], Choice(**choice))
+
+
+def events(world: World) -> dict[int, bool]:
+    """Offset -> whether a redrive made the row."""
+    return {row["_offset"]: row["_replayed"] for row in world.rows(NAME).to_pylist()}
+
+
+def refused(world: World) -> dict[int, list[str]]:
+    return {row["_offset"]: row["reasons"] for row in world.rows(QUARANTINED).to_pylist()}
+
+
+def totals(world: World) -> dict[tuple[str, datetime], float]:
+    return {(row["sensor"], row["hour"]): row["total"] for row in world.rows("plant.hours").to_pylist()}
+
+
+def versions(world: World) -> dict[str, int]:
+    return {name: world.lake.version(name) for name in world.lake.names()}
+
+
+@pytest.mark.spark
+def test_what_passes_today_reaches_every_table_and_only_once(world: World, now: Platform) -> None:
+    before = refused(world)
+    assert set(before) == {1, 2, 3, 4}
+    assert totals(world)["a", hour(0)] == 1.0
+
+    into, out_of, *below = redrive(now)
+
+    assert (into.touched, into.inserted, into.updated, into.deleted) == (4, 2, 0, 0)
+    assert (out_of.inserted, out_of.updated, out_of.deleted) == (0, 1, 2)
+    assert events(world) == {0: False, 1: True, 3: True, 5: False, 6: False}
+    assert {o.table for o in below if o.changed} == {"plant.hours", "plant.kept"}
+    assert (totals(world)["a", hour(0)], totals(world)["b", hour(0)]) == (21.0, 5.0)
+    # What still fails says what it fails by now; what nothing changed for is as it was.
+    assert refused(world)[2] != before[2]
+    assert "50" in refused(world)[2][0]
+    assert refused(world)[4] == before[4]
+    world.maintain()
+    assert [o for o in world.reconcile() if o.changed or o.unexplained] == []
+
+    known = versions(world)
+    assert [(o.changed, o.files_written) for o in redrive(now) if o.changed or o.files_written] == []
+    assert versions(world) == known
+
+
+@pytest.mark.spark
+def test_records_are_chosen_by_reason_offset_and_time(world: World, now: Platform) -> None:
+    rows = world.rows(QUARANTINED).to_pylist()
+    appended = rows[0]["_appended_at"]
+    assert [redrive(now, **choice) and set(refused(world)) for choice in (
+        {"reason": "no such reason"},
+        {"start": {0: 4}},
+        {"end": {0: 1}},
+        {"start": appended + timedelta(seconds=1)},
+        {"end": appended},
+        {"reason": "bytes", "end": {0: 3}},
+    )] == [{1, 2, 3, 4}] * 6  # fmt: skip
+    redrive(now, reason="bytes", start=appended, end={0: 4})
+    assert set(refused(world)) == {1, 2, 4}
+    redrive(now, start={0: 1}, end={0: 2})
+    assert set(refused(world)) == {2, 4}
+
+
+@pytest.mark.spark
+def test_a_redrive_that_was_killed_ends_what_it_began(
+    world: World, now: Platform, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    applied: list[str] = []
+    apply: Callable[..., Any] = publication._Publication.apply
+
+    def killed(publication: Any, changes: Any) -> Any:
+        if applied:
+            raise KeyboardInterrupt
+        applied.append("events")
+        return apply(publication, changes)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(publication._Publication, "apply", killed)
+        with pytest.raises(KeyboardInterrupt):
+            redrive(now)
+    assert set(events(world)) & set(refused(world)) == {1, 3}
+
+    into, out_of, *_ = redrive(now)
+    assert (into.changed, out_of.deleted) == (0, 2)
+    assert events(world) == {0: False, 1: True, 3: True, 5: False, 6: False}
+    assert set(refused(world)) == {2, 4}
+    assert totals(world)["a", hour(0)] == 21.0
+    assert [o for o in world.reconcile() if o.unexplained] == []
+
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("choice", "told"),
+    [
+        (Choice(reason=" "), "The reason is empty"),
+        (Choice(start={0: 0, 7: 1}), r"start names the partitions \[7\]"),
+        (Choice(end={-1: 0}), r"end names the partitions \[-1\]"),
+        (Choice(start={0: 5}, end={0: 4}), "is before the start"),
+        (Choice(start=NOON, end=NOON - timedelta(seconds=1)), "is before the start"),
+    ],
+)
+def test_a_choice_that_cannot_be_meant_is_refused(choice: Choice, told: str) -> None:
+    with pytest.raises(BadArgument, match=told):
+        choice.require_meant(a_topic(partitions=2))
+
+
+@pytest.mark.parametrize(
+    "choice",
+    [
+        Choice(),
+        Choice(reason="x"),
+        Choice(start={0: 5}, end={1: 2}),
+        Choice(start={0: 5}, end=NOON),
+        Choice(start=NOON),
+    ],
+)
+def test_a_choice_that_can_be_meant_is_taken(choice: Choice) -> None:
+    choice.require_meant(a_topic(partitions=2))

@@ -1,0 +1,50 @@
+"""A repair overwrites what a person was shown, also where that is more than a page holds, and never more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.reconcile import Reconcile
+from tables.setup import Platform
+from tests.plant import plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+
+def test_more_rows_than_are_named_are_repaired_unless_there_are_more_now(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("batch.unexplained._KEPT", 1)
+    world = World(spark, settings, "plant", plant(tmp_path / "tables"))
+    world.append({"readings": [reading("a", at, at) for at in range(12)]})
+    world.append({"readings": [reading("a", 24, 24)]})
+    world.maintain(["hours"])
+    right = sorted(world.rows("plant.hours").to_pylist(), key=str)
+    world.reconcile(["hours"])
+
+    def damage(least: int) -> None:
+        world.lake.open("plant.hours").update(updates={"greatest": "-1"}, predicate=f"total >= {least} AND total < 12")
+
+    def reconcile() -> Reconcile:
+        return Reconcile(Platform(spark, world.lake, world.registry), world.registry.find_table("hours"))
+
+    damage(8)
+    found = reconcile().run(verify=True)[-1]
+    assert (found.unexplained, len(found.differences)) == (4, 1)
+    damage(7)
+    assert reconcile().repair(found) == [found]
+    assert reconcile().run(verify=True)[-1].unexplained == 5
+
+    found = reconcile().run(verify=True)[-1]
+    verified, repaired = reconcile().repair(found)
+    assert (verified.unexplained, repaired.cause, repaired.updated, repaired.unexplained) == (0, "repair", 5, 0)
+    assert sorted(world.rows("plant.hours").to_pylist(), key=str) == right

@@ -1,0 +1,53 @@
+"""A table's task of the audit fails for what was found of that table, and says when all was well."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from dags.audited import AuditedLogOperator, AuditedOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+RIGHT = {"table": "flights.x", "run": "audit-1", "turn": 3, "of": 20, "rows": 97, "buckets": 9, "excused": 1}
+DAMAGED = {
+    **RIGHT,
+    "table": "flights.y",
+    "unexplained": 2,
+    "differences": [{"key": {"origin": "JFK", "hour": "2013-01-05T14:00:00+00:00"}, "change": "update"}],
+}
+WHOLE = {"topic": "flights.a", "partitions": [{"events": 4}, {"events": 3}], "faults": []}
+TORN = {"topic": "flights.b", "partitions": [], "faults": ["flights.b, partition 0, [0, 9): 1 missing offsets"]}
+
+
+def told(*topics: dict[str, Any]) -> Context:
+    report = {"tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED], "topics": list(topics)}
+
+    class Instance:
+        def xcom_pull(self, task_ids: str) -> dict[str, Any]:
+            assert task_ids == "look"
+            return report
+
+    return {"ti": Instance()}  # type: ignore[typeddict-item, return-value]
+
+
+def test_a_table_that_is_right_says_which_share_of_it_was_looked_at() -> None:
+    found = AuditedOperator(task_id="x", source="look", table="flights.x").execute(told())
+    assert found == {name: RIGHT[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
+
+
+def test_a_damaged_table_fails_with_its_rows_and_the_others_do_not() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"flights\.y: 2 rows differ .* origin=JFK hour=2013-01-05T14"):
+        AuditedOperator(task_id="y", source="look", table="flights.y").execute(told())
+
+
+def test_the_log_fails_where_a_topic_has_a_fault() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    assert AuditedLogOperator(task_id="log", source="look").execute(told(WHOLE)) == {"flights.a": 7}
+    with pytest.raises(AirflowFailException, match="1 missing offsets"):
+        AuditedLogOperator(task_id="log", source="look").execute(told(WHOLE, TORN))

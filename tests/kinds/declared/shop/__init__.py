@@ -1,0 +1,1 @@
+"""A shop on the net: what is ordered, how it is paid."""

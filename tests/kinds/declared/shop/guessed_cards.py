@@ -1,0 +1,61 @@
+"""Cards that paid after three attempts that were declined: the pattern "n times A, then B"."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from quality.rules import expression, unique
+from tables.declaration import Table
+from tables.patterns import RECORD, Event, Match, matches, times_then
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+WITHIN = timedelta(minutes=10)
+ATTEMPTS = 3
+
+
+def guessed_cards(payments: DataFrame) -> DataFrame:
+    """One row per payment of a card after three declined ones within ten minutes, with the records of all four."""
+    return matches(
+        payments,
+        key=["card"],
+        order=["tried_at", "payment_id"],
+        find=declined_then_accepted,
+        returns="card string, payment_id string, first_tried_at timestamp, paid_at timestamp, "
+        f"declined_ids array<string>, records array<{RECORD}>",
+    )
+
+
+def declined_then_accepted(attempts: Sequence[Event]) -> Iterator[Match]:
+    """Three attempts that were declined, then one that was not, of one card."""
+    found = times_then(
+        attempts,
+        ATTEMPTS,
+        lambda attempt: attempt["outcome"] == "declined",
+        lambda attempt: attempt["outcome"] == "accepted",
+        at="tried_at",
+        within=WITHIN,
+    )
+    for declined, accepted in found:
+        yield {
+            "card": accepted["card"],
+            "payment_id": accepted["payment_id"],
+            "first_tried_at": declined[0]["tried_at"],
+            "paid_at": accepted["tried_at"],
+            "declined_ids": [attempt["payment_id"] for attempt in declined],
+            "records": [attempt["record"] for attempt in (*declined, accepted)],
+        }
+
+
+TABLE = Table(
+    derive=guessed_cards,
+    key=["payment_id"],
+    event_time="paid_at",
+    records=["records"],
+    recompute_by=["card"],
+    lookback="10 minutes",
+    rules=[unique("payment_id"), expression("size(records) = 4")],
+)

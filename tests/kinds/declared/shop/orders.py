@@ -1,0 +1,20 @@
+"""Orders as the shop takes them."""
+
+from __future__ import annotations
+
+from quality.rules import between
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={
+        "order_id": "string",
+        "customer": "string",
+        "product": "string",
+        "cents": "int",
+        "ordered_at": "timestamp",
+    },
+    event_time="ordered_at",
+    key="order_id",
+    identity=["order_id"],
+    rules=[between("cents", 1, 10_000_000)],
+)

@@ -1,0 +1,20 @@
+"""Attempts to pay as the bank reports them."""
+
+from __future__ import annotations
+
+from quality.rules import one_of
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={
+        "payment_id": "string",
+        "order_id": "string",
+        "card": "string",
+        "outcome": "string",
+        "tried_at": "timestamp",
+    },
+    event_time="tried_at",
+    key="payment_id",
+    identity=["payment_id"],
+    rules=[one_of("outcome", ["accepted", "declined"])],
+)

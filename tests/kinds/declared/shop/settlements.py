@@ -1,0 +1,54 @@
+"""Orders and payments, also those that never met: a full outer join of two topics."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from quality.rules import expression, one_of
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def settlements(orders: DataFrame, payments: DataFrame) -> DataFrame:
+    """One row per accepted payment with its order of the hour before, and per order or payment that found no other."""
+    from pyspark.sql import functions as F
+
+    o, p = orders.alias("o"), payments.where("outcome = 'accepted'").alias("p")
+    hour = F.expr("INTERVAL 1 HOUR")
+    happened_at = F.coalesce("o.ordered_at", "p.tried_at")
+    without_order, without_payment = F.col("o.order_id").isNull(), F.col("p.order_id").isNull()
+    return o.join(
+        p,
+        (F.col("o.order_id") == F.col("p.order_id"))
+        & (F.col("p.tried_at") >= F.col("o.ordered_at"))
+        & (F.col("p.tried_at") <= F.col("o.ordered_at") + hour),
+        "full",
+    ).select(
+        F.coalesce("o.order_id", "p.order_id").alias("order_id"),
+        "p.payment_id",
+        F.when(without_order, "no order").when(without_payment, "not paid").otherwise("paid").alias("outcome"),
+        "o.cents",
+        happened_at.alias("happened_at"),
+        F.col("p.tried_at").alias("paid_at"),
+        (happened_at + hour).alias("closes_at"),
+        F.col("o.record").alias("ordered_record"),
+        F.col("p.record").alias("paid_record"),
+    )
+
+
+TABLE = Table(
+    derive=settlements,
+    key=["order_id", "payment_id", "outcome"],  # a payment closes at another time without its order than with it
+    event_time="happened_at",
+    watermark="30 minutes",
+    closes_at="closes_at",
+    records=["ordered_record", "paid_record"],
+    recompute_by=["order_id"],
+    lookback="1 hour",
+    rules=[
+        one_of("outcome", ["paid", "not paid", "no order"]),
+        expression("outcome = 'no order' OR cents IS NOT NULL"),
+    ],
+)

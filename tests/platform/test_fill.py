@@ -1,0 +1,131 @@
+"""A stream that stood still while the broker gave up its own copy misses nothing; what nobody has is a gap, once."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from dataclasses import replace
+from datetime import UTC, date, datetime, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.audit import audit_topics
+from batch.log import Log
+from cli.retention import Retention, retention
+from infra import topics
+from infra.archive.catalog import open_archive
+from infra.settings import Settings
+from streaming.filling import Filling
+from streaming.ingest import Ingest
+from tables import gaps
+from tables.declaration import Topic
+from tables.frontier import frontier
+from tables.registry import load
+from tables.setup import Platform
+from tests.platform.conftest import wait_until
+from tests.platform.proof import faults
+from tests.worlds import World
+from traffic.imperfections import Imperfections
+from traffic.replay import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.topics import PartitionOffsets
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark]
+
+DOMAIN, TOPIC = "flights", "flights.departures"
+BRIEF = {"segment.ms": "500", "local.retention.ms": "500", "file.delete.delay.ms": "0"}
+
+
+def send(settings: Settings, day: int) -> None:
+    """Send a day of flights, as fast as the broker takes them."""
+    start = date(2013, 1, 1) + timedelta(days=day)
+    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=Imperfections())
+
+
+def keep_briefly(settings: Settings) -> None:
+    """Let the broker give up its own copy of what is archived at once."""
+    from kafka.admin import ConfigResource, ConfigResourceType
+
+    with topics.reach(settings) as admin:
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, BRIEF) for name in load().topics])
+
+
+def delete_records(settings: Settings, before: dict[int, int]) -> None:
+    from kafka import TopicPartition
+
+    with topics.reach(settings) as admin:
+        admin.delete_records({TopicPartition(TOPIC, p): offset for p, offset in before.items()})
+
+
+def reaches(settings: Settings) -> dict[int, PartitionOffsets]:
+    return topics.offsets(settings, [TOPIC])[TOPIC]
+
+
+def ingest(spark: SparkSession, world: World) -> bool:
+    """What a driver does that starts again, until all is in; whether it had to fill something first."""
+    running = Ingest(spark, world.lake, world.registry, DOMAIN).start(available_now=True)
+    running.awaitTermination()
+    return isinstance(running, Filling)
+
+
+def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
+    spark: SparkSession, broker: Settings, log: Settings
+) -> None:
+    log = replace(log, archive=broker.archive_uri)
+    world = World(spark, log)
+    topic = world.registry.topics[TOPIC]
+    send(log, 0)
+    assert not ingest(spark, world)
+    keep_briefly(log)
+
+    seen = frontier(world.lake, topic).ends
+    time.sleep(0.6)  # a segment is closed by the first record that comes this long after its first
+    send(log, 1)
+    cut = {p: bounds.latest for p, bounds in reaches(log).items()}
+    time.sleep(0.6)
+    send(log, 2)
+    wait_until(lambda: all(bounds.earliest_local > seen[p] for p, bounds in reaches(log).items()))
+    assert kept(world, topic, seen).archive_bytes > 0
+    assert kept(world, topic, seen).leaves_in_s == dict.fromkeys(seen, 0.0)
+    delete_records(log, cut)
+    wait_until(lambda: all(archive_begins(log, p) == offset for p, offset in cut.items()))
+
+    assert ingest(spark, World(spark, replace(log, small_rows=100)))  # through Spark's workers
+    assert kept(world, topic, frontier(world.lake, topic).ends).leaves_in_s == {}
+    lost = gaps.gaps(world.lake)
+    assert {gap.partition: (gap.start, gap.end) for gap in lost} == {p: (seen[p], end) for p, end in cut.items()}
+    assert faults(log) == {}
+
+    tables = list(world.registry.tables.values())
+    told = [fault for found in audit_topics(log, world.registry, tables) for fault in found.faults]
+    assert len(told) == len(lost)
+    assert all("are lost: the broker's log begins at" in fault for fault in told)
+    gaps.acknowledge(world.lake, TOPIC, "the test deleted them")
+    assert [found.faults for found in audit_topics(log, world.registry, tables) if found.faults] == []
+
+    # What was deleted with them, and had been ingested before, is not to be had again either.
+    since = {p: (seen[p], end) for p, end in frontier(world.lake, topic).ends.items()}
+    again = Log(Platform(spark, world.lake, world.registry), [TOPIC]).read(topic, since).count()
+    assert again == sum(end - cut[p] for p, (_, end) in since.items()) > 0
+
+    assert not ingest(spark, world)
+    assert faults(log) == {}
+    assert [(gap.partition, gap.start, gap.end) for gap in gaps.gaps(world.lake)] == [
+        (gap.partition, gap.start, gap.end) for gap in lost
+    ]
+
+
+def kept(world: World, topic: Topic, ingested: Mapping[int, int]) -> Retention:
+    """What status tells of the topic's retention."""
+    log, now = world.settings, datetime.now(UTC)
+    return retention(log, {TOPIC: topic}, topics.offsets(log, [TOPIC]), {TOPIC: ingested}, now)[TOPIC]
+
+
+def archive_begins(settings: Settings, partition: int) -> int:
+    """The first offset that the archive has of a partition; where it has nothing, that of the broker."""
+    found = open_archive(settings, [TOPIC]).runs(TOPIC).get(partition)
+    return found[0].start if found else reaches(settings)[partition].earliest

@@ -1,0 +1,142 @@
+"""A table that follows changes takes in each of them, whatever was lost on the way."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.errors import TwofoldError
+from streaming.driver import upkeep
+from streaming.progress import read
+from tables.checkpoint import Checkpoint
+from tables.refresh import Refresher
+from tables.setup import Platform
+from tests.plant import hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+PAIRS_FILE = '''\
+"""Each reading with the sum of its sensor's readings in the hour before it."""
+from tables.declaration import Table
+
+
+def {name}(readings):
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    seconds = F.col("read_at").cast("long")
+    before = Window.partitionBy("sensor").orderBy(seconds).rangeBetween(-3600, 0)
+    return readings.select("sensor", "read_at", F.sum("value").over(before).alias("total"))
+
+
+TABLE = Table(
+    derive={name}, key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], lookback="1 hour"
+)
+'''
+NAME = "plant.newest"
+
+
+@pytest.fixture
+def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+    """A plant whose table `newest` follows the events."""
+    return World(spark, settings, "plant", plant(tmp_path / "plant", newest=PAIRS_FILE.format(name="newest")))
+
+
+def totals(world: World) -> dict[datetime, float]:
+    return {row["read_at"]: row["total"] for row in world.rows(NAME).to_pylist()}
+
+
+def checkpoint(world: World) -> Checkpoint:
+    return Checkpoint.of(world.settings, world.registry.find_table(NAME))
+
+
+def commits(world: World) -> int:
+    return world.lake.version(NAME)
+
+
+def test_it_takes_in_what_is_new_however_late(world: World) -> None:
+    world.append({"readings": [reading("a", 1, 1), reading("a", 5, 2)]})
+    world.maintain([NAME])
+    assert totals(world) == {hour(1): 1, hour(5): 2}
+    world.append({"readings": [reading("a", 0.5, 4)]})
+    world.maintain([NAME])
+    assert totals(world) == {hour(0.5): 4, hour(1): 5, hour(5): 2}
+    [progress] = read(world.settings, "plant")
+    assert (progress.query, progress.batch, progress.rows_in, progress.rows_out) == ("newest", 1, 1, 2)
+
+
+def test_with_nothing_new_it_commits_nothing_and_stays_where_it_is(world: World) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    before = commits(world), checkpoint(world).position
+    world.maintain([NAME])
+    assert (commits(world), checkpoint(world).position) == before
+
+
+def test_it_keeps_the_id_of_its_stream_until_the_checkpoint_is_lost(world: World) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    first = checkpoint(world).stream
+    world.append({"readings": [reading("a", 2, 1)]})
+    world.maintain([NAME])
+    assert checkpoint(world).stream == first != ""
+
+
+def test_a_crash_between_publication_and_note_repeats_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    monkeypatch.setattr(Checkpoint, "take", _crash)
+    with pytest.raises(_CrashError):
+        world.maintain([NAME])
+    monkeypatch.undo()
+    published = commits(world)
+    assert totals(world) == {hour(1): 1}
+    world.maintain([NAME])
+    assert (commits(world), totals(world)) == (published, {hour(1): 1})
+
+
+def test_where_its_position_is_lost_it_recomputes_all(world: World) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    world.append({"readings": [reading("a", 1.5, 1), reading("b", 7, 3)]})
+    (checkpoint(world).path / "position").unlink()
+    world.maintain([NAME])
+    assert totals(world) == {hour(1): 1, hour(1.5): 2, hour(7): 3}
+
+
+def test_where_the_changes_are_gone_it_recomputes_all(world: World) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    world.append({"readings": [reading("a", 1.5, 1)]})
+    table = world.lake.open("plant.readings")
+    table.optimize.compact()
+    table.vacuum(retention_hours=0, enforce_retention_duration=False, dry_run=False)
+    world.maintain([NAME])
+    assert totals(world) == {hour(1): 1, hour(1.5): 2}
+
+
+def test_a_failure_ends_it_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    monkeypatch.setattr(Refresher, "publish", _crash)
+    platform = Platform(world.spark, world.lake, world.registry)
+    following = upkeep(platform, world.registry.find_table(NAME)).start(available_now=False)
+    with pytest.raises(_CrashError):
+        following.awaitTermination()
+    assert (following.isActive, type(following.exception())) == (False, _CrashError)
+    following.stop()
+
+
+class _CrashError(TwofoldError):
+    """A test's."""
+
+
+def _crash(*_: object, **__: object) -> None:
+    raise _CrashError("The test says so.", hint="")
