@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, explain, feed, look, new, platform, prove, work
+from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, work
 from cli.screen import Mode, print_error
 from infra.errors import TwofoldError
 
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         demo.demo,
         feed.traffic,
     ),
-    "Look at the data": (look.tables, look.show, look.sql, explain.why, explain.late),
+    "Look at the data": (look.tables, look.show, look.sql, past.as_of, explain.why, explain.late),
     "Do by hand what the platform does by itself": (
         work.stream,
         work.ingest_once,
@@ -30,9 +30,13 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         work.reconcile,
         prove.audit,
         prove.certify,
+        prove.acknowledge,
         work.quality,
         work.backfill,
         work.replay,
+        work.redrive,
+        rebuild.rebuild,
+        rebuild.rollback,
     ),
 }
 

@@ -12,7 +12,10 @@ from infra.errors import BadArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
+Place = Mapping[int, int] | datetime | None
+"""In a topic: offset by partition, or when the broker got a record; None: where it begins or ends."""
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
+_BEGINS_LIKE_A_DATE = re.compile(r"\d{4}-")
 
 
 def parse_time(text: str, option: str) -> datetime:
@@ -56,7 +59,8 @@ def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int
     if not _OFFSETS.match(text):
         raise BadArgument(
             f"{option}={text!r}: expected offsets.",
-            hint="Write one offset for every partition, 1200, or partition:offset pairs, 0:1200,2:80.",
+            hint="Write one offset for every partition, 1200, or partition:offset pairs, 0:1200,2:80; where a time "
+            "is possible, 2013-01-05T06:30 (UTC).",
         )
     pairs = [
         (int(partition), int(offset)) for partition, _, offset in (pair.partition(":") for pair in text.split(","))
@@ -70,6 +74,19 @@ def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int
             hint=f"The topic has the partitions 0 to {partitions - 1}.",
         )
     return offsets
+
+
+def parse_place(text: str | None, option: str, partitions: int) -> Place:
+    """A place in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
+
+    Raises:
+        BadArgument: none of these.
+    """
+    if text in (None, "earliest"):
+        return None
+    if text.isdecimal() or _OFFSETS.match(text) or not _BEGINS_LIKE_A_DATE.match(text):
+        return parse_offsets(text, option, partitions)
+    return parse_time(text, option)
 
 
 def parse_key(words: Sequence[str], key: Sequence[str], schema: pa.Schema) -> dict[str, object]:

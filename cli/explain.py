@@ -29,6 +29,8 @@ CAUSES = {
     "backfill": "a backfill",
     "definition": "a backfill, for a new definition",
     "repair": "a repair that a person approved",
+    "rebuild": "a rebuild from the log",
+    "rollback": "a rollback of a rebuild",
     "unknown": "[bold red]somebody past the platform[/]",
 }
 
@@ -57,10 +59,13 @@ def why(
             f"{told.table} has no row {_key(told.key)}, and never had one since version {told.since}.",
             hint=f'`./twofold sql "FROM {told.table} LIMIT 5"` shows some.',
         )
+    told, why_not = _in_archive(told, lake.settings)
     if as_json:
         print_json(told)
-    else:
-        _print_story(told)
+        return
+    _print_story(told)
+    if why_not:
+        out.print(f"[dim]{why_not}[/]")
 
 
 def late(
@@ -88,6 +93,21 @@ def late(
         print_json({"table": declared.full_name, "watermark": declared.watermark, "records": records})
     else:
         _print_late(declared, records)
+
+
+def _in_archive(told: Story, settings: Settings) -> tuple[Story, str]:
+    """The story with the archived segments of its records, or why they are not named."""
+    from infra.archive.catalog import open_archive
+    from infra.errors import BrokerUnreachable
+    from tables.story import in_archive
+
+    topics = {r.source for chapter in told.chapters for r in chapter.records if r.offset is not None}
+    if not topics:
+        return told, ""
+    try:
+        return in_archive(told, open_archive(settings, sorted(topics))), ""
+    except BrokerUnreachable:
+        return told, "The broker does not answer, so nobody can say which archived segments hold the records."
 
 
 def _no_session() -> NoReturn:
@@ -148,7 +168,8 @@ def _record(record: Record) -> str:
     if record.offset is None:
         return f"a change of {record.source}"
     place = f"{record.source}, partition {record.partition}, offset {record.offset}"
-    return f"{place}, late by {_span(record.late_by_ms)}" if record.late_by_ms is not None else place
+    place += f", late by {_span(record.late_by_ms)}" if record.late_by_ms is not None else ""
+    return place + (f", in the archived segment {record.segment}" if record.segment else "")
 
 
 def _span(ms: int | None) -> str:

@@ -19,6 +19,7 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.query import Analyst
+    from tables.audits import LastAudit
     from tables.declaration import Table, Topic
     from tables.lake import Lake
     from tables.registry import Registry
@@ -216,12 +217,14 @@ class Page:
     rows: int | None
     freshness_s: float | None
     updated_at: datetime | None
+    audit: LastAudit | None
     commits: Sequence[Mapping[str, object]]
     newest: Sequence[Mapping[str, object]]
 
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
     from streaming.progress import read
+    from tables.audits import last_audits
     from tables.declaration import Topic
 
     name, there = declared.full_name, lake.exists(declared.full_name)
@@ -236,6 +239,7 @@ def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Set
         rows=lake.rows(name) if there else None,
         freshness_s=running[0].freshness_s if running else None,
         updated_at=running[0].updated_at if running else None,
+        audit=last_audits(lake).get(name),
         commits=_commits(lake, name) if there else [],
         newest=_newest(lake, name, declared.event_time) if there else [],
     )
@@ -308,6 +312,14 @@ def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, obj
     return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
 
 
+def _told(audit: LastAudit) -> str:
+    """What the newest audit looked at and found."""
+    share = "all" if audit.of == 1 else f"part {audit.turn + 1} of {audit.of}"
+    found = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
+    since = f"; every row since {shown(audit.all_since)}" if audit.all_since and audit.of > 1 else ""
+    return f"{shown(audit.at)}, {share}, {audit.rows:,} rows, {found}{since}"
+
+
 def _print_page(page: Page) -> None:
     out.print(f"[bold]{page.name}[/]  {escape(page.description)}")
     rows = "not computed yet" if page.rows is None else f"{page.rows:,}"
@@ -316,7 +328,10 @@ def _print_page(page: Page) -> None:
         age = f"last micro-batch {shown_span((datetime.now(UTC) - page.updated_at).total_seconds())} ago"
         if page.freshness_s is not None:
             age += f", its rows visible {shown_span(page.freshness_s)} after the broker had them"
-    facts = {**page.declaration, "rows": rows, "freshness": age, "file": f"tables/{page.name.replace('.', '/')}.py"}
+    facts = {**page.declaration, "rows": rows, "freshness": age}
+    if page.audit:
+        facts["audited"] = _told(page.audit)
+    facts["file"] = f"tables/{page.name.replace('.', '/')}.py"
     width = max(len(fact) for fact in facts)
     out.print()
     for fact, value in facts.items():

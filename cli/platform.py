@@ -13,12 +13,12 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.screen import Json, make_table, out, print_json, shown_span, step
-from infra.errors import ProcessFailed
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown_bytes, shown_span, step
+from infra.errors import LogGap, ProcessFailed
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from cli.snapshot import QueryState, Snapshot, TopicState
+    from cli.snapshot import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
     from infra.supervisor import Program
     from tables.registry import Registry
@@ -52,16 +52,25 @@ def down() -> None:
 
 
 def status(as_json: Json = False) -> None:
-    """Show processes, topics, queries and tables: lag, freshness, late, quarantined, corrected."""
+    """Show processes, topics, queries and tables: lag, retention, freshness, late, quarantined, corrected.
+
+    Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
+    """
     from cli.snapshot import Observer
     from tables.registry import load
 
     settings = Settings.from_environment()
-    now = Observer(settings, load()).take()
+    now = Observer(settings, load()).take(with_retention=True)
     if as_json:
         print_json(now)
         return
     print_status(now)
+    if now.open_gaps:
+        topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
+        raise LogGap(
+            f"Records of {topics} are lost.",
+            hint="docs/operating.md, 'Lost records', says what to do; `./twofold acknowledge` notes who knows of it.",
+        )
 
 
 def doctor(as_json: Json = False) -> None:
@@ -260,14 +269,18 @@ def print_status(now: Snapshot) -> None:
             right=["partition", "earliest", "latest", "ingested", "lag", "quarantined"],
         )
     )
+    if any(p.latest for topic in now.topics for p in topic.partitions):
+        _print_retention(now)
+    if now.gaps:
+        _print_gaps(now)
     if now.queries:
         _print_queries(now)
     out.print(
         make_table(
             "Tables",
-            ["table", "strategy", "rows", "late records", "corrected rows", "version"],
-            [(t.name, t.strategy, t.rows, t.late, t.corrections, t.version) for t in now.tables],
-            right=["rows", "late records", "corrected rows", "version"],
+            ["table", "strategy", "rows", "late records", "corrected rows", "version", "audited"],
+            [(t.name, t.strategy, t.rows, t.late, t.corrections, t.version, _audited(t, now.at)) for t in now.tables],
+            right=["rows", "late records", "corrected rows", "version", "audited"],
             whole=["strategy"],
         )
     )
@@ -275,6 +288,14 @@ def print_status(now: Snapshot) -> None:
         out.print(f"[yellow]![/] {escape(problem)}")
     if not now.processes:
         out.print("[yellow]![/] The platform is down: ./twofold up starts it.")
+
+
+def _audited(table: TableState, now: datetime) -> str:
+    """How long ago, and how many rows nothing explains."""
+    if table.audit is None:
+        return "never"
+    age = shown_span((now - table.audit.at).total_seconds())
+    return f"{age}, [bold red]{table.audit.unexplained:,} wrong[/]" if table.audit.unexplained else age
 
 
 def _print_queries(now: Snapshot) -> None:
@@ -295,6 +316,39 @@ def _topic_lines(topic: TopicState) -> list[tuple[object, ...]]:
         name, quarantined = (topic.name, topic.quarantined) if n == 0 else ("", "")
         lines.append((name, str(p.partition), p.earliest, p.latest, p.next, p.lag, quarantined))
     return lines
+
+
+def _print_retention(now: Snapshot) -> None:
+    lines = [
+        (
+            topic.name if n == 0 else "",
+            str(p.partition),
+            p.earliest_local,
+            p.tiered,
+            shown_bytes(topic.archive_bytes) if n == 0 else "",
+            NOTHING if p.leaves_in_s is None else shown_span(p.leaves_in_s),
+        )
+        for topic in now.topics
+        for n, p in enumerate(topic.partitions)
+    ]
+    columns = ["topic", "partition", "at hand from", "archived up to", "archive", "oldest waiting leaves in"]
+    out.print(make_table("Retention", columns, lines, right=columns[1:]))
+
+
+def _print_gaps(now: Snapshot) -> None:
+    lines = [
+        (
+            gap.topic,
+            str(gap.partition),
+            escape(f"[{gap.start}, {gap.end})"),
+            gap.end - gap.start,
+            gap.recorded_at,
+            "[bold red]not acknowledged[/]" if gap.is_open else escape(gap.because or ""),
+        )
+        for gap in now.gaps
+    ]
+    columns = ["topic", "partition", "offsets", "records", "recorded (UTC)", "acknowledged because"]
+    out.print(make_table("Lost records", columns, lines, right=["partition", "records"]))
 
 
 def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:

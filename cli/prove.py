@@ -10,54 +10,78 @@ from rich.markup import escape
 
 from cli.arguments import require_share
 from cli.screen import Json, make_table, out, print_json, shown_span
-from cli.work import TableNames, _full_names
+from cli.work import full_names
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
     from batch.audit import Report
+    from batch.topic_audit import TopicReport
     from tables.completeness import Certificate
 
 
 def audit(
-    tables: TableNames = None,
+    names: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[TABLE or TOPIC]...", help="All tables when none is named; a topic: all its records."),
+    ] = None,
     share: Annotated[float, typer.Option(help="The share of the rows to look at; it goes round with the days.")] = 0.05,
     everything: Annotated[bool, typer.Option("--all", help="Look at all rows.")] = False,
     as_json: Json = False,
 ) -> None:
     """Recompute a share of the closed rows and hold the log against events and quarantine.
 
-    It finds what no late record announces. Differences are reported and fail the command; nothing is repaired.
+    Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested;
+    where all is equal, a certificate is kept, which `certify TOPIC` checks later without the log.
+
+    It finds what no late record announces; nothing is repaired. Fails when rows differ or records are missing; with
+    --json it only tells so, in `passed`.
     """
     wanted = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
-    names = _full_names(tables or ())
+    tables, topics = _told_apart(names or ())
+    from batch.audit import Report as Audits
     from batch.audit import audit as run
+    from batch.topic_audit import audit_topic
 
-    report = run(settings, names, share=wanted)
-    if not as_json:
-        _print_report(report)
-    report.raise_if_wrong()
+    report = run(settings, tables, share=wanted) if tables or not topics else Audits()
+    logs = [audit_topic(settings, topic) for topic in topics]
     if as_json:
-        print_json(dataclasses.asdict(report))
+        passed = report.passed and all(log.passed for log in logs)
+        print_json(dataclasses.asdict(report) | {"passed": passed, "logs": logs})
+        return
+    if tables or not topics:
+        _print_report(report)
+    _print_logs(logs)
+    report.raise_if_wrong()
+    for log in logs:
+        log.raise_if_wrong()
 
 
 def certify(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table: flights.delays_by_hour, or its bare name.")],
+    name: Annotated[str, typer.Argument(metavar="TABLE or TOPIC", help="By full or bare name.")],
     version: Annotated[int | None, typer.Option(help="Of its Delta versions; the newest without.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
     """Show which offsets of the log went into a version of TABLE, each checked to be there once.
 
-    Fails when an offset is missing or there twice; with --json it only tells so, in `is_complete`.
+    Of a TOPIC: check that events and quarantine are what their certificate says, which an audit of the topic wrote. No
+    log is needed. Fails when an offset is missing or there twice, or a block of records differs; with --json it only
+    tells so.
     """
     settings = Settings.from_environment()
+    tables, topics = _told_apart([name])
+    if topics:
+        _check_certificate(settings, topics[0], version, as_json)
+        return
     from infra.errors import LogGap
     from tables.completeness import certify as run
     from tables.lake import Lake
     from tables.registry import load
 
     registry = load()
-    certificate = run(Lake(settings), registry, registry.find_table(table), version)
+    certificate = run(Lake(settings), registry, registry.find_table(tables[0]), version)
     if as_json:
         facts = {"faults": certificate.faults, "is_complete": certificate.is_complete}
         print_json(dataclasses.asdict(certificate) | facts)
@@ -70,6 +94,84 @@ def certify(
         )
 
 
+def _check_certificate(settings: Settings, name: str, version: int | None, as_json: bool) -> None:
+    from batch.topic_audit import check_certificate
+    from tables.registry import load
+    from tables.setup import opened
+
+    topic = load().find_topic(name)
+    with opened(settings, "certify", [topic.domain]) as platform:
+        report = check_certificate(platform, topic, version)
+    if as_json:
+        print_json(dataclasses.asdict(report) | {"passed": report.passed})
+        return
+    _print_logs([report])
+    report.raise_if_wrong()
+
+
+def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Full names of the tables, and of the topics, each once.
+
+    Raises:
+        BadArgument: a name of neither.
+    """
+    from infra.errors import BadArgument
+    from tables.registry import load
+
+    registry, tables, topics = load(), [], []
+    for name in dict.fromkeys(names):
+        try:
+            topics.append(registry.find_topic(name).full_name)
+        except BadArgument:
+            tables.append(name)
+    return full_names(tables), topics
+
+
+def _print_logs(logs: Sequence[TopicReport]) -> None:
+    if not logs:
+        return
+    rows = [
+        (
+            log.topic,
+            log.against,
+            f"{log.records:,}",
+            f"{log.blocks:,}",
+            f"[bold red]{len(log.differing):,}[/]" if log.differing else "0",
+            " and ".join(map(str, log.versions)),
+            shown_span(log.seconds),
+        )
+        for log in logs
+    ]
+    columns = ["topic", "held against", "records", "blocks", "differing", "versions", "took"]
+    out.print(make_table(None, columns, rows, right=["records", "blocks", "differing"]))
+
+
+def acknowledge(
+    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")],
+    because: Annotated[str, typer.Option(help="What was lost, and who knows of it; kept in the ledger.")],
+    as_json: Json = False,
+) -> None:
+    """Note that the records of TOPIC that are lost are known to be: audits and status no longer fail for them.
+
+    They stay in ledger.gaps, and every audit and certificate goes on counting them.
+    """
+    settings = Settings.from_environment()
+    from tables import gaps
+    from tables.registry import load
+    from tables.setup import opened
+
+    declared = load().find_topic(topic)
+    with opened(settings, "acknowledge", []) as platform:
+        session = platform.spark if settings.engine == "spark" else None
+        known = gaps.acknowledge(platform.lake, declared.full_name, because, session)
+    if as_json:
+        print_json(known)
+        return
+    for gap in known:
+        out.print(escape(str(gap)), soft_wrap=True)
+    out.print(f"{len(known)} acknowledged." if known else f"{declared.full_name} has no gap that waits for it.")
+
+
 def _print_report(report: Report) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
@@ -77,7 +179,7 @@ def _print_report(report: Report) -> None:
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))
-    columns = ["topic", "records", "events", "quarantined", "missing", "repeated", "waiting"]
+    columns = ["topic", "records", "events", "quarantined", "lost", "missing", "repeated", "waiting"]
     out.print(
         make_table(
             None,
@@ -88,6 +190,7 @@ def _print_report(report: Report) -> None:
                     sum(p.records for p in topic.partitions),
                     sum(p.events for p in topic.partitions),
                     sum(p.quarantined for p in topic.partitions),
+                    sum(p.lost for p in topic.partitions),
                     sum(p.missing for p in topic.partitions),
                     sum(p.repeated for p in topic.partitions),
                     topic.waiting,
@@ -106,7 +209,7 @@ def _share(turn: int, of: int) -> str:
 
 
 def _print_certificate(certificate: Certificate) -> None:
-    columns = ["topic", "partition", "offsets", "records", "events", "quarantined", "each once"]
+    columns = ["topic", "partition", "offsets", "records", "events", "quarantined", "lost", "each once"]
     rows = [
         (
             topic.topic,
@@ -115,13 +218,14 @@ def _print_certificate(certificate: Certificate) -> None:
             p.records,
             p.events,
             p.quarantined,
+            p.lost,
             "[green]yes[/]" if p.is_complete else "[bold red]no[/]",
         )
         for topic in certificate.topics
         for p in topic.partitions
     ]
     title = f"{certificate.table}, version {certificate.version}: {certificate.rows:,} rows"
-    out.print(make_table(title, columns, rows, right=columns[3:6]))
+    out.print(make_table(title, columns, rows, right=columns[3:7]))
     taken = ", ".join(f"{name} up to version {version}" for name, version in certificate.inputs.items())
     out.print(f"Taken in: {taken or 'nothing'}. Definition {certificate.fingerprint or 'unknown'}.")
     for topic in certificate.topics:

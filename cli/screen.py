@@ -120,6 +120,18 @@ def shown(value: object) -> str:
     return str(value)
 
 
+def shown_bytes(size: int | None) -> str:
+    """A size for people, in decimal units."""
+    if size is None:
+        return NOTHING
+    amount, unit = float(size), "B"
+    for larger in ("kB", "MB", "GB", "TB"):
+        if amount < 1_000:
+            break
+        amount, unit = amount / 1_000, larger
+    return f"{amount:,.1f} {unit}" if unit != "B" else f"{size} B"
+
+
 def shown_span(seconds: float | None) -> str:
     """A length of time: `0.4 s`, `3 min 20 s`, `2 h 05 min`, `4 days`."""
     if seconds is None:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from cli.retention import Retention, retention
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 
@@ -15,7 +16,9 @@ if TYPE_CHECKING:
     from infra.supervisor import ProcessState
     from infra.topics import PartitionOffsets
     from streaming.progress import Progress
+    from tables.audits import LastAudit
     from tables.declaration import Topic
+    from tables.gaps import Gap
     from tables.lake import Lake
     from tables.registry import Registry
 
@@ -30,6 +33,10 @@ class PartitionState:
         earliest, latest: its half-open bounds on the broker; None while the broker does not answer.
         next: the offset that ingest takes next; None before its first micro-batch.
         lag: records that are not ingested yet.
+        earliest_local: the first offset that the broker has at hand; what lies before it is in the archive alone.
+        tiered: the offset after the last one that the archive has; None when it has none.
+        leaves_in_s: seconds until the oldest record that is not ingested yet is in the archive alone, 0 once it is;
+            None when nothing waits, the topic has no archive, or that was not asked for.
     """
 
     partition: int
@@ -37,16 +44,24 @@ class PartitionState:
     latest: int | None
     next: int | None
     lag: int | None
+    earliest_local: int | None = None
+    tiered: int | None = None
+    leaves_in_s: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
 class TopicState:
-    """A topic with what became of its records."""
+    """A topic with what became of its records.
+
+    Attributes:
+        archive_bytes: of its archived segments; None when that was not asked for, or nobody answered.
+    """
 
     name: str
     partitions: Sequence[PartitionState]
     events: int | None
     quarantined: int | None
+    archive_bytes: int | None = None
 
     @property
     def produced(self) -> int | None:
@@ -96,6 +111,7 @@ class TableState:
     Attributes:
         late: input records later than its watermark: what the stream dropped is among them; None where no row closes.
         corrections: rows that batch work corrected, in all.
+        audit: the newest; None when there was none.
     """
 
     name: str
@@ -104,6 +120,7 @@ class TableState:
     late: int | None
     corrections: int | None
     version: int | None
+    audit: LastAudit | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -112,6 +129,7 @@ class Snapshot:
 
     Attributes:
         problems: what could not be read, or does not run; empty when all is well.
+        gaps: records that are lost, as the ledger of gaps names them.
     """
 
     at: datetime
@@ -120,6 +138,12 @@ class Snapshot:
     queries: Sequence[QueryState]
     tables: Sequence[TableState]
     problems: Sequence[str]
+    gaps: Sequence[Gap] = ()
+
+    @property
+    def open_gaps(self) -> list[Gap]:
+        """Those that nobody has acknowledged."""
+        return [gap for gap in self.gaps if gap.is_open]
 
 
 class Observer:
@@ -132,9 +156,15 @@ class Observer:
         self._lake = Lake(settings)
         self._analyst: Analyst | None = None
 
-    def take(self) -> Snapshot:
-        """Read everything; whatever does not answer is left out and named in `problems`."""
+    def take(self, *, with_retention: bool = False) -> Snapshot:
+        """Read everything; whatever does not answer is left out and named in `problems`.
+
+        Args:
+            with_retention: also how long a stream that stands still has got, which asks the broker for more.
+        """
         from infra import supervisor
+        from tables.audits import last_audits
+        from tables.gaps import gaps
 
         problems: list[str] = []
         settings, registry, lake = self._settings, self._registry, self._lake
@@ -143,12 +173,30 @@ class Observer:
         offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
         late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
         corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
+        audits = last_audits(lake)
+        now, lost = datetime.now(UTC), gaps(lake)
+        ingested = {topic: taken for p in progress if p.query == "ingest" for topic, taken in p.offsets.items()}
+        kept: dict[str, Retention] = {}
+        if with_retention and offsets:
+            asked = _tolerant(
+                problems, "retention", lambda: retention(settings, registry.topics, offsets, ingested, now)
+            )
+            kept = asked or {}
+        problems += [str(gap) for gap in lost if gap.is_open]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
         problems += [f"{p.domain}.{p.query} stands still: {p.error}" for p in progress if p.error]
+        problems += [
+            f"{name}: audits found {audit.unexplained:,} rows that nothing explains"
+            for name, audit in audits.items()
+            if audit.unexplained
+        ]
         return Snapshot(
-            at=datetime.now(UTC),
+            at=now,
             processes=processes,
-            topics=[_topic(topic, offsets, progress, lake) for topic in registry.topics.values()],
+            topics=[
+                _topic(topic, offsets.get(name, {}), ingested.get(name, {}), kept.get(name), lake)
+                for name, topic in registry.topics.items()
+            ],
             queries=[_query(p, registry, lake) for p in progress],
             tables=[
                 TableState(
@@ -158,10 +206,12 @@ class Observer:
                     late=late.get(table.full_name),
                     corrections=corrections.get(table.full_name, 0),
                     version=_if_there(lake, table.full_name, lake.version),
+                    audit=audits.get(table.full_name),
                 )
                 for table in registry.in_order()
             ],
             problems=problems,
+            gaps=lost,
         )
 
     def _asking(self) -> Analyst:
@@ -218,20 +268,25 @@ def _offsets(
 
 
 def _topic(
-    topic: Topic, offsets: Mapping[str, Mapping[int, PartitionOffsets]], progress: Sequence[Progress], lake: Lake
+    topic: Topic,
+    bounds: Mapping[int, PartitionOffsets],
+    taken: Mapping[int, int],
+    kept: Retention | None,
+    lake: Lake,
 ) -> TopicState:
-    bounds = offsets.get(topic.full_name, {})
-    ingest = [p for p in progress if p.domain == topic.domain and p.query == "ingest"]
-    taken = ingest[0].offsets.get(topic.full_name, {}) if ingest else {}
+    leaves = kept.leaves_in_s if kept else {}
     return TopicState(
         name=topic.full_name,
-        partitions=[_partition(n, bounds.get(n), taken.get(n)) for n in range(topic.partitions)],
+        partitions=[_partition(n, bounds.get(n), taken.get(n), leaves.get(n)) for n in range(topic.partitions)],
         events=_if_there(lake, topic.full_name, lake.rows),
         quarantined=_if_there(lake, f"{topic.full_name}_quarantine", lake.rows),
+        archive_bytes=kept.archive_bytes if kept else None,
     )
 
 
-def _partition(number: int, bounds: PartitionOffsets | None, taken: int | None) -> PartitionState:
+def _partition(
+    number: int, bounds: PartitionOffsets | None, taken: int | None, leaves_in_s: float | None
+) -> PartitionState:
     if bounds is None:
         return PartitionState(partition=number, earliest=None, latest=None, next=taken, lag=None)
     position = bounds.earliest if taken is None else taken
@@ -241,6 +296,9 @@ def _partition(number: int, bounds: PartitionOffsets | None, taken: int | None) 
         latest=bounds.latest,
         next=taken,
         lag=max(bounds.latest - position, 0),
+        earliest_local=bounds.earliest_local,
+        tiered=bounds.tiered,
+        leaves_in_s=leaves_in_s,
     )
 
 

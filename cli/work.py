@@ -10,22 +10,36 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.arguments import parse_offsets, parse_time, require_order
+from cli.arguments import Place, parse_place, parse_time, require_order
 from cli.screen import NOTHING, Json, make_table, out, print_json, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from quality.verdict import Verdict
-    from tables.outcome import Outcome
+    from tables.declaration import Topic
+    from tables.outcome import Difference, Outcome
 
 MOST_DIFFERENCES = 20
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
 TableNames = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="All tables when none is named.")]
+TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")]
+From = Annotated[
+    str | None,
+    typer.Option(
+        "--from",
+        metavar="PLACE",
+        help="First offset: 1200, or by partition 0:1200,2:80; or when the broker got it: 2013-01-05T06:30 (UTC).",
+    ),
+]
+To = Annotated[
+    str | None,
+    typer.Option("--to", metavar="PLACE", help="First offset after the range, or its time, written the same way."),
+]
 
 
-def stream(domain: Domain) -> None:
-    """Run the stream driver of DOMAIN until it is told to stop.
+def stream(domain: Domain, tables: TableNames = None) -> None:
+    """Run the stream driver of DOMAIN until it is told to stop; it takes in all topics, and keeps these tables.
 
     The supervisor runs this for every domain; by hand it is useful with a platform started by `up --no-streams`.
     """
@@ -33,7 +47,7 @@ def stream(domain: Domain) -> None:
     _require_domain(domain)
     from streaming.driver import run
 
-    run(settings, domain)
+    run(settings, domain, tables=full_names(tables or (), domain) or None)
 
 
 def ingest_once(domain: Domain) -> None:
@@ -51,7 +65,7 @@ def maintain_once(domain: Domain, tables: TableNames = None) -> None:
     _require_domain(domain)
     from streaming.driver import drain
 
-    drain(settings, domain, ingest=False, tables=_full_names(tables or (), domain) or None)
+    drain(settings, domain, ingest=False, tables=full_names(tables or (), domain) or None)
 
 
 def backfill(
@@ -71,10 +85,10 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    name = _full_names([table])[0]
+    name = full_names([table])[0]
     from batch.backfill import backfill as run
 
-    _print_outcomes([run(settings, name, first, last)], as_json)
+    print_outcomes([run(settings, name, first, last)], as_json)
 
 
 def reconcile(
@@ -98,7 +112,7 @@ def reconcile(
     Where nothing was touched it takes less than a second and starts no Spark.
     """
     settings = Settings.from_environment()
-    names = _full_names(tables or ())
+    names = full_names(tables or ())
     approve = _approval(yes, at_most, as_json) if repair else None
     outcomes = None
     if not (verify or repair):
@@ -109,7 +123,7 @@ def reconcile(
         from batch.reconcile import reconcile as run
 
         outcomes = run(settings, names, verify=verify, repair=approve)
-    _print_outcomes(outcomes, as_json)
+    print_outcomes(outcomes, as_json)
 
 
 def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcome], bool]:
@@ -124,7 +138,7 @@ def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcom
 
     def approve(outcome: Outcome) -> bool:
         if not as_json:
-            _print_differences(outcome)
+            _print_unexplained(outcome)
         if at_most is not None and outcome.unexplained > at_most:
             return False
         return yes or typer.confirm(f"Overwrite {outcome.unexplained} rows of {outcome.table}?")
@@ -132,14 +146,18 @@ def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcom
     return approve
 
 
-def _print_differences(outcome: Outcome) -> None:
+def print_differences(title: str, differences: Sequence[Difference]) -> None:
+    """Rows that differ, column by column."""
     rows = [
         (_joined(d.key), d.change, column, _value(d.before, column), _value(d.should, column))
-        for d in outcome.differences[:MOST_DIFFERENCES]
+        for d in differences[:MOST_DIFFERENCES]
         for column in dict.fromkeys([*d.before, *d.should])
     ]
-    title = f"{outcome.table}: rows that nothing explains"
     out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
+
+
+def _print_unexplained(outcome: Outcome) -> None:
+    print_differences(f"{outcome.table}: rows that nothing explains", outcome.differences)
     if outcome.unexplained > MOST_DIFFERENCES:
         out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
 
@@ -158,7 +176,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     Fails when a rule is broken; with --json it only tells so, in `passed`.
     """
     settings = Settings.from_environment()
-    names = _full_names(tables or ())
+    names = full_names(tables or ())
     from batch.gate import quality as run
 
     verdicts = run(settings, names)
@@ -171,29 +189,52 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
 
 
 def replay(
-    topic: Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")],
-    first: Annotated[
-        str | None,
-        typer.Option("--from", metavar="OFFSETS", help="First offset: 1200, or by partition 0:1200,2:80."),
-    ] = None,
-    last: Annotated[
-        str | None, typer.Option("--to", metavar="OFFSETS", help="First offset after the range, written the same way.")
-    ] = None,
+    topic: TopicName,
+    first: From = None,
+    last: To = None,
     as_json: Json = False,
 ) -> None:
-    """Decode an offset range of TOPIC again with today's code, publish the differences in it and below it.
+    """Decode a range of TOPIC again with today's code, publish the differences in it and below it.
 
-    Without --from it starts at the earliest offset, without --to it ends at what was ingested.
+    Without --from it starts at the earliest record that there is, without --to it ends at what was ingested. Archived
+    records are read past the broker, which goes on serving the live streams.
     """
     settings = Settings.from_environment()
     from tables.registry import load
 
     declared = load().find_topic(topic)
-    start = parse_offsets(first, "--from", declared.partitions)
-    end = parse_offsets(last, "--to", declared.partitions)
+    start, end = _places(declared, first, last)
     from batch.replay import replay as run
 
-    _print_outcomes(run(settings, declared.full_name, start, end), as_json)
+    print_outcomes(run(settings, declared.full_name, start, end), as_json)
+
+
+def redrive(
+    topic: TopicName,
+    reason: Annotated[
+        str | None, typer.Option(metavar="TEXT", help="Only records of which a reason contains this.")
+    ] = None,
+    first: From = None,
+    last: To = None,
+    as_json: Json = False,
+) -> None:
+    """Try quarantined records of TOPIC again with today's code: those that pass join the events and all below.
+
+    Those that still fail stay in quarantine, with today's reasons.
+    """
+    settings = Settings.from_environment()
+    from batch.redrive import Choice
+    from batch.redrive import redrive as run
+    from tables.registry import load
+
+    declared = load().find_topic(topic)
+    start, end = _places(declared, first, last)
+    print_outcomes(run(settings, declared.full_name, Choice(reason=reason, start=start, end=end)), as_json)
+
+
+def _places(topic: Topic, first: str | None, last: str | None) -> tuple[Place, Place]:
+    """The two ends of a range of the topic."""
+    return parse_place(first, "--from", topic.partitions), parse_place(last, "--to", topic.partitions)
 
 
 def _require_domain(domain: str) -> None:
@@ -202,7 +243,7 @@ def _require_domain(domain: str) -> None:
     load().require_domain(domain)
 
 
-def _full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
+def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, in the order given; with `domain`, all of that domain."""
     from infra.errors import BadArgument
     from tables.registry import load
@@ -216,7 +257,7 @@ def _full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     return list(found)
 
 
-def _print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
+def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
     if as_json:
         print_json([dataclasses.asdict(outcome) | {"changed": outcome.changed} for outcome in outcomes])
         return

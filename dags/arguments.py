@@ -12,6 +12,8 @@ from datetime import UTC, datetime
 from infra.errors import BadArgument
 
 Params = Mapping[str, object]
+INSTANT = r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)"
+"""When the broker got a record."""
 OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
@@ -21,10 +23,7 @@ def reconcile_arguments(params: Params, tables: Collection[str]) -> list[str]:
     Raises:
         BadArgument: `verify` is neither true nor false.
     """
-    verify = params.get("verify", False)
-    if not isinstance(verify, bool):
-        raise BadArgument(f"verify={verify!r}: expected true or false.")
-    return [*tables, *(["--verify"] if verify else [])]
+    return [*tables, *(["--verify"] if _flag(params, "verify") else [])]
 
 
 def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:
@@ -33,10 +32,7 @@ def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:
     Raises:
         BadArgument: `everything` is neither true nor false.
     """
-    everything = params.get("everything", False)
-    if not isinstance(everything, bool):
-        raise BadArgument(f"everything={everything!r}: expected true or false.")
-    return [*tables, *(["--all"] if everything else [])]
+    return [*tables, *(["--all"] if _flag(params, "everything") else [])]
 
 
 def table_argument(params: Params, tables: Collection[str]) -> str:
@@ -49,12 +45,23 @@ def table_argument(params: Params, tables: Collection[str]) -> str:
 
 
 def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
-    """`TABLE --start ... --end ...` of a run's params.
+    """`TABLE --start ... --end ...` of a run's params, or `TABLE` for all rows.
 
     Raises:
-        BadArgument: a table that is not one of `tables`, a time without an offset, a range that holds nothing.
+        BadArgument: a table that is not one of `tables`, a time without an offset, a range that holds nothing, a range
+            beside all rows, or neither.
     """
     table = _one_of(params, "table", tables)
+    given = [name for name in ("start", "end") if _text(params, name)]
+    if _flag(params, "everything"):
+        if given:
+            raise BadArgument(
+                f"everything=True beside {' and '.join(given)}: expected a range or all rows, not both.",
+                hint="Empty the range, or untick All rows.",
+            )
+        return [table]
+    if not given:
+        raise BadArgument("start and end are empty: expected a range or all rows.", hint="Fill both, or tick All rows.")
     start, end = _instant(params, "start"), _instant(params, "end")
     if start >= end:
         raise BadArgument(
@@ -65,16 +72,23 @@ def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
 
 def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """`TOPIC [--from ...] [--to ...]` of a run's params; empty offsets mean the whole side.
+    """`TOPIC [--from ...] [--to ...]` of a run's params; an empty place means the whole side.
 
     Raises:
-        BadArgument: a topic that is not one of `topics`, or offsets in another form.
+        BadArgument: a topic that is not one of `topics`, or a place that is neither offsets nor a time.
     """
     arguments = [_one_of(params, "topic", topics)]
     for name, option in {"from_offsets": "--from", "to_offsets": "--to"}.items():
-        offsets = _offsets(params, name)
-        arguments += [option, offsets] if offsets else []
+        place = _place(params, name)
+        arguments += [option, place] if place else []
     return arguments
+
+
+def _flag(params: Params, name: str) -> bool:
+    value = params.get(name, False)
+    if not isinstance(value, bool):
+        raise BadArgument(f"{name}={value!r}: expected true or false.")
+    return value
 
 
 def _text(params: Params, name: str) -> str:
@@ -109,11 +123,15 @@ def _instant(params: Params, name: str) -> datetime:
     return instant.astimezone(UTC)
 
 
-def _offsets(params: Params, name: str) -> str:
-    text = _text(params, name).replace(" ", "")
-    if text and not re.fullmatch(OFFSETS, text):
-        raise BadArgument(
-            f"{name}={text!r}: expected offsets.",
-            hint="Write one offset for every partition, 1200, or partition:offset pairs, 0:1200,2:80.",
-        )
-    return text
+def _place(params: Params, name: str) -> str:
+    """Offsets, or an instant; empty for none."""
+    text = _text(params, name)
+    if not text or re.fullmatch(OFFSETS, text.replace(" ", "")):
+        return text.replace(" ", "")
+    if re.match(r"\d{4}-", text):
+        return _instant(params, name).isoformat()
+    raise BadArgument(
+        f"{name}={text!r}: expected offsets or a time.",
+        hint="Write one offset for every partition, 1200; partition:offset pairs, 0:1200,2:80; or when the broker got "
+        "the records, 2013-01-05T00:00:00Z.",
+    )

@@ -12,6 +12,7 @@ from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 from dags import pages
 from dags.announce import AnnounceOperator, TableOperator, tables_to_check
 from dags.arguments import (
+    INSTANT,
     OFFSETS,
     audit_arguments,
     backfill_arguments,
@@ -20,8 +21,10 @@ from dags.arguments import (
     table_argument,
 )
 from dags.assets import domain_asset
+from dags.audited import AuditedLogOperator, AuditedOperator
 from dags.command import CommandOperator
 from dags.failure import log_failure
+from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
 from dags.repair import ExamineOperator, RepairApproval, repair_arguments
 from dags.verdict import VerdictOperator
 from dags.watch import Bounds, StreamOperator
@@ -64,7 +67,7 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
     )
     yield _stream(plan)
     if plan.tables:
-        yield from (_reconcile(plan), _repair(plan), _audit(plan), _quality(plan), _backfill(plan))
+        yield from (_reconcile(plan), _repair(plan), _rebuild(plan), _audit(plan), _quality(plan), _backfill(plan))
     if plan.topics:
         yield _replay(plan)
 
@@ -95,8 +98,7 @@ def _reconcile(domain: Domain) -> DAG:
             task_id="recompute",
             command="reconcile",
             arguments=lambda context: reconcile_arguments(context["params"], domain.table_names),
-            pool_slots=SPARK_SLOTS,
-            execution_timeout=timedelta(minutes=30),
+            **_SHORT_SPARK,
             doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",
         )
         reports = {
@@ -120,14 +122,27 @@ def _audit(domain: Domain) -> DAG:
         False, title="All", type="boolean", description="Recompute every closed row, not the share of the day."
     )
     with _dag(domain, "audit", about, schedule=AUDIT_AT, params={"everything": everything}) as dag:
-        CommandOperator(
+        look = CommandOperator(
             task_id="look",
             command="audit",
             arguments=lambda context: audit_arguments(context["params"], domain.table_names),
-            pool_slots=SPARK_SLOTS,
-            execution_timeout=timedelta(hours=2),
-            doc_md="Fails with the rows and the offsets that are wrong; it repairs nothing.",
+            **_SPARK,
+            doc_md="One Spark job for all tables; it repairs nothing. The tasks behind it say what was found.",
         )
+        look >> AuditedLogOperator(
+            task_id="log",
+            source="look",
+            doc_md="Fails where an offset is not once among events and quarantine, or the broker lost records.",
+            **_LIGHT,
+        )
+        for table in domain.tables:
+            look >> AuditedOperator(
+                task_id=table.full_name,
+                source="look",
+                table=table.full_name,
+                doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them.",
+                **_LIGHT,
+            )
     return dag
 
 
@@ -139,8 +154,7 @@ def _repair(domain: Domain) -> DAG:
             task_id="examine",
             command="reconcile",
             arguments=lambda context: [table_argument(context["params"], domain.table_names), "--verify"],
-            pool_slots=SPARK_SLOTS,
-            execution_timeout=timedelta(hours=2),
+            **_SPARK,
             doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
         )
         approve = RepairApproval(
@@ -153,13 +167,40 @@ def _repair(domain: Domain) -> DAG:
             task_id="repair",
             command="reconcile",
             arguments=lambda context: repair_arguments(context, "examine", domain.table_names),
-            pool_slots=SPARK_SLOTS,
-            execution_timeout=timedelta(hours=2),
+            **_SPARK,
             doc_md="Overwrites the rows that were shown, no more, and records them under the cause `repair`.",
         )
         examine >> approve
         approve >> repair
         _command_and_announcement(domain, repair)
+    return dag
+
+
+def _rebuild(domain: Domain) -> DAG:
+    params = {"table": Param(title="Table", enum=domain.table_names, type="string")}
+    about = "Makes a table anew from the log beside the live one, and puts it in its place when a person approves."
+    with _dag(domain, "rebuild", about, params=params) as dag:
+        compare = CompareOperator(
+            task_id="compare",
+            command="rebuild",
+            arguments=lambda context: [table_argument(context["params"], domain.table_names)],
+            **_SPARK,
+            doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
+        )
+        approve = PromotionApproval(
+            task_id="approve",
+            source="compare",
+            response_timeout=timedelta(days=7),
+            doc_md="Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
+        )
+        promote = CommandOperator(
+            task_id="promote",
+            command="rebuild",
+            arguments=lambda context: promotion_arguments(context, "compare", domain.table_names),
+            **_SPARK,
+            doc_md="Takes in what came since, and publishes the difference in one commit.",
+        )
+        compare >> approve >> promote
     return dag
 
 
@@ -170,8 +211,7 @@ def _quality(domain: Domain) -> DAG:
             task_id="check",
             command="quality",
             arguments=lambda context: tables_to_check(context, domain.table_names),
-            pool_slots=SPARK_SLOTS,
-            execution_timeout=timedelta(minutes=30),
+            **_SHORT_SPARK,
             doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
         )
         for table in domain.tables:
@@ -182,17 +222,21 @@ def _quality(domain: Domain) -> DAG:
 
 
 def _backfill(domain: Domain) -> DAG:
+    instant: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     params = {
         "table": Param(title="Table", enum=domain.table_names, type="string"),
         "start": Param(
-            title="Start",
-            type="string",
-            format="date-time",
-            description="First instant of the range, in the table's event time.",
+            None, title="Start", description="First instant of the range, in the table's event time.", **instant
         ),
-        "end": Param(title="End", type="string", format="date-time", description="First instant after the range."),
+        "end": Param(None, title="End", description="First instant after the range.", **instant),
+        "everything": Param(
+            False,
+            title="All rows",
+            type="boolean",
+            description="Instead of a range, every closed row: this accepts a changed definition of the table.",
+        ),
     }
-    about = "Recomputes a table in a range of time, publishes the differences."
+    about = "Recomputes a table, in a range of time or all of it, and publishes the differences."
     with _dag(domain, "backfill", about, params=params) as dag:
         _command_and_announcement(
             domain,
@@ -200,8 +244,7 @@ def _backfill(domain: Domain) -> DAG:
                 task_id="recompute",
                 command="backfill",
                 arguments=lambda context: backfill_arguments(context["params"], domain.table_names),
-                pool_slots=SPARK_SLOTS,
-                execution_timeout=timedelta(hours=2),
+                **_SPARK,
                 doc_md="The rows are computed beside the live table, checked, and published in one transaction.",
             ),
         )
@@ -209,13 +252,21 @@ def _backfill(domain: Domain) -> DAG:
 
 
 def _replay(domain: Domain) -> DAG:
-    offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS})?$"}
-    form = "One offset for every partition, as 1200, or partition:offset pairs, as 0:1200,2:80."
+    offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS}|{INSTANT})?$"}
+    form = (
+        "One offset for every partition, as 1200; partition:offset pairs, as 0:1200,2:80; or when the broker got the "
+        "records, as 2013-01-05T00:00:00Z."
+    )
     params = {
         "topic": Param(title="Topic", enum=domain.topic_names, type="string"),
-        "from_offsets": Param(None, title="From", description=f"First offsets. {form} Empty: the earliest.", **offsets),
+        "from_offsets": Param(
+            None, title="From", description=f"Where the range begins. {form} Empty: the earliest.", **offsets
+        ),
         "to_offsets": Param(
-            None, title="To", description=f"First offsets after the range. {form} Empty: what was ingested.", **offsets
+            None,
+            title="To",
+            description=f"Where it ends, itself not part of it. {form} Empty: what was ingested.",
+            **offsets,
         ),
     }
     about = "Decodes a range of a topic again with today's code, publishes the differences in it and below it."
@@ -226,8 +277,7 @@ def _replay(domain: Domain) -> DAG:
                 task_id="decode",
                 command="replay",
                 arguments=lambda context: replay_arguments(context["params"], domain.topic_names),
-                pool_slots=SPARK_SLOTS,
-                execution_timeout=timedelta(hours=2),
+                **_SPARK,
                 doc_md="Records of the range are decoded again; tables below follow where events changed.",
             ),
         )
@@ -257,6 +307,8 @@ def _dag(domain: Domain, kind: str, about: str, *, schedule: Any = None, params:
     )
 
 
+_SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
+_SHORT_SPARK: dict[str, Any] = {**_SPARK, "execution_timeout": timedelta(minutes=30)}
 _LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
 
 

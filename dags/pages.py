@@ -69,13 +69,16 @@ Every night. Looks for damage that no late record announces: a twentieth of the 
 and compared with the live ones, and every offset that was ingested must be among the events or in quarantine, once.
 The share goes round: after twenty nights every row was looked at. Started by hand with **All**, it looks at all.
 
+`look` does the work; the task of each table, and `log`, say what was found. So the grid shows when a table was last
+looked at, and its result which share of it.
+
 ## When it fails
 
-1. **rows differ and nothing touched them**: they were left as they are. `./twofold why TABLE key=value` tells who wrote
-   such a row.
-2. **missing or repeated offsets**: somebody changed events or quarantine past the platform. `{domain}.replay` decodes
-   their records again.
-3. **the definition changed**: `./twofold backfill TABLE` accepts it.
+1. A table failed: **rows differ and nothing touched them**. They were left as they are. `./twofold why TABLE key=value`
+   tells who wrote such a row; `{domain}.repair` overwrites them once you approve.
+2. `log` failed: **missing or repeated offsets**. Somebody changed events or quarantine past the platform.
+   `{domain}.replay` decodes their records again.
+3. `look` failed: **the definition changed**. `{domain}.backfill` with **All rows** accepts it.
 
 {tables}
 """
@@ -113,13 +116,38 @@ is done.
 {tables}
 """
 
+REBUILD = """\
+# {domain}: rebuild
+
+For a declaration whose **columns** changed, and for any doubt about what is served: the streaming code goes over the
+whole log, archived or not, into a shadow lake. The live table keeps serving.
+
+Start it with **Trigger** and a table. `compare` is skipped when the live table is what the log gives again. `approve`
+shows how they differ and waits for you, under *Required actions*. Approved, `promote` puts it in the live table's
+place, in one commit that `./twofold rollback TABLE` takes back. Under a new definition restart the driver afterwards
+(`./twofold up`), so that its stream loads it.
+
+## When it fails
+
+1. `compare` failed: its last log line says why. Started again, it goes on where it was.
+2. `approve` failed: nobody answered within a week. Start the DAG again.
+3. `promote` failed: more rows differ now than were approved, or a row breaks the table's rules. Nothing was published.
+
+{tables}
+"""
+
 BACKFILL = """\
 # {domain}: backfill
 
-Recomputes a table for a range of time from its inputs, and publishes the rows that differ, in one transaction. Only
-rows that the stream has closed are touched. Run twice, it changes nothing the second time.
+Recomputes a table from its inputs, in a range of time or all of it, and publishes the rows that differ, in one
+transaction. Only rows that the stream has closed are touched. Run twice, it changes nothing the second time.
 
-Start it with **Trigger**: a table, and a range `[start, end)` of its event time.
+Start it with **Trigger**: a table, and a range `[start, end)` of its event time, or **All rows**.
+
+**All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
+computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
+recorded under the cause `definition`, and the stream begins anew within a minute. Restart the driver before
+(`./twofold up`), so that it knows the new code.
 
 ## When it fails
 
@@ -136,12 +164,13 @@ Decodes a range of a topic's records again with today's code, publishes what dif
 in the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second
 time.
 
-Start it with **Trigger**: a topic, and offsets. `./twofold status` shows the offsets of every partition.
+Start it with **Trigger**: a topic, and offsets or times. `./twofold status` shows the offsets of every partition. What
+is archived is read past the broker.
 
 ## When it fails
 
 Nothing of the failed step was published. **failed (exit code 2)** means offsets that the topic does not have. A gap in
-the log (`LogGap`) means that records are no longer in the broker.
+the log (`LogGap`) means that neither the archive nor the broker has the records any more.
 
 {topics}
 """
@@ -150,6 +179,7 @@ PAGES = {
     "stream": STREAM,
     "reconcile": RECONCILE,
     "repair": REPAIR,
+    "rebuild": REBUILD,
     "audit": AUDIT,
     "quality": QUALITY,
     "backfill": BACKFILL,

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import TYPE_CHECKING
+import shlex
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
@@ -12,14 +13,12 @@ from dags.arguments import table_argument
 from dags.command import CommandOperator
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
-    from typing import Any
-
     from airflow.sdk import Context
 
     from dags.child import Ended
 
 _UNEXPLAINED = "UnexplainedDifference"
+_SHOWN = 20  # rows on the page of an approval
 
 
 class ExamineOperator(CommandOperator):
@@ -33,8 +32,9 @@ class ExamineOperator(CommandOperator):
         rows = [row for several in document["facts"]["differences"].values() for row in several]
         if not rows:  # a write past the platform that changed nothing: there is nothing to overwrite
             super().judge(command, ended)
-        self.log.info("unexplained rows=%d", len(rows))
-        return {"rows": len(rows), "told": document["error"]}
+        [(table, total)] = document["facts"]["rows"].items()
+        self.log.info("unexplained rows=%d", total)
+        return {"rows": total, "told": told(rows, total), "why": f"./twofold why {table} {_row(rows[0])}"}
 
 
 class RepairApproval(ApprovalOperator):
@@ -42,12 +42,15 @@ class RepairApproval(ApprovalOperator):
 
     def __init__(self, *, source: str, **settings: Any) -> None:
         examined = f"ti.xcom_pull(task_ids='{source}')"
+        rows = f"{{{{ {examined}['rows'] }}}} row{{{{ '' if {examined}['rows'] == 1 else 's' }}}}"
         super().__init__(
-            subject=f"Overwrite {{{{ {examined}['rows'] }}}} rows of {{{{ params.table }}}}?",
-            body=f"{{{{ {examined}['told'] }}}}\n\n"
-            "No late record, replay or corrected input explains these rows. Approved, they are overwritten with what "
-            "a recomputation says, and the ledger keeps both, under the cause `repair`. Find out first who wrote them: "
-            "`./twofold why` tells.",
+            subject=f"Overwrite {rows} of {{{{ params.table }}}}?",
+            body=f"No late record, replay or corrected input explains what stands in {rows} of "
+            f"`{{{{ params.table }}}}`:\n\n{{{{ {examined}['told'] }}}}\n\n"
+            f"Find out first who wrote that: `{{{{ {examined}['why'] }}}}`\n\n"
+            "- **Approve**: these rows, and no more, are overwritten with what a recomputation from the log says. The "
+            "ledger keeps each as it was and as it became, under the cause `repair`.\n"
+            "- **Reject**: nothing is done. Reconcile goes on to report them.",
             **settings,
         )
 
@@ -56,3 +59,26 @@ def repair_arguments(context: Context, source: str, tables: Sequence[str]) -> li
     """`TABLE --repair --yes --at-most N`: no more rows than were shown to the person who approved."""
     rows = int(context["ti"].xcom_pull(task_ids=source)["rows"])
     return [table_argument(context["params"], tables), "--repair", "--yes", "--at-most", str(rows)]
+
+
+def told(rows: Sequence[Mapping[str, Any]], total: int) -> str:
+    """The first of so many rows that differ, as a table in Markdown: a line per column that is not as it should be."""
+    lines = ["| row | column | is | should be |", "|---|---|---|---|"]
+    for row in rows[:_SHOWN]:
+        before, should = row["before"], row["should"]
+        if row["change"] == "delete":
+            lines.append(f"| {_cell(_row(row))} | | there | not there |")
+        for column, value in should.items():
+            is_now = "*missing*" if row["change"] == "insert" else _cell(before[column])
+            lines.append(f"| {_cell(_row(row))} | {column} | {is_now} | {_cell(value)} |")
+    if total > _SHOWN:
+        lines.append(f"\nThe first {_SHOWN} of {total:,} rows.")
+    return "\n".join(lines)
+
+
+def _row(row: Mapping[str, Any]) -> str:
+    return " ".join(f"{column}={shlex.quote(str(value))}" for column, value in row["key"].items())
+
+
+def _cell(value: object) -> str:
+    return "*nothing*" if value is None else str(value).replace("|", "\\|")

@@ -43,12 +43,14 @@ class Findings:
         missing: processes that the supervisor should know and does not.
         stalled: what waits although the driver runs; a restart may help.
         slow: what works too slowly.
+        lost: records that exist nowhere any more, of which nobody has noted yet that it is known.
     """
 
     down: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     stalled: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
+    lost: tuple[str, ...] = ()
 
 
 def driver_name(domain: str) -> str:
@@ -84,6 +86,11 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
             for name, query in queries.items()
             if (query["freshness_s"] or 0) > bounds.freshness_s and idle_s[name] <= bounds.stalled_s
         ),
+        lost=tuple(
+            f"{gap['topic']}, partition {gap['partition']}: [{gap['start']}, {gap['end']}) is lost: {gap['why']}"
+            for gap in status["gaps"]
+            if gap["topic"].startswith(f"{domain}.") and gap["acknowledged_at"] is None
+        ),
     )
 
 
@@ -111,6 +118,10 @@ class StreamOperator(CommandOperator):
                 )
         if findings.stalled:
             raise _failure(f"{'; '.join(findings.stalled)}. The driver was restarted.", f"See {settings.logs}.")
+        if findings.lost:
+            raise _failure(
+                f"{'; '.join(findings.lost)}.", "`./twofold acknowledge` notes who knows of it, and ends this alarm."
+            )
         if findings.slow:
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
         return {"restarted": restarts, "problems": status["problems"]}

@@ -1,0 +1,72 @@
+"""The light operators behind the audit command: how each table fared, and the log."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from infra.errors import UnexplainedDifference
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+_NAMED = 5  # rows that a message names
+
+
+class AuditedOperator(BaseOperator):
+    """Fails when an audit found rows of the table that nothing explains; its history says when that was looked at.
+
+    Args:
+        source: the task that ran the command.
+    """
+
+    def __init__(self, *, source: str, table: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.source = source
+        self.table = table
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        report = context["ti"].xcom_pull(task_ids=self.source)
+        [found] = [audited for audited in report["tables"] if audited["table"] == self.table]
+        self.log.info(
+            "audited table=%s part=%s of=%s rows=%s unexplained=%s",
+            *(found[name] for name in ("table", "turn", "of", "rows", "unexplained")),
+        )
+        if found["unexplained"]:
+            error = UnexplainedDifference(
+                f"{self.table}: {found['unexplained']:,} rows differ and nothing touched them, for example "
+                f"{'; '.join(_told(row) for row in found['differences'][:_NAMED])}.",
+                hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row, and "
+                "the DAG repair overwrites them once you approve.",
+            )
+            raise AirflowFailException(str(error))
+        return {name: found[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
+
+
+class AuditedLogOperator(BaseOperator):
+    """Fails when an offset of the log is not once among events and quarantine, or when the broker lost records.
+
+    Args:
+        source: the task that ran the command.
+    """
+
+    def __init__(self, *, source: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.source = source
+
+    def execute(self, context: Context) -> dict[str, int]:
+        topics = context["ti"].xcom_pull(task_ids=self.source)["topics"]
+        faults = [fault for topic in topics for fault in topic["faults"]]
+        if faults:
+            error = UnexplainedDifference(
+                f"{'; '.join(faults)}.",
+                hint="`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
+            )
+            raise AirflowFailException(str(error))
+        return {topic["topic"]: sum(part["events"] for part in topic["partitions"]) for topic in topics}
+
+
+def _told(row: dict[str, Any]) -> str:
+    return " ".join(f"{column}={value}" for column, value in row["key"].items())

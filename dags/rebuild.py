@@ -1,0 +1,67 @@
+"""The operators that bring a table which was made anew before a person."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from dags.arguments import table_argument
+from dags.command import CommandOperator
+from dags.repair import told
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from dags.child import Ended
+
+_COUNTS = {"missing": "missing in the live table", "extra": "too many in it", "changed": "different"}
+
+
+class CompareOperator(CommandOperator):
+    """Makes a table anew beside the live one; its result says how they differ. Is skipped when they do not."""
+
+    def judge(self, command: str, ended: Ended) -> object:
+        document = super().judge(command, ended)
+        if not isinstance(document, Mapping):
+            raise TypeError(f"./twofold {command} printed no comparison: {document!r}")
+        found = document["comparison"]
+        if found["is_equal"]:
+            raise AirflowSkipException(f"{found['rows']:,} rows are what the log gives again: nothing to promote.")
+        self.log.info("differing %s", {name: found[name] for name in _COUNTS})
+        return {"rows": sum(found[name] for name in _COUNTS), "told": _told(found)}
+
+
+class PromotionApproval(ApprovalOperator):
+    """Waits until a person says whether the table shall take the live one's place; without an approval it does not."""
+
+    def __init__(self, *, source: str, **settings: Any) -> None:
+        compared = f"ti.xcom_pull(task_ids='{source}')"
+        super().__init__(
+            subject="Promote {{ params.table }}, made anew from the log?",
+            body=f"The streaming code went over the whole log of `{{{{ params.table }}}}`, beside the live table:\n\n"
+            f"{{{{ {compared}['told'] }}}}\n\n"
+            "- **Approve**: the live table says this, in one commit that `./twofold rollback {{ params.table }}` takes "
+            "back. Not promoted when more rows differ by then.\n"
+            "- **Reject**: nothing is done; the live table goes on as it is.",
+            **settings,
+        )
+
+
+def promotion_arguments(context: Context, source: str, tables: Sequence[str]) -> list[str]:
+    """`TABLE --promote --at-most N`: no more rows than were shown to the person who approved."""
+    rows = int(context["ti"].xcom_pull(task_ids=source)["rows"])
+    return [table_argument(context["params"], tables), "--promote", "--at-most", str(rows)]
+
+
+def _told(found: Mapping[str, Any]) -> str:
+    """A comparison in Markdown: counts, columns that come and go, and the first rows."""
+    lines = [f"- {found['rows']:,} rows were compared"]
+    lines += [f"- {found[name]:,} are {text}" for name, text in _COUNTS.items() if found[name]]
+    for name, text in {"new_columns": "new columns", "gone_columns": "columns that go"}.items():
+        lines += [f"- {text}: {', '.join(found[name])}"] if found[name] else []
+    if found["examples"]:
+        lines += ["", told(found["examples"], sum(found[name] for name in _COUNTS))]
+    return "\n".join(lines)
