@@ -7,7 +7,7 @@ import sys
 
 from infra.settings import ROOT
 
-BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile")
+BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile", "kinds", "archive")
 
 
 def main() -> int:

@@ -115,16 +115,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--rate", type=int, default=2_000)
     parser.add_argument("--seconds", type=int, default=MEASURED_S)
+    parser.add_argument("--tables", nargs="*", default=[], help="keep these only; all of the domain when none is named")
     args = parser.parse_args()
     with platform("freshness") as settings:
         environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
         settings.logs.mkdir(parents=True, exist_ok=True)
         with (settings.logs / "driver.log").open("w") as log:
             driver = subprocess.Popen(
-                [sys.executable, "-m", "cli", "stream", "flights"], env=environment, stdout=log, stderr=log
+                [sys.executable, "-m", "cli", "stream", "flights", *args.tables],
+                env=environment,
+                stdout=log,
+                stderr=log,
             )
             try:
-                while not (settings.progress / "flights" / "carrier_days.json").exists():
+                while not list(settings.progress.glob("flights/*.json")):
                     time.sleep(0.5)
                     if driver.poll() is not None:
                         raise RuntimeError((settings.logs / "driver.log").read_text()[-2_000:])
@@ -135,7 +139,11 @@ def main() -> int:
             finally:
                 driver.terminate()
                 driver.wait(60)
-        found = freshness(Lake(settings), load(), since)
+        registry = load()
+        found = freshness(Lake(settings), registry, since)
+    if args.tables:
+        kept = {registry.find_table(name).full_name for name in args.tables}
+        found = {name: seconds for name, seconds in found.items() if name == "events" or name in kept}
     rate = len(found["events"]) / args.seconds
     figures: dict[str, object] = {"records/s": rate, "last micro-batches, s": max(shares)}
     claims = {}
