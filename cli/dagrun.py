@@ -1,11 +1,12 @@
-"""Runs a DAG of the running Airflow and shows what it does."""
+"""Runs DAGs of the running Airflow and shows what they do."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
 from cli.screen import out, shown_span
 from infra.errors import ProcessFailed
@@ -18,20 +19,68 @@ if TYPE_CHECKING:
 
 LOADED_S = 60.0
 FINISHED_S = 420.0
+TRIGGERED_S = 20.0
+"""How long Airflow may take to start the run that an event of an asset asks for."""
 
 
-def run_dag(settings: Settings, dag: str) -> None:
+@dataclass(frozen=True, kw_only=True)
+class DagRun:
+    """A run that succeeded."""
+
+    client: Client
+    dag: str
+    run: str
+
+    def result(self, task: str) -> Any:
+        """What a task of the run returned."""
+        return self.client.result(self.dag, self.run, task)
+
+
+def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = None) -> DagRun:
     """Trigger a DAG and return when its run succeeded.
 
     Raises:
         ProcessFailed: it failed; tells which task, and what that logged last.
     """
-    from infra.airflow_api import FINISHED, Client
+    from infra.airflow_api import Client
 
     client = Client(settings)
-    began = time.monotonic()
     _await_dag(client, dag)
-    run = client.trigger(dag)
+    return _follow(client, dag, client.trigger(dag, params))
+
+
+def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
+    """Return when the run that events of assets started succeeded, one not among `earlier`; start one if none does.
+
+    Raises:
+        ProcessFailed: as `run_dag`.
+    """
+    from infra.airflow_api import Client
+
+    client = Client(settings)
+    deadline = time.monotonic() + TRIGGERED_S
+    while time.monotonic() < deadline:
+        started = [run for run in client.triggered_by_assets(dag) if run not in earlier]
+        if started:
+            return _follow(client, dag, started[-1])
+        time.sleep(1)
+    return run_dag(settings, dag)
+
+
+def triggered_runs(settings: Settings, dag: str) -> list[str]:
+    """The newest runs of a DAG that events of assets started; none while Airflow has not loaded it."""
+    from infra.airflow_api import Client
+
+    client = Client(settings)
+    _await_dag(client, dag)
+    return client.triggered_by_assets(dag)
+
+
+def _follow(client: Client, dag: str, run: str) -> DagRun:
+    """Show what a run does until it succeeded."""
+    from infra.airflow_api import FINISHED
+
+    began = time.monotonic()
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
         told = ""
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
@@ -52,7 +101,9 @@ def run_dag(settings: Settings, dag: str) -> None:
             f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(said.splitlines()[-12:]),
             hint="Its page in Airflow tells more.",
         )
-    out.print(f"[green]✓[/] {dag}: {len(tasks)} tasks [dim]{shown_span(time.monotonic() - began)}[/]")
+    ran = sum(task.state == "success" for task in tasks)
+    out.print(f"[green]✓[/] {dag}: {ran} tasks [dim]{shown_span(time.monotonic() - began)}[/]")
+    return DagRun(client=client, dag=dag, run=run)
 
 
 def _doing(tasks: Sequence[TaskState]) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from datetime import date, timedelta
@@ -14,11 +11,11 @@ import typer
 from rich.panel import Panel
 
 from cli.arguments import parse_date, require_order
-from cli.dagrun import run_dag
+from cli.dagrun import run_after, run_dag, triggered_runs
 from cli.live import Feed, feeding, moving
 from cli.screen import make_table, out, shown_span, step
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.account import Account, TableAccount
@@ -26,11 +23,10 @@ if TYPE_CHECKING:
     from tables.registry import Registry
 
 DOMAIN = "flights"
-DAGS = (f"{DOMAIN}.reconcile", f"{DOMAIN}.quality")
+RECONCILE, QUALITY = f"{DOMAIN}.reconcile", f"{DOMAIN}.quality"
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
 DRAIN_S = 240.0
-VERIFY_S = 420.0
 
 
 def demo(
@@ -70,11 +66,13 @@ def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account
     registry = load()
     out.rule("[bold]2[/] Replay real flights through Kafka", align="left")
     _stream(settings, registry, start, end + TAIL, seconds)
-    out.rule("[bold]3[/] Let Airflow correct and check", align="left")
-    for dag in DAGS:
-        run_dag(settings, dag)
+    out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
+    unexplained = _correct(settings)
     out.rule("[bold]4[/] Prove it", align="left")
-    account = _prove(settings, registry)
+    with step("Compute every table from the source files with DuckDB, compare row by row"):
+        from cli.account import draw
+
+        account = draw(settings, registry, unexplained)
     print_account(account)
     out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
     print_addresses(settings)
@@ -136,27 +134,16 @@ def _behind(now: Snapshot) -> str:
     return ", ".join([*topics, *queries]) or "they go on"
 
 
-def _prove(settings: Settings, registry: Registry) -> Account:
-    with step("Recompute every closed row in a batch"):
-        unexplained = _verify(settings)
-    with step("Compute every table from the source files with DuckDB, compare row by row"):
-        from cli.account import draw
-
-        return draw(settings, registry, unexplained)
-
-
-def _verify(settings: Settings) -> Mapping[str, int]:
-    """Table -> differences that nothing explains, of a full recomputation in a process of its own."""
-    command = [sys.executable, "-m", "cli", "reconcile", "--verify", "--json"]
-    ran = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=VERIFY_S, check=False)
-    try:
-        document = json.loads(ran.stdout)
-    except ValueError:
-        raise ProcessFailed(f"reconcile --verify ended with {ran.returncode}:\n{ran.stderr.strip()[-1000:]}") from None
-    if ran.returncode:
-        raise ProcessFailed(f"reconcile --verify failed: {document['error']}", hint=document["hint"])
+def _correct(settings: Settings) -> Mapping[str, int]:
+    """Reconcile and recompute every closed row, check what changed; table -> differences that nothing explains."""
+    earlier = triggered_runs(settings, QUALITY)
+    outcomes = run_dag(settings, RECONCILE, {"verify": True}).result("recompute")
+    if any(outcome["changed"] for outcome in outcomes):
+        run_after(settings, QUALITY, earlier)
+    else:
+        run_dag(settings, QUALITY)
     found: dict[str, int] = {}
-    for outcome in document:
+    for outcome in outcomes:
         found[outcome["table"]] = found.get(outcome["table"], 0) + int(outcome["unexplained"])
     return found
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
     from dags.report import Report
 
 
+ANNOUNCE = "announce"
+
+
 class TableOperator(BaseOperator):
     """What a command reported about one table: fails on unexplained differences, is skipped when nothing changed.
 
@@ -46,6 +49,13 @@ class TableOperator(BaseOperator):
         if not changed_tables(reports):
             raise AirflowSkipException(f"{self.table} was right: nothing changed.")
         context["outlet_events"][table_asset(self.table)].extra.update(change_facts(reports))
+
+
+def telling(document: object) -> set[str]:
+    """The tasks behind a command that have something to tell: of the tables it changed or found wrong, and ANNOUNCE."""
+    reports = read_reports(document)
+    changed = set(changed_tables(reports))
+    return changed | {report.table for report in reports if report.unexplained} | ({ANNOUNCE} if changed else set())
 
 
 class AnnounceOperator(BaseOperator):

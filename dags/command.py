@@ -6,11 +6,11 @@ import os
 import shlex
 import signal
 import sys
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException
+from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
 from dags.child import Child, Ended
 from infra.errors import TwofoldError
@@ -43,6 +43,10 @@ class CommandOperator(BaseOperator):
         self._child: Child | None = None
 
     def execute(self, context: Context) -> object:
+        return self.run_in(context)
+
+    def run_in(self, context: Context) -> object:
+        """Run the command with the arguments that this run's context gives; see `run`."""
         try:
             arguments = self.arguments(context) if callable(self.arguments) else self.arguments
         except TwofoldError as error:
@@ -73,6 +77,28 @@ class CommandOperator(BaseOperator):
     def on_kill(self) -> None:
         if self._child is not None:
             self._child.stop()
+
+
+class FanOutOperator(CommandOperator):
+    """A command that reports on many tables: of the tasks behind it, those with nothing to tell are skipped at once.
+
+    To start each of them, so that it skips itself, would cost seconds of CPU apiece.
+
+    Args:
+        telling: of the command's result, the ids of the tasks that have something to tell.
+    """
+
+    def __init__(self, *, telling: Callable[[object], Collection[str]], **settings: Any) -> None:
+        super().__init__(**settings)
+        self.telling = telling
+
+    def execute(self, context: Context) -> object:
+        document = self.run_in(context)
+        if silent := self.get_flat_relative_ids() - set(self.telling(document)):
+            # What skips other tasks cannot return a result, too.
+            context["ti"].xcom_push(key="return_value", value=document)
+            raise DownstreamTasksSkipped(tasks=sorted(silent))  # type: ignore[no-untyped-call]
+        return document
 
 
 def fail(command: str, ended: Ended) -> NoReturn:

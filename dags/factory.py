@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
 
 from dags import pages
-from dags.announce import AnnounceOperator, TableOperator, tables_to_check
+from dags.announce import ANNOUNCE, AnnounceOperator, TableOperator, tables_to_check, telling
 from dags.arguments import (
     INSTANT,
     OFFSETS,
@@ -22,11 +22,11 @@ from dags.arguments import (
 )
 from dags.assets import domain_asset
 from dags.audited import AuditedLogOperator, AuditedOperator
-from dags.command import CommandOperator
+from dags.command import CommandOperator, FanOutOperator
 from dags.failure import log_failure
 from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
 from dags.repair import ExamineOperator, RepairApproval, repair_arguments
-from dags.verdict import VerdictOperator
+from dags.verdict import VerdictOperator, checked
 from dags.watch import Bounds, StreamOperator
 from tables.declaration import Table, Topic
 from tables.registry import Registry
@@ -94,9 +94,10 @@ def _reconcile(domain: Domain) -> DAG:
         description="Also recompute every closed row, and count differences that no late record explains.",
     )
     with _dag(domain, "reconcile", about, schedule=RECONCILE_AT, params={"verify": verify}) as dag:
-        recompute = CommandOperator(
+        recompute = FanOutOperator(
             task_id="recompute",
             command="reconcile",
+            telling=telling,
             arguments=lambda context: reconcile_arguments(context["params"], domain.table_names),
             **_SHORT_SPARK,
             doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",
@@ -111,7 +112,7 @@ def _reconcile(domain: Domain) -> DAG:
             )
             for table in domain.tables
         }
-        recompute >> AnnounceOperator(task_id="announce", source="recompute", domain=domain.name, **_LIGHT)
+        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", domain=domain.name, **_LIGHT)
         _connect(domain, recompute, reports)
     return dag
 
@@ -207,9 +208,10 @@ def _rebuild(domain: Domain) -> DAG:
 def _quality(domain: Domain) -> DAG:
     about = "Checks the tables that a run changed against their rules."
     with _dag(domain, "quality", about, schedule=[domain_asset(domain.name)]) as dag:
-        check = CommandOperator(
+        check = FanOutOperator(
             task_id="check",
             command="quality",
+            telling=checked,
             arguments=lambda context: tables_to_check(context, domain.table_names),
             **_SHORT_SPARK,
             doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
@@ -314,7 +316,7 @@ _LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_ru
 
 def _command_and_announcement(domain: Domain, command: CommandOperator) -> None:
     command >> AnnounceOperator(
-        task_id="announce",
+        task_id=ANNOUNCE,
         source=command.task_id,
         domain=domain.name,
         tables=AssetAlias(f"{domain.name}.changed", group="twofold"),

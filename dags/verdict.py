@@ -45,6 +45,11 @@ class VerdictOperator(BaseOperator):
         return {"rows": verdict["rows"], "rules": len(verdict["rules"]), "data_docs": verdict["report"]}
 
 
+def checked(document: object) -> set[str]:
+    """The tables that the command checked: those whose tasks have a verdict to tell."""
+    return {verdict["table"] for verdict in document or []}  # type: ignore[attr-defined]
+
+
 def _failure(table: str, verdict: dict[str, Any], broken: list[dict[str, Any]]) -> QualityFailed:
     lines = [f"{rule['failing']:,} of {rule['rows']:,} rows break {rule['rule']}" for rule in broken]
     examples = [f"for example {sample['values']}" for sample in verdict["samples"][:1]]

@@ -91,6 +91,20 @@ class Client:
         body = {"logical_date": None, "conf": dict(conf or {})}
         return str(self._call("POST", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns", body)["dag_run_id"])
 
+    def triggered_by_assets(self, dag_id: str) -> list[str]:
+        """Ids of the newest runs of a DAG that events of assets started, the newest first."""
+        newest = self._call("GET", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns?order_by=-run_after&limit=20")["dag_runs"]
+        return [run["dag_run_id"] for run in newest if run["run_type"] == "asset_triggered"]
+
+    def result(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task of a run returned.
+
+        Raises:
+            BadArgument: it returned nothing.
+        """
+        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/xcomEntries/return_value?deserialize=true"
+        return self._call("GET", path)["value"]
+
     def dag_run_state(self, dag_id: str, run_id: str) -> str:
         """`queued`, `running`, `success` or `failed`."""
         return str(self._call("GET", _run(dag_id, run_id))["state"])

@@ -92,6 +92,13 @@ def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
     return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
 
 
+def is_first_of_each(topic: Topic) -> str:
+    """The same of a table as a condition of DuckDB's QUALIFY on `rows`."""
+    same = ", ".join(f'rows."{column}"' for column in topic.same_record)
+    order = ", ".join(f"rows.{column} NULLS FIRST" for column in (PARTITION, OFFSET))
+    return f"row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+
+
 def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:
     """Of each key the row that is greatest in `version_columns`, nulls lowest."""
     from pyspark.sql import functions as F

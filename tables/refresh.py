@@ -5,13 +5,14 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
 
 from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
-from tables.derive import derive, first_of_each, greatest_by, latest_of_each, payload
+from tables.decode import OFFSET, PARTITION
+from tables.derive import derive, first_of_each, greatest_by, is_first_of_each, latest_of_each, payload
 from tables.difference import difference, difference_of_tables, duckdb_utc
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
@@ -19,7 +20,7 @@ from tables.outcome import run_name as run_name
 from tables.registry import Registry
 from tables.scope import Scope, from_epoch_ms, whole
 from tables.scope_filter import ScopeFilter
-from tables.slice import slice_of
+from tables.slice import Slice, slice_of
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
@@ -29,6 +30,8 @@ if TYPE_CHECKING:
 _ATTEMPTS = 5
 _FENCE = "refresh"
 _ROWS_IN_MEMORY = 50  # times the rows of a small commit: to be held and compared in one process
+_ROWS_LOOKED_AT = 1_000  # times as many: to be looked through in this process for those that matter
+_ROWS_HANDED_ON = 10  # times as many: to be handed to Spark from here
 _log = logging.getLogger("twofold.refresh")
 
 
@@ -192,13 +195,36 @@ class Refresher:
         table = self._opened(declaration.full_name)
         bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
         files = slice_of(table, bounds)
-        many = files.rows is None or files.rows > self.lake.settings.small_rows * _ROWS_IN_MEMORY
-        frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
-        if isinstance(declaration, Topic):
-            if self.registry.strategy(self.table) in ("stateful", "touched"):
+        few = self._few(files, declaration, wanted)
+        rows_in = files.rows if few is None else len(few)
+        if few is not None:
+            frame = self.spark.createDataFrame(few)
+        else:
+            many = rows_in is None or rows_in > self.lake.settings.small_rows * _ROWS_IN_MEMORY
+            frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
+            if self._counts_once(declaration):
                 frame = first_of_each(frame, declaration)
-            frame = payload(frame, declaration, self.table)
-        return frame, files.rows
+        return payload(frame, declaration, self.table) if isinstance(declaration, Topic) else frame, rows_in
+
+    def _few(self, files: Slice, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
+        """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
+        settings = self.lake.settings
+        if settings.engine == "spark" or files.rows is None or files.rows > settings.small_rows * _ROWS_LOOKED_AT:
+            return None
+        schema = pa.schema(files.table.schema())
+        clauses, columns = wanted.input_join(declaration, schema), schema.names
+        if clauses is None:
+            return None
+        if isinstance(declaration, Topic):
+            columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
+        if self._counts_once(declaration):
+            clauses += f" QUALIFY {is_first_of_each(declaration)}"
+        types = {f.name: f.type for f in schema}
+        return files.few(clauses, wanted.as_table(types), settings.small_rows * _ROWS_HANDED_ON, columns)
+
+    def _counts_once(self, declaration: Topic | Table) -> TypeGuard[Topic]:
+        """Whether records of an input that agree in their identity count as one."""
+        return isinstance(declaration, Topic) and self.registry.strategy(self.table) in ("stateful", "touched")
 
     @property
     def _read(self) -> dict[str, int]:

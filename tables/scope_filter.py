@@ -52,6 +52,41 @@ class ScopeFilter:
             values={column: frozenset(values) for column, values in self._values(columns)},
         )
 
+    def input_join(self, source: Topic | Table, schema: pa.Schema) -> str | None:
+        """DuckDB's clauses that keep of an input, as `rows`, those within `lookback` of a scope in `scopes`.
+
+        Args:
+            schema: the input's.
+
+        Returns:
+            None where the input does not tell its rows' scopes, or a scope is of all rows.
+        """
+        if not self.table.recompute_by or not set(self.table.recompute_by) <= set(schema.names):
+            return None
+        match = []
+        for n, column in enumerate(self.table.recompute_by):
+            if self._has_any(n):
+                return None
+            nullable = any(s.values[n] is None for s in self.scopes)
+            match.append(f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}')
+        time, slack_ms = time_column(source), self.table.lookback_ms or 0
+        ranges = self._ranges(slack_ms)
+        scopes, where = "scopes", ""
+        if time and ranges:
+            # The column stays as it is: to convert each of its values would cost more than all the rest.
+            is_utc = getattr(schema.field(time).type, "tz", None)
+            instant, at = (
+                ("make_timestamptz", f'rows."{time}"') if is_utc else ("make_timestamp", f'rows."{time}"::TIMESTAMP')
+            )
+            scopes = (
+                f"(SELECT *, {instant}((_start - {slack_ms}) * 1000) AS _from, "
+                f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
+            )
+            match += [f"{at} >= scopes._from", f"{at} < scopes._until"]
+            spans = [f"{at} BETWEEN {instant}({r.start * 1_000}) AND {instant}({r.end * 1_000})" for r in ranges]
+            where = f" WHERE {' OR '.join(spans)}"
+        return f"SEMI JOIN {scopes} ON {' AND '.join(match)}{where}"
+
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
         return self._coarse(frame, self.table.event_time, 0)

@@ -1,12 +1,14 @@
-"""A Spark frame over just the files of a Delta table that can hold the rows asked for.
+"""Just the files of a Delta table that can hold the rows asked for, as a Spark frame or read in this process.
 
 Spark's own way to a table costs jobs before it reads a row: one to learn the snapshot, one to choose the files.
-delta-rs knows both at once (measured on 60 small files: 0.3 s instead of 1.1 s to aggregate them).
+delta-rs knows both at once (measured on 60 small files: 0.3 s instead of 1.1 s to aggregate them). Where few of many
+rows are wanted, DuckDB finds them in a fraction of Spark's time (120 thousand of 3 million: 0.3 s instead of 2.5 s).
 """
 
 from __future__ import annotations
 
 import json
+import logging
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
@@ -15,12 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tables.difference import duckdb_utc
 from tables.scope import Interval, epoch_ms
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
+_log = logging.getLogger("twofold.slice")
 _PLAIN_READER = 1  # a table that asks for a newer reader may have deletion vectors or mapped columns
 
 
@@ -62,6 +66,36 @@ class Slice:
         if not self.paths:
             return spark.createDataFrame([], schema)
         return reader.schema(schema).parquet(*(f"{self.table.table_uri.rstrip('/')}/{path}" for path in self.paths))
+
+    def few(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
+        """The rows that DuckDB keeps, read in this process; None where they exceed `most`, or it cannot read them.
+
+        Args:
+            clauses: what stands behind `FROM rows` in DuckDB's SQL; `scopes` is the name of the other relation.
+
+        Returns:
+            These columns, in the types of the table.
+        """
+        import duckdb
+
+        schema = pa.schema([pa.schema(self.table.schema()).field(name) for name in columns])
+        place = self.table.table_uri.rstrip("/")
+        if not is_plain(self.table) or "://" in place.removeprefix("file://"):
+            return None
+        if not self.paths:
+            return schema.empty_table()
+        connection = duckdb_utc()
+        connection.register("scopes", scopes)
+        chosen = ", ".join(f'rows."{name}"' for name in columns)
+        try:
+            rows = connection.execute(
+                f"SELECT {chosen} FROM read_parquet(?) AS rows {clauses} LIMIT {most + 1}",
+                [[f"{place}/{path}" for path in self.paths]],
+            ).to_arrow_table()
+        except duckdb.Error as error:  # for example files older than a column
+            _log.info("table=%s is left to Spark: %s", place, error)
+            return None
+        return rows.cast(schema) if len(rows) <= most else None
 
 
 def slice_of(table: DeltaTable, bounds: Bounds) -> Slice:
