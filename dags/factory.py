@@ -140,7 +140,8 @@ def _audit(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 source="look",
                 table=table.full_name,
-                doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them.",
+                doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them, "
+                "or where its definition has changed.",
                 **_LIGHT,
             )
     return dag
