@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batch.reconcile import Reconcile
 from batch.unexplained import named
-from infra.errors import BadArgument, BrokerUnreachable, UnexplainedDifference
+from infra.errors import BadArgument, BrokerUnreachable, DefinitionChanged, UnexplainedDifference
 from infra.locks import is_held
 from tables.buckets import DAY_MS, Turn, compare_buckets, in_buckets, of_turn
 from tables.changes import changed_rows
@@ -26,7 +26,7 @@ from tables.outcome import Audited, run_name
 from tables.refresh import everything
 from tables.registry import Registry, load
 from tables.scope import Interval, Scope, epoch_ms, merged, scopes_of, time_column
-from tables.setup import opened
+from tables.setup import Platform, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -65,24 +65,36 @@ class Report:
 
     @property
     def passed(self) -> bool:
-        """Whether every row and every record is as it should be."""
-        return not any(t.unexplained for t in self.tables) and not any(t.faults for t in self.topics)
+        """Whether all tables were looked at, and every row and every record is as it should be."""
+        tables_pass = not any(t.unexplained or t.skipped for t in self.tables)
+        return tables_pass and not any(t.faults for t in self.topics)
 
     def raise_if_wrong(self) -> None:
         """Raises:
-        UnexplainedDifference: names every table and topic with a fault.
+        UnexplainedDifference: names every table and topic with a fault, and every table that was skipped.
+        DefinitionChanged: nothing else is wrong than that tables were skipped.
         """
         wrong = [t for t in self.tables if t.unexplained]
+        skipped = [t for t in self.tables if t.skipped]
         told = [f"{t.table}: {t.unexplained} rows differ and nothing touched them{_example(t)}" for t in wrong]
         told += [fault for topic in self.topics for fault in topic.faults]
+        unseen = [f"Not looked at: {t.skipped}" for t in skipped]
         if told:
             raise UnexplainedDifference(
-                "; ".join(told) + ".",
+                " ".join(["; ".join(told) + ".", *unseen]),
                 hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row."
                 if wrong
                 else "`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
                 tables=[t.table for t in wrong],
                 topics=[t.topic for t in self.topics if t.faults],
+                skipped=[t.table for t in skipped],
+            )
+        if skipped:
+            raise DefinitionChanged(
+                " ".join(unseen),
+                hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other "
+                "tables were looked at.",
+                tables=[t.table for t in skipped],
             )
 
 
@@ -98,14 +110,25 @@ def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05
 
     Raises:
         BadArgument: an unknown table, or a share that is none; nothing was looked at.
-        DefinitionChanged: the rows of a table were computed by another definition.
     """
     turn = turn_of(share, day or datetime.now(UTC).date())
     registry = load()
     wanted = registry.chosen(tables)
     topics = audit_topics(settings, registry, wanted)
     with opened(settings, "audit", [table.domain for table in wanted]) as platform:
-        return Report(tables=[Audit(platform, table).look(turn) for table in wanted], topics=topics)
+        return Report(tables=audit_tables(platform, wanted, turn), topics=topics)
+
+
+def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
+    """What was found in each table; one whose rows were computed by another definition is skipped, and says so."""
+    found = []
+    for table in tables:
+        try:
+            found.append(Audit(platform, table).look(turn))
+        except DefinitionChanged as changed:
+            run = run_name("audit")
+            found.append(Audited(table=table.full_name, run=run, turn=turn.number, of=turn.of, skipped=changed.message))
+    return found
 
 
 def turn_of(share: float, day: date) -> Turn:

@@ -29,7 +29,7 @@ Ranges = Mapping[int, tuple[int, int]]
 
 @dataclass(frozen=True)
 class Log:
-    """The log of some topics: the archive as far as it reaches, the broker from there on."""
+    """The log of some topics: the archive where it has it, the broker for the rest."""
 
     platform: Platform
     topics: Sequence[str]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Mapping
@@ -18,8 +17,8 @@ from infra import supervisor
 from infra.archive.catalog import open_archive
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
-from infra.archive.rows import COLUMNS
 from infra.archive.source import frame
+from infra.archive.union import broker_frame
 from infra.settings import Settings
 from infra.spark import session
 from infra.topics import TopicSpec, ensure_topics, offsets
@@ -81,23 +80,6 @@ def produce(spark: SparkSession, settings: Settings, codec: str, records: int) -
         time.sleep(1)
 
 
-def through_the_broker(spark: SparkSession, settings: Settings, topic: str, ranges: Ranges) -> DataFrame:
-    """The same offsets as anybody reads them."""
-
-    def edges(side: int) -> str:
-        return json.dumps({topic: {str(partition): bounds[side] for partition, bounds in ranges.items()}})
-
-    return (
-        spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
-        .option("assign", json.dumps({topic: sorted(ranges)}))
-        .option("startingOffsets", edges(0))
-        .option("endingOffsets", edges(1))
-        .load()
-        .select(*COLUMNS)
-    )
-
-
 def drained(rows: DataFrame, broker: psutil.Process) -> Measured:
     """Read every column of every row and keep none."""
     began, cpu = time.monotonic(), _cpu(broker)
@@ -137,7 +119,7 @@ def measure(
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))
     theirs, ours, shares = [], [], []
     for number in range(WARM_UP + rounds):
-        connector = drained(through_the_broker(spark, settings, topic, ranges), broker)
+        connector = drained(broker_frame(spark, settings, topic, ranges), broker)
         archived = drained(frame(spark, archive, {topic: ranges}), broker)
         all_s, all_rows = in_this_process(archive, topic, ranges)
         little_s, little_rows = in_this_process(archive, topic, middle(ranges))

@@ -176,6 +176,8 @@ def _print_report(report: Report) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
         (t.table, _share(t.turn, t.of), t.rows, t.buckets, t.differing, t.excused, t.unexplained, shown_span(t.seconds))
+        if not t.skipped
+        else (t.table, "[bold red]skipped[/]", *[None] * 6)
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))

@@ -114,16 +114,9 @@ def reconcile(
     settings = Settings.from_environment()
     names = full_names(tables or ())
     approve = _approval(yes, at_most, as_json) if repair else None
-    outcomes = None
-    if not (verify or repair):
-        from batch.plan import untouched
+    from batch.reconcile import reconcile as run
 
-        outcomes = untouched(settings, names)
-    if outcomes is None:
-        from batch.reconcile import reconcile as run
-
-        outcomes = run(settings, names, verify=verify, repair=approve)
-    print_outcomes(outcomes, as_json)
+    print_outcomes(run(settings, names, verify=verify, repair=approve), as_json)
 
 
 def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcome], bool]:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from infra.errors import UnexplainedDifference
+from infra.errors import DefinitionChanged, UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -16,7 +16,9 @@ _NAMED = 5  # rows that a message names
 
 
 class AuditedOperator(BaseOperator):
-    """Fails when an audit found rows of the table that nothing explains; its history says when that was looked at.
+    """Fails when an audit found rows of the table that nothing explains, or could not look at it.
+
+    Its history says when the table was looked at.
 
     Args:
         source: the task that ran the command.
@@ -30,6 +32,13 @@ class AuditedOperator(BaseOperator):
     def execute(self, context: Context) -> dict[str, Any]:
         report = context["ti"].xcom_pull(task_ids=self.source)
         [found] = [audited for audited in report["tables"] if audited["table"] == self.table]
+        if found["skipped"]:
+            skipped = DefinitionChanged(
+                found["skipped"],
+                hint="The DAG backfill with *All rows* computes every row by the new definition and accepts it. All "
+                "other tables were looked at.",
+            )
+            raise AirflowFailException(str(skipped))
         self.log.info(
             "audited table=%s part=%s of=%s rows=%s unexplained=%s",
             *(found[name] for name in ("table", "turn", "of", "rows", "unexplained")),

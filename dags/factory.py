@@ -141,16 +141,16 @@ def _audit(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 source="look",
                 table=table.full_name,
-                doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them.",
+                doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them, "
+                "or where its definition has changed.",
                 **_LIGHT,
             )
     return dag
 
 
 def _repair(domain: Domain) -> DAG:
-    params = {"table": Param(title="Table", enum=domain.table_names, type="string")}
     about = "Shows the rows of a table that nothing explains, and overwrites them when a person approves."
-    with _dag(domain, "repair", about, params=params) as dag:
+    with _dag(domain, "repair", about, params=_of_a_table(domain)) as dag:
         examine = ExamineOperator(
             task_id="examine",
             command="reconcile",
@@ -158,12 +158,7 @@ def _repair(domain: Domain) -> DAG:
             **_SPARK,
             doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
         )
-        approve = RepairApproval(
-            task_id="approve",
-            source="examine",
-            response_timeout=timedelta(days=7),
-            doc_md="Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
-        )
+        approve = RepairApproval(task_id="approve", source="examine", **_APPROVAL)
         repair = CommandOperator(
             task_id="repair",
             command="reconcile",
@@ -171,16 +166,14 @@ def _repair(domain: Domain) -> DAG:
             **_SPARK,
             doc_md="Overwrites the rows that were shown, no more, and records them under the cause `repair`.",
         )
-        examine >> approve
-        approve >> repair
+        examine >> approve >> repair
         _command_and_announcement(domain, repair)
     return dag
 
 
 def _rebuild(domain: Domain) -> DAG:
-    params = {"table": Param(title="Table", enum=domain.table_names, type="string")}
     about = "Makes a table anew from the log beside the live one, and puts it in its place when a person approves."
-    with _dag(domain, "rebuild", about, params=params) as dag:
+    with _dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
         compare = CompareOperator(
             task_id="compare",
             command="rebuild",
@@ -188,12 +181,7 @@ def _rebuild(domain: Domain) -> DAG:
             **_SPARK,
             doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
         )
-        approve = PromotionApproval(
-            task_id="approve",
-            source="compare",
-            response_timeout=timedelta(days=7),
-            doc_md="Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
-        )
+        approve = PromotionApproval(task_id="approve", source="compare", **_APPROVAL)
         promote = CommandOperator(
             task_id="promote",
             command="rebuild",
@@ -226,7 +214,7 @@ def _quality(domain: Domain) -> DAG:
 def _backfill(domain: Domain) -> DAG:
     instant: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
     params = {
-        "table": Param(title="Table", enum=domain.table_names, type="string"),
+        **_of_a_table(domain),
         "start": Param(
             None, title="Start", description="First instant of the range, in the table's event time.", **instant
         ),
@@ -311,7 +299,16 @@ def _dag(domain: Domain, kind: str, about: str, *, schedule: Any = None, params:
 
 _SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
 _SHORT_SPARK: dict[str, Any] = {**_SPARK, "execution_timeout": timedelta(minutes=30)}
+_APPROVAL: dict[str, Any] = {
+    "response_timeout": timedelta(days=7),
+    "doc_md": "Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
+}
 _LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
+
+
+def _of_a_table(domain: Domain) -> dict[str, Param]:
+    """The parameter of a run that is about one table."""
+    return {"table": Param(title="Table", enum=domain.table_names, type="string")}
 
 
 def _command_and_announcement(domain: Domain, command: CommandOperator) -> None:

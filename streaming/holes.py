@@ -8,6 +8,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from infra.archive.plan import Bounds
+from infra.archive.union import stretches
 from infra.topics import PartitionOffsets
 from tables.frontier import Frontier
 
@@ -50,14 +51,12 @@ def legs(start: int, ingested: int, broker: PartitionOffsets, archived: Sequence
         archived: ranges of the partition that the archive has, in order.
     """
     found: list[Leg] = []
-    at, end = start, broker.earliest_local
-    for bounds in archived:
-        first, until = max(at, bounds.start), min(end, bounds.end)
-        if first < until:
-            found += _without_archive(at, first, ingested, broker, archived)
-            found.append(Leg(start=first, end=until, source="archive"))
-            at = until
-    return [*found, *_without_archive(at, end, ingested, broker, archived)]
+    for part in stretches(start, broker.earliest_local, archived):
+        if part.source == "archive":
+            found.append(Leg(start=part.start, end=part.end, source="archive"))
+        else:
+            found += _without_archive(part.start, part.end, ingested, broker, archived)
+    return found
 
 
 def _without_archive(

@@ -89,6 +89,7 @@ class Audited:
         buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
         excused: rows that differ, and that something touches which the next reconcile will look at.
         unexplained: rows that differ though nothing touches them; `differences`: the first of these.
+        skipped: why the table was not looked at; empty where it was.
     """
 
     table: str
@@ -102,6 +103,7 @@ class Audited:
     excused: int = 0
     unexplained: int = 0
     differences: Sequence[Difference] = ()
+    skipped: str = ""
     seconds: float = 0.0
 
 

@@ -24,6 +24,7 @@ from tables.slice import Slice, slice_of
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
+    from arro3.core import RecordBatchReader
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -58,8 +59,15 @@ class Refresher:
         object.__setattr__(self, "_writer", Writer(self.lake, self.table.full_name, self.spark))
 
     def recompute(self, scopes: Sequence[Scope]) -> DataFrame:
-        """The rows that the scopes should hold, by the table's own function over its inputs."""
-        return self._wanted(scopes).exact(self._derived(scopes)[0])
+        """The rows that the scopes should hold, by the table's own function over its inputs.
+
+        Of a key whose live row is open there is none: the stream may still revise that row.
+        """
+        wanted = self._wanted(scopes)
+        rows = wanted.exact(self._derived(scopes)[0])
+        if not wanted.leaves_open_rows:
+            return rows
+        return wanted.without_open(rows, self.lake.frame(self.spark, self.table.full_name))
 
     def live(self, scopes: Sequence[Scope]) -> DataFrame:
         """The rows that the scopes hold now."""
@@ -112,14 +120,21 @@ class Refresher:
         schema = pa.schema(table.schema())
         connection = duckdb_utc()
         connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
-        sides = []
-        for rows in (should.select(schema.names).cast(schema), table.scan(predicate=wanted.near_sql(schema))):
+
+        def chosen(rows: pa.Table | RecordBatchReader, condition: str) -> pa.Table:
             connection.register("rows", rows)
-            exact = connection.sql(f"SELECT * FROM rows WHERE {wanted.exact_sql('rows')} LIMIT {bound + 1}")
-            sides.append(exact.to_arrow_table().cast(schema))
-        if len(sides[1]) > bound:
+            found = connection.sql(f"SELECT * FROM rows WHERE {condition} LIMIT {bound + 1}")
+            return found.to_arrow_table().cast(schema)
+
+        is_wanted = is_ours = wanted.exact_sql("rows")
+        if wanted.leaves_open_rows:
+            connection.register("open", table.scan(columns=list(self.table.key), predicate=wanted.open_sql(schema)))
+            is_ours += f" AND {wanted.without_open_sql('rows', 'open')}"
+        should = chosen(should.select(schema.names).cast(schema), is_ours)
+        live = chosen(table.scan(predicate=wanted.near_sql(schema)), is_wanted)
+        if len(live) > bound:
             return None
-        return difference_of_tables(sides[0], sides[1], self.table.key, approximate=self.table.approximate)
+        return difference_of_tables(should, live, self.table.key, approximate=self.table.approximate)
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
         return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
@@ -135,9 +150,6 @@ class Refresher:
         rows = derive(self.table, inputs)
         if self.table.latest_by:
             rows = latest_of_each(wanted.closed(rows), self.table)
-            if self.table.closes_at:  # an open row is greater than any closed one of its key, and the stream's
-                live = self.lake.frame(self.spark, self.table.full_name)
-                rows = rows.join(wanted.open(live).select(*self.table.key), list(self.table.key), "left_anti")
         elif self.registry.strategy(self.table) == "append":
             rows = rows.dropDuplicates(list(self.table.key))
         return rows, None if None in read else sum(filter(None, read))

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import partial, reduce
+from operator import and_
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -104,13 +106,15 @@ class ScopeFilter:
             return frame
         return frame.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
 
-    def open(self, frame: DataFrame) -> DataFrame:
-        """The table's rows that are still the stream's."""
+    def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
+        """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
         from pyspark.sql import functions as F
 
-        return frame.where(
-            F.col(self._closes) >= F.lit(from_epoch_ms(self.closed_before_ms or 0)) if self._closes else "false"
-        )
+        watermark = F.lit(from_epoch_ms(self.closed_before_ms or 0))
+        is_open = ~F.coalesce(F.col(self.table.closes_at or "") < watermark, F.lit(False))
+        held = live.where(is_open).select(*(F.col(c).alias(f"_open_{c}") for c in self.table.key))
+        same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_open_{c}")) for c in self.table.key))
+        return rows.join(held, same_key, "left_anti")
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
@@ -123,18 +127,18 @@ class ScopeFilter:
         time = self.table.event_time
         ranges = self._ranges(0)
         if time and ranges:
-            kind = "Date32" if pa.types.is_date(schema.field(time).type) else 'Timestamp(Microsecond, Some("UTC"))'
-            is_date = kind == "Date32"
-
-            def bound(ms: int) -> str:
-                return f"arrow_cast({ms // 86_400_000 if is_date else ms * 1_000}, '{kind}')"
-
+            bound = partial(_instant, schema.field(time).type)
             parts.append(
                 "("
                 + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges)
                 + ")"
             )
         return " AND ".join(parts) or None
+
+    def open_sql(self, schema: pa.Schema) -> str:
+        """The table's rows that are not closed, as a DataFusion predicate."""
+        watermark = _instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
+        return f'("{self.table.closes_at}" >= {watermark} OR "{self.table.closes_at}" IS NULL)'
 
     def exact_sql(self, alias: str) -> str:
         """The predicate of `exact` on a DuckDB relation, with `as_table` registered as `scopes`."""
@@ -152,6 +156,11 @@ class ScopeFilter:
             parts.append(f"EXISTS (SELECT 1 FROM scopes WHERE {' AND '.join(match)})")
         return " AND ".join(parts) or "true"
 
+    def without_open_sql(self, alias: str, open_rows: str) -> str:
+        """The predicate of `without_open` on a DuckDB relation, beside one with the live rows that are open."""
+        same = " AND ".join(f'{alias}."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.key)
+        return f"NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
+
     def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
         """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval."""
         columns: dict[str, pa.Array] = {}
@@ -162,6 +171,11 @@ class ScopeFilter:
         columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
         columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
         return pa.table(columns)
+
+    @property
+    def leaves_open_rows(self) -> bool:
+        """Whether rows that have not closed are the stream's."""
+        return self._closes is not None
 
     @property
     def _closes(self) -> str | None:
@@ -222,6 +236,13 @@ class ScopeFilter:
                 condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
             frame = frame.where(condition)
         return frame
+
+
+def _instant(kind: pa.DataType, ms: int) -> str:
+    """Epoch milliseconds as a DataFusion literal of a column's type, a date or a timestamp."""
+    if pa.types.is_date(kind):
+        return f"arrow_cast({ms // 86_400_000}, 'Date32')"
+    return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
 def _literal(value: str | int) -> str:

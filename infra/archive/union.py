@@ -1,10 +1,13 @@
-"""One range of the log from two places: the archive as far as it reaches, the broker from there on."""
+"""One range of the log from two places: the archive where it has it, the broker for the rest."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
 
 from infra.archive.plan import Archive, Bounds
 from infra.archive.rows import COLUMNS, HEADERS, schema
@@ -17,6 +20,16 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 Partitions = Mapping[int, tuple[int, int]]
+Source = Literal["archive", "broker"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Offsets `[start, end)` of a partition that one source is to give."""
+
+    start: int
+    end: int
+    source: Source
 
 
 def log_frame(
@@ -27,7 +40,7 @@ def log_frame(
     ranges: Partitions,
     columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
-    """The committed records of the offsets `[from, to)` of partitions, each once, wherever they are.
+    """The committed records of the offsets `[from, to)` of partitions, each once, wherever they are; in no order.
 
     Raises:
         NotArchived: a range goes beyond the end of the log.
@@ -35,62 +48,99 @@ def log_frame(
         BrokerUnreachable: retryable.
         as Archive.plan: before a job starts.
     """
-    archived, remaining = split(topic, ranges, archive.bounds(topic), offsets(settings, [topic]).get(topic, {}))
-    from_archive = frame(spark, archive, {topic: archived}, columns)
-    if not remaining:
-        return from_archive
-    return from_archive.unionByName(broker_frame(spark, settings, topic, remaining, columns))
+    found = split(topic, ranges, archive.runs(topic), offsets(settings, [topic]).get(topic, {}))
+    frames = [
+        frame(spark, archive, {topic: part}, columns)
+        if source == "archive"
+        else broker_frame(spark, settings, topic, part, columns)
+        for source, part in _rounds(found)
+    ]
+    return reduce(lambda one, other: one.unionByName(other), frames or [frame(spark, archive, {}, columns)])
 
 
 def split(
-    topic: str, ranges: Partitions, archived: Mapping[int, Bounds], broker: Mapping[int, PartitionOffsets]
-) -> tuple[dict[int, tuple[int, int]], dict[int, tuple[int, int]]]:
-    """Each range in two that meet: what the archive has of it, then what only the broker has; empty ones are left out.
+    topic: str, ranges: Partitions, archived: Mapping[int, Sequence[Bounds]], broker: Mapping[int, PartitionOffsets]
+) -> dict[int, list[Stretch]]:
+    """Each range in stretches that meet: the archive's, and around them the broker's; an empty range has none.
 
     Args:
-        archived: how far the archive of each partition reaches.
+        archived: ranges of each partition that the archive has, in order.
         broker: how far the broker's log reaches.
 
     Raises:
         NotArchived: a range goes beyond the end of the log.
-        LogGap: between the two is nothing.
+        LogGap: what the archive does not have, the broker has not either.
     """
-    first: dict[int, tuple[int, int]] = {}
-    second: dict[int, tuple[int, int]] = {}
+    found = {}
     for partition, (start, end) in sorted(ranges.items()):
-        bounds = archived.get(partition)
-        cut = min(end, max(start, bounds.end)) if bounds is not None else start
-        if start < cut:
-            first[partition] = (start, cut)
-        if cut < end:
-            _check_broker(topic, partition, (cut, end), broker.get(partition))
-            second[partition] = (cut, end)
-    for partition, (start, end) in ranges.items():
-        parts = [part[partition] for part in (first, second) if partition in part]
-        if [start, *(edge for _, edge in parts)] != [*(edge for edge, _ in parts), end]:
-            raise LogGap(f"{topic}, partition {partition}: {parts} are not [{start}, {end}) without gap or overlap.")
-    return first, second
+        found[partition] = parts = stretches(start, end, archived.get(partition, ()))
+        _require_meeting(topic, partition, (start, end), parts)
+        for part in parts:
+            if part.source == "broker":
+                _require_on_broker(topic, partition, part, broker.get(partition))
+    return found
 
 
-def _check_broker(topic: str, partition: int, rest: tuple[int, int], there: PartitionOffsets | None) -> None:
-    asked = f"{topic}, partition {partition}: the archive ends before offsets [{rest[0]}, {rest[1]}), and the broker "
-    facts = {"topic": topic, "partition": partition, "asked": rest}
+def stretches(start: int, end: int, archived: Sequence[Bounds]) -> list[Stretch]:
+    """The offsets `[start, end)` of a partition in order: what the archive has of them, and what it has not.
+
+    Args:
+        archived: ranges that the archive has, in order.
+    """
+    found: list[Stretch] = []
+    at = start
+    for bounds in archived:
+        first, until = max(at, bounds.start), min(end, bounds.end)
+        if first >= until:
+            continue
+        if at < first:
+            found.append(Stretch(start=at, end=first, source="broker"))
+        found.append(Stretch(start=first, end=until, source="archive"))
+        at = until
+    if at < end:
+        found.append(Stretch(start=at, end=end, source="broker"))
+    return found
+
+
+def _require_meeting(topic: str, partition: int, asked: tuple[int, int], found: Sequence[Stretch]) -> None:
+    """Refuse stretches that leave an offset out, or hold it twice."""
+    edges = [asked[0], *(edge for part in found for edge in (part.start, part.end)), asked[1]]
+    if any(one != other for one, other in list(pairwise(edges))[::2]):
+        raise LogGap(
+            f"{topic}, partition {partition}: {[(s.source, s.start, s.end) for s in found]} are not "
+            f"[{asked[0]}, {asked[1]}) without gap or overlap."
+        )
+
+
+def _require_on_broker(topic: str, partition: int, part: Stretch, there: PartitionOffsets | None) -> None:
+    asked = f"{topic}, partition {partition}: the archive has no offsets [{part.start}, {part.end}), and the broker "
+    facts = {"topic": topic, "partition": partition, "asked": (part.start, part.end)}
     if there is None:
         raise LogGap(asked + "has no such partition.", hint="Check the topic and the partition.", **facts)
-    if there.earliest > rest[0]:
+    if there.earliest > part.start:
+        missing = part.start, min(there.earliest, part.end)
         raise LogGap(
             asked + f"begins at {there.earliest}.",
-            hint=f"Offsets [{rest[0]}, {min(there.earliest, rest[1])}) are in neither; ask for the others.",
-            missing=(rest[0], min(there.earliest, rest[1])),
+            hint=f"Offsets [{missing[0]}, {missing[1]}) are in neither; ask for the others.",
+            missing=missing,
             **facts,
         )
-    if there.latest < rest[1]:
+    if there.latest < part.end:
         raise NotArchived(
             asked + f"ends at {there.latest}.",
             hint=f"Ask for offsets before {there.latest}, or wait until there are more.",
             frontier=there.latest,
             **facts,
         )
+
+
+def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, dict[int, tuple[int, int]]]]:
+    """All stretches, by as few readings as possible: one holds of each partition one stretch of one source."""
+    sources: tuple[Source, ...] = ("archive", "broker")
+    for source in sources:
+        by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
+        for nth in range(max(map(len, by_partition.values()), default=0)):
+            yield source, {p: parts[nth] for p, parts in by_partition.items() if nth < len(parts)}
 
 
 def broker_frame(

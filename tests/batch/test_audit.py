@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import Audit, Report, audit_topics, turn_of
-from infra.errors import BadArgument, UnexplainedDifference
+from batch.audit import Audit, Report, audit_tables, audit_topics, turn_of
+from infra.errors import BadArgument, DefinitionChanged, UnexplainedDifference
 from tables.audits import last_audits
 from tables.buckets import Turn
 from tables.decode import OFFSET
 from tables.outcome import Audited
 from tables.setup import Platform
-from tests.plant import hour, plant, reading
+from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -103,6 +103,24 @@ def test_a_damaged_row_is_found_on_the_day_of_its_turn(world: World) -> None:
     assert {number: f.unexplained for number, f in found.items()} == {n: int(n == day % 3) for n in range(3)}
     assert sum(f.rows for f in found.values()) == 46
     assert sum(look(world, "newest", Turn(number, 3)).rows for number in range(3)) == 2
+
+
+@pytest.mark.spark
+def test_a_changed_definition_skips_its_table_and_no_other(world: World, spark: SparkSession, tmp_path: Path) -> None:
+    text = HOURS_FILE.format(name="hours", late="correct").replace('F.sum("value")', '(F.sum("value") + 5)')
+    changed = World(spark, world.settings, "plant", plant(tmp_path / "new", hours=text))
+    damage(world, "newest", {"value": "-1.0"}, "sensor = 'b'")
+    tables = changed.registry.in_order("plant")
+    found = {f.table: f for f in audit_tables(Platform(spark, world.lake, changed.registry), tables, ALL)}
+
+    assert [name for name, f in found.items() if f.skipped] == ["plant.hours"]
+    assert found["plant.hours"].skipped.startswith("plant.hours: its rows were computed by the definition ")
+    assert (found["plant.kept"].rows, found["plant.newest"].unexplained) == (46, 1)
+    assert "plant.hours" not in last_audits(world.lake)
+    with pytest.raises(UnexplainedDifference, match=r"plant\.newest: 1 rows differ .* Not looked at: plant\.hours: "):
+        Report(tables=list(found.values())).raise_if_wrong()
+    with pytest.raises(DefinitionChanged, match=r"Not looked at: plant\.hours: its rows were computed"):
+        Report(tables=[found["plant.hours"], found["plant.kept"]]).raise_if_wrong()
 
 
 @pytest.mark.spark

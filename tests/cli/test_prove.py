@@ -117,6 +117,22 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
     assert told.document["tables"][0]["unexplained"] == 1
 
 
+def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    from batch.audit import Report
+    from tables.outcome import Audited
+
+    seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
+    why = "flights.flights: its rows were computed by the definition a."
+    changed = Audited(table="flights.flights", run="audit-2", turn=0, of=1, skipped=why)
+    monkeypatch.setattr("batch.audit.audit", lambda *_, **__: Report(tables=[seen, changed]))
+    ran = cli("audit")
+    assert ran.code == 1
+    assert "Not looked at: flights.flights: its rows were computed by the definition a." in ran.err
+    assert "97" in ran.out
+    assert "skipped" in ran.out
+    assert (cli("audit", "--json").document["passed"], cli("audit", "--json").code) == (False, 0)
+
+
 def lose(topic: str) -> Lake:
     lake = Lake(Settings.from_environment())
     gaps.ensure(lake)

@@ -49,6 +49,7 @@ def test_the_json_has_what_the_command_line_prints(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr("batch.plan.untouched", idle)
+    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: idle())
     assert answer(["reconcile", "--json"])
     at_once = capsys.readouterr().out
     assert json.loads(at_once) == cli("reconcile", "--json").document

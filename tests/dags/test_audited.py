@@ -11,19 +11,30 @@ from dags.audited import AuditedLogOperator, AuditedOperator
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-RIGHT = {"table": "flights.x", "run": "audit-1", "turn": 3, "of": 20, "rows": 97, "buckets": 9, "excused": 1}
+RIGHT = {
+    "table": "flights.x",
+    "run": "audit-1",
+    "turn": 3,
+    "of": 20,
+    "rows": 97,
+    "buckets": 9,
+    "excused": 1,
+    "skipped": "",
+}
 DAMAGED = {
     **RIGHT,
     "table": "flights.y",
     "unexplained": 2,
     "differences": [{"key": {"origin": "JFK", "hour": "2013-01-05T14:00:00+00:00"}, "change": "update"}],
 }
+CHANGED = {"table": "flights.z", "skipped": "flights.z: its rows were computed by the definition a."}
 WHOLE = {"topic": "flights.a", "partitions": [{"events": 4}, {"events": 3}], "faults": []}
 TORN = {"topic": "flights.b", "partitions": [], "faults": ["flights.b, partition 0, [0, 9): 1 missing offsets"]}
 
 
 def told(*topics: dict[str, Any]) -> Context:
-    report = {"tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED], "topics": list(topics)}
+    tables = [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED]
+    report = {"tables": tables, "topics": list(topics)}
 
     class Instance:
         def xcom_pull(self, task_ids: str) -> dict[str, Any]:
@@ -43,6 +54,13 @@ def test_a_damaged_table_fails_with_its_rows_and_the_others_do_not() -> None:
 
     with pytest.raises(AirflowFailException, match=r"flights\.y: 2 rows differ .* origin=JFK hour=2013-01-05T14"):
         AuditedOperator(task_id="y", source="look", table="flights.y").execute(told())
+
+
+def test_a_table_whose_definition_changed_fails_alone() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"flights\.z: its rows were computed by the definition a\."):
+        AuditedOperator(task_id="z", source="look", table="flights.z").execute(told())
 
 
 def test_the_log_fails_where_a_topic_has_a_fault() -> None:

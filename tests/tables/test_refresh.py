@@ -195,6 +195,36 @@ def test_open_rows_are_the_streams(plant: Plant, engine: Engine) -> None:
     assert plant.stored() == [("a", 0, 1, 1.0), ("a", 1, 1, 1.0), ("a", 2, 9, 9.0)]
 
 
+def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Plant, engine: Engine) -> None:
+    """The stream missed the first reading of each, so that its rows begin, and close, later than they should."""
+
+    def since_first(readings: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        first = F.min("read_at")
+        return readings.groupBy("sensor").agg(
+            first.alias("hour"),
+            (first + F.expr("INTERVAL 1 HOUR")).alias("closes_at"),
+            F.count("*").alias("readings"),
+            F.sum("value").alias("total"),
+        )
+
+    table = named(replace(HOURS, derive=since_first, key=["sensor"], rules=[]), "hours")
+    plant.read(*((sensor, TEN, 1.0) for sensor in ("a", "b", None)))
+    plant.live(("a", 2, 1, 1.0), (None, 2, 1, 1.0))
+    plant = using(plant, engine)
+
+    def publish(hours_later: float) -> Written:
+        refresher = plant.refresher(table, closed_before_ms=epoch_ms(TEN + hours_later * HOUR))
+        return refresher.publish(everything(table), {}, check=True)
+
+    assert publish(2.5).changed == 1
+    assert plant.stored() == [("a", 2, 1, 1.0), ("b", 0, 1, 1.0), (None, 2, 1, 1.0)]
+    assert publish(2.5) == Written()
+    assert publish(3.5).updated == 2
+    assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0), (None, 0, 1, 1.0)]
+
+
 def test_no_scope_is_nothing_to_do(plant: Plant) -> None:
     plant.live(("a", 0, 9, 9.0))
     assert plant.publish() == Written()

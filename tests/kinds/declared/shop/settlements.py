@@ -40,7 +40,7 @@ def settlements(orders: DataFrame, payments: DataFrame) -> DataFrame:
 
 TABLE = Table(
     derive=settlements,
-    key=["order_id", "payment_id", "outcome"],  # a payment closes at another time without its order than with it
+    key=["order_id", "payment_id"],
     event_time="happened_at",
     watermark="30 minutes",
     closes_at="closes_at",
