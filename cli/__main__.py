@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, work
+from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, recover, work
 from cli.screen import Mode, print_error
 from infra.errors import TwofoldError
 
@@ -37,6 +37,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         work.redrive,
         rebuild.rebuild,
         rebuild.rollback,
+        recover.recover,
     ),
 }
 

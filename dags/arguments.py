@@ -71,6 +71,20 @@ def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
     return [table, "--start", start.isoformat(), "--end", end.isoformat()]
 
 
+def recover_arguments(params: Params, tables: Collection[str]) -> list[str]:
+    """`TABLE [--at-most N] [--from-archive]` of a run's params.
+
+    Raises:
+        BadArgument: a table that is not one of `tables`, or a number or a flag that is none.
+    """
+    arguments = [_one_of(params, "table", tables)]
+    at_most = params.get("at_most", 0)
+    if not isinstance(at_most, int) or isinstance(at_most, bool) or at_most < 0:
+        raise BadArgument(f"at_most={at_most!r}: expected a whole number, 0 or more.")
+    arguments += ["--at-most", str(at_most)] if at_most else []
+    return [*arguments, *(["--from-archive"] if _flag(params, "from_archive") else [])]
+
+
 def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
     """`TOPIC [--from ...] [--to ...]` of a run's params; an empty place means the whole side.
 

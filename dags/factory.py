@@ -17,6 +17,7 @@ from dags.arguments import (
     audit_arguments,
     backfill_arguments,
     reconcile_arguments,
+    recover_arguments,
     replay_arguments,
     table_argument,
 )
@@ -67,7 +68,8 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
     )
     yield _stream(plan)
     if plan.tables:
-        yield from (_reconcile(plan), _repair(plan), _rebuild(plan), _audit(plan), _quality(plan), _backfill(plan))
+        yield from (_reconcile(plan), _repair(plan), _rebuild(plan), _recover(plan))
+        yield from (_audit(plan), _quality(plan), _backfill(plan))
     if plan.topics:
         yield _replay(plan)
 
@@ -190,6 +192,35 @@ def _rebuild(domain: Domain) -> DAG:
             doc_md="Takes in what came since, and publishes the difference in one commit.",
         )
         compare >> approve >> promote
+    return dag
+
+
+def _recover(domain: Domain) -> DAG:
+    params = {
+        "table": Param(title="Table", enum=domain.table_names, type="string"),
+        "at_most": Param(
+            0,
+            title="Differing",
+            type="integer",
+            minimum=0,
+            description="Go on though so many keys of the state, or rows, differ. A run that fails names them.",
+        ),
+        "from_archive": Param(
+            False,
+            title="From the archive",
+            type="boolean",
+            description="Decode the archived log again, though the events reach back to its beginning.",
+        ),
+    }
+    about = "Makes the lost checkpoint or state of a table's stream again, proves it, and lets the stream go on."
+    with _dag(domain, "recover", about, params=params) as dag:
+        CommandOperator(
+            task_id="recover",
+            command="recover",
+            arguments=lambda context: recover_arguments(context["params"], domain.table_names),
+            **_SPARK,
+            doc_md="Runs the streaming code to where the lost stream was; nothing is put in place that differs.",
+        )
     return dag
 
 

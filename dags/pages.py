@@ -136,6 +136,29 @@ place, in one commit that `./twofold rollback TABLE` takes back. Under a new def
 {tables}
 """
 
+RECOVER = """\
+# {domain}: recover
+
+For a table whose stream cannot go on because its **checkpoint or state** was deleted, cut off or damaged: the streaming
+code goes again over all that the lost stream had read, to the same point, beside the live table. What is still
+readable of the old state must be equal, key by key; where nothing is, the rows of the table. Then the stream goes on
+from the new state, without gap or repetition. The lost checkpoint is kept beside it, as `<name>.lost`.
+
+Start it with **Trigger** and a table. The driver may run: it leaves the table alone meanwhile, and starts its stream
+within a minute afterwards.
+
+## When it fails
+
+1. **The stream of the table runs**: it has lost nothing. To look at its state all the same, pause `{domain}.stream`
+   and stop the driver (`./twofold down`).
+2. **What was lost and what the log gives again differ**: the keys are named, and nothing was put in place. Somebody
+   wrote to the checkpoint, the events or the table past the platform. **Differing** lets the new state go in all the
+   same; `{domain}.reconcile` with **Verify** looks at the rows.
+3. Anything else: the last log line says why. Nothing was put in place; it can be started again at any time.
+
+{tables}
+"""
+
 BACKFILL = """\
 # {domain}: backfill
 
@@ -180,6 +203,7 @@ PAGES = {
     "reconcile": RECONCILE,
     "repair": REPAIR,
     "rebuild": REBUILD,
+    "recover": RECOVER,
     "audit": AUDIT,
     "quality": QUALITY,
     "backfill": BACKFILL,

@@ -77,6 +77,10 @@ class Settings:
         """Held by the domain's stream driver while it runs."""
         return self.home / "run" / f"{domain}.driver.lock"
 
+    def stream_lock(self, table: str) -> Path:
+        """Held by whoever uses the checkpoint of the table, by full name."""
+        return self.home / "run" / f"{table}.stream.lock"
+
     @property
     def logs(self) -> Path:
         return self.home / "logs"

@@ -8,8 +8,9 @@ import signal
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import ProcessFailed, TwofoldError
@@ -51,7 +52,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
-        queries = [_Kept(name, start) for name, start in _starters(platform, domain, tables)]
+        queries = [_Kept(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
             for query in queries:
                 query.keep(settings, domain)
@@ -74,7 +75,12 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
         if ingest:
             finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
         for table in wanted:
-            finish(upkeep(p, table).start(available_now=True))
+            with exclusive(settings.stream_lock(table.full_name)) as ours:
+                if not ours:
+                    raise ProcessFailed(
+                        f"The stream of {table.full_name} is being recovered.", hint="Wait until that has ended."
+                    )
+                finish(upkeep(p, table).start(available_now=True))
 
 
 def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
@@ -113,23 +119,26 @@ def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> li
 
 def _starters(
     platform: Platform, domain: str, tables: Sequence[str] | None
-) -> Iterator[tuple[str, Callable[[], Running]]]:
+) -> Iterator[tuple[str, Callable[[], Running], Path | None]]:
+    """Name, what starts the query, and what is held while it runs."""
     ingest = Ingest(platform.spark, platform.lake, platform.registry, domain)
-    yield "ingest", partial(ingest.start, available_now=False)
+    yield "ingest", partial(ingest.start, available_now=False), None
     turn = threading.Semaphore(max(1, (os.cpu_count() or 1) // _CORES_PER_REFRESH))
     for table in _chosen(platform, domain, tables):
         kept = upkeep(platform, table)
+        lock = platform.lake.settings.stream_lock(table.full_name)
         if isinstance(kept, Follow):
-            yield table.name, partial(kept.start, available_now=False, turn=turn)
+            yield table.name, partial(kept.start, available_now=False, turn=turn), lock
         else:
-            yield table.name, partial(kept.start, available_now=False)
+            yield table.name, partial(kept.start, available_now=False), lock
 
 
 class _Kept:
-    """A query that is started again when it fails."""
+    """A query that is started again when it fails; not while somebody else holds its lock."""
 
-    def __init__(self, name: str, start: Callable[[], Running]) -> None:
-        self._name, self._start = name, start
+    def __init__(self, name: str, start: Callable[[], Running], lock: Path | None) -> None:
+        self._name, self._start, self._lock = name, start, lock
+        self._held = ExitStack()
         self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
 
@@ -142,7 +151,7 @@ class _Kept:
             return
         if self._query is not None:
             self._failed(settings, domain, self._query.exception())
-        if now >= self._next_try:
+        if now >= self._next_try and self._is_ours():
             try:
                 self._query = self._start()
                 self._running_since = now
@@ -152,9 +161,17 @@ class _Kept:
     def stop(self) -> None:
         if self._query is not None and self._query.isActive:
             self._query.stop()
+        self._held.close()
+
+    def _is_ours(self) -> bool:
+        if self._lock is None or self._held.enter_context(exclusive(self._lock)):
+            return True
+        self._held.close()
+        return False
 
     def _failed(self, settings: Settings, domain: str, error: Exception | None) -> None:
         self._query = None
+        self._held.close()
         self._next_try = time.monotonic() + self._pause_s
         _log.error("query failed domain=%s query=%s pause_s=%.0f error=%s", domain, self._name, self._pause_s, error)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)

@@ -27,7 +27,12 @@ class Fence:
 
     def raise_once(self) -> None:
         """At the first start of a new checkpoint, remember what was closed by then."""
-        if not self._table.closes_at or not self._checkpoint.is_new:
+        if self._checkpoint.is_new:
+            self.raise_again()
+
+    def raise_again(self) -> None:
+        """Remember what is closed by now."""
+        if not self._table.closes_at:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms", within=100_000)
         # A stream that begins anew starts with a low watermark: where it is lost too, the older fence is higher.

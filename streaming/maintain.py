@@ -18,6 +18,7 @@ from tables.writer import Stamp, Written
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 _REVISED = 8  # small commits: Spark takes 1.3 s to know that 50,000 rows are new and to merge them, delta-rs 0.15
 
@@ -36,8 +37,16 @@ class Maintain(Upkeep):
 
     def start(self, *, available_now: bool) -> StreamingQuery:
         """Start the query; with `available_now` it ends when it has read what is there."""
-        from pyspark.sql.streaming.readwriter import DataStreamWriter
+        writer = self._query()
+        if available_now:
+            return writer.trigger(availableNow=True).start()
+        return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
 
+    def start_planned(self) -> StreamingQuery:
+        """Start the query for the one micro-batch that the checkpoint has planned and that has not ended."""
+        return self._query().trigger(once=True).start()
+
+    def _query(self) -> DataStreamWriter:
         self._begin_by_one_definition()
         plan: dict[str, Callable[[], DataFrame]] = {
             "append": self._derived,
@@ -51,9 +60,7 @@ class Maintain(Upkeep):
             .option("checkpointLocation", str(self._checkpoint.path))
             .foreachBatch(self._batch)
         )
-        if available_now:
-            return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
+        return writer
 
     def _events(self, topic: Topic) -> DataFrame:
         """New rows of an events table, in the order of its commits."""

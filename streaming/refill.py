@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from streaming.driver import finish, upkeep
@@ -34,19 +34,27 @@ def refill(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> int:
     Returns:
         Records that were ingested.
     """
-    feeds = {name: Feed(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
-    for name, ranges in wanted.items():
-        feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
     taken = 0
-    for chunk in chunks(_missing(shadow, wanted), shadow.lake.settings.max_offsets):
-        for name, ranges in chunk.items():
-            taken += _take(feeds[name], shadow, read(shadow.registry.topics[name], ranges), ranges)
+    for records in ingested(shadow, wanted, read):
+        taken += records
         _maintain(shadow)
     _maintain(shadow)  # a run that was cut short may have ingested what its tables have not taken in
     return taken
 
 
-def _missing(shadow: Platform, wanted: Mapping[str, Ranges]) -> dict[str, Ranges]:
+def ingested(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> Iterator[int]:
+    """Ingest what the shadow lacks of these offsets; yields the records of each micro-batch once it is in."""
+    feeds = {name: Feed(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
+    for name, ranges in wanted.items():
+        feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
+    for chunk in chunks(missing(shadow, wanted), shadow.lake.settings.max_offsets):
+        yield sum(
+            _take(feeds[name], shadow, read(shadow.registry.topics[name], ranges), ranges)
+            for name, ranges in chunk.items()
+        )
+
+
+def missing(shadow: Platform, wanted: Mapping[str, Ranges]) -> dict[str, Ranges]:
     """What of these offsets the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():

@@ -1,34 +1,59 @@
-"""A lake beside the live one, in which one table is made anew."""
+"""A lake beside the live one, in which one table, or the state of its stream, is made anew."""
 
 from __future__ import annotations
 
 import shutil
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from typing import Literal
 
 from infra.settings import Settings
 from tables.declaration import Table, Topic
 from tables.fingerprint import fingerprint, recorded
-from tables.lake import Lake
+from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.setup import Platform, ensure_domain
 
+Purpose = Literal["shadow", "recovery"]
+"""What a shadow is for: the table, or its stream's state. The two do not meet."""
 
-def shadow_settings(settings: Settings, table: Table) -> Settings:
+
+def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow") -> Settings:
     """The settings under which all that belongs to the table's shadow lies apart: tables, checkpoints, ledgers."""
-    home = settings.home / "shadow" / table.full_name
+    home = settings.home / purpose / table.full_name
     return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
 
 
-def shadow(platform: Platform, table: Table) -> Platform:
+def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Platform:
     """The table and all that it reads, directly or through others, in a lake of their own, as far as it was filled.
 
     It shares nothing with the live platform: its streams may run while those of the same names do.
     """
     registry = above(platform.registry, table)
-    lake = Lake(shadow_settings(platform.lake.settings, table))
+    lake = Lake(shadow_settings(platform.lake.settings, table, purpose))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
     return Platform(lambda: platform.spark.newSession(), lake, registry)
+
+
+def beside(platform: Platform, table: Table) -> Platform:
+    """A table of topics in a lake of its own for a recovery, while their events are those of the live lake."""
+    live = platform.lake
+    registry = above(platform.registry, table)
+    lake = _Beside(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
+    for domain in registry.domains:
+        ensure_domain(lambda: platform.spark, lake, registry, domain)
+    return Platform(lambda: platform.spark.newSession(), lake, registry)
+
+
+@dataclass(frozen=True)
+class _Beside(Lake):
+    """A lake of its own but for some tables, which are those of another one."""
+
+    other: Lake
+    shared: frozenset[str]
+
+    def uri(self, name: str) -> str:
+        return self.other.uri(name) if name.removesuffix(QUARANTINE) in self.shared else super().uri(name)
 
 
 def is_stale(shadow: Platform) -> bool:
@@ -38,9 +63,9 @@ def is_stale(shadow: Platform) -> bool:
     )
 
 
-def drop(settings: Settings, table: Table) -> None:
+def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
     """Remove the table's shadow, if there is one."""
-    shutil.rmtree(shadow_settings(settings, table).home, ignore_errors=True)
+    shutil.rmtree(shadow_settings(settings, table, purpose).home, ignore_errors=True)
 
 
 def above(registry: Registry, table: Table) -> Registry:

@@ -4,7 +4,13 @@ from __future__ import annotations
 
 import pytest
 
-from dags.arguments import audit_arguments, backfill_arguments, reconcile_arguments, replay_arguments
+from dags.arguments import (
+    audit_arguments,
+    backfill_arguments,
+    reconcile_arguments,
+    recover_arguments,
+    replay_arguments,
+)
 from infra.errors import BadArgument
 
 TABLES = ["flights.flights", "flights.carrier_days"]
@@ -96,3 +102,21 @@ def test_offsets_in_another_form_are_refused(offsets: str) -> None:
 def test_a_topic_of_another_domain_is_refused() -> None:
     with pytest.raises(BadArgument, match=r"topic='trains\.departures' is unknown"):
         replay_arguments({"topic": "trains.departures"}, TOPICS)
+
+
+@pytest.mark.parametrize(
+    ("params", "arguments"),
+    [
+        ({}, []),
+        ({"at_most": 0, "from_archive": False}, []),
+        ({"at_most": 12, "from_archive": True}, ["--at-most", "12", "--from-archive"]),
+    ],
+)
+def test_a_recovery_names_its_table_and_what_a_person_decided(params: dict[str, object], arguments: list[str]) -> None:
+    assert recover_arguments({"table": "flights.flights", **params}, TABLES) == ["flights.flights", *arguments]
+
+
+@pytest.mark.parametrize("change", [{"table": "flights.x"}, {"at_most": -1}, {"at_most": "3"}, {"at_most": True}])
+def test_a_recovery_that_cannot_be_meant_is_refused(change: dict[str, object]) -> None:
+    with pytest.raises(BadArgument, match=next(iter(change))):
+        recover_arguments({"table": "flights.flights", **change}, TABLES)

@@ -17,6 +17,7 @@ from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.registry import load, load_sound
 
+KINDS = ["audit", "backfill", "quality", "rebuild", "reconcile", "recover", "repair", "replay", "stream"]
 SPARK_TASKS = [
     ("reconcile", "recompute"),
     ("audit", "look"),
@@ -25,6 +26,7 @@ SPARK_TASKS = [
     ("replay", "decode"),
     ("rebuild", "compare"),
     ("rebuild", "promote"),
+    ("recover", "recover"),
 ]
 
 if TYPE_CHECKING:
@@ -46,10 +48,7 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
-    assert sorted(bag.dag_ids) == [
-        f"flights.{kind}"
-        for kind in ("audit", "backfill", "quality", "rebuild", "reconcile", "repair", "replay", "stream")
-    ]
+    assert sorted(bag.dag_ids) == [f"flights.{kind}" for kind in KINDS]
 
 
 def test_airflow_parses_two_files_only(bag: DagBag) -> None:
@@ -103,7 +102,7 @@ def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> N
     assert given == schedule
 
 
-@pytest.mark.parametrize("kind", ["audit", "backfill", "quality", "rebuild", "reconcile", "repair", "replay", "stream"])
+@pytest.mark.parametrize("kind", KINDS)
 def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[str, DAG], kind: str) -> None:
     dag = dags[f"flights.{kind}"]
     assert dag.max_active_runs == 1
@@ -177,6 +176,8 @@ def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> Non
         ("flights.backfill", {}),
         ("flights.replay", {"topic": "flights.departures", "from_offsets": "all"}),
         ("flights.replay", {}),
+        ("flights.recover", {"table": "flights.departures"}),
+        ("flights.recover", {"table": "flights.flights", "at_most": -1}),
     ],
 )
 def test_the_form_refuses_params_that_cannot_be_meant(
@@ -216,7 +217,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
-    assert len(bag.dags) == 8
+    assert len(bag.dags) == len(KINDS)
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:

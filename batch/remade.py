@@ -1,0 +1,52 @@
+"""Compares the rows of a stream that was run again with those that the lost one left in the live table."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from batch.promotion import Comparison
+from batch.reconcile import Reconcile
+from batch.unexplained import named
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table
+from tables.difference import difference
+from tables.scope import from_epoch_ms
+from tables.setup import Platform
+from tables.writer import CHANGE
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+
+def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bool) -> Comparison:
+    """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
+
+    Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
+    stream cut its inputs, which nobody knows any more.
+    """
+    from pyspark.sql import functions as F
+
+    corrected = table.late == "correct"
+    if corrected:
+        Reconcile(aside, table).run(verify=False)
+    bound = from_epoch_ms(Checkpoint.of(aside.lake.settings, table).watermark_ms() or 0)
+    is_open = F.col(str(table.closes_at)) >= F.lit(bound)
+
+    def compared(platform: Platform) -> DataFrame:
+        rows = platform.lake.frame(live.spark, table.full_name)
+        return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
+
+    made = compared(aside)
+    changes = pa.table(difference(made, compared(live), table.key, approximate=table.approximate).toArrow())
+    kinds = changes[CHANGE].to_pylist()
+    return Comparison(
+        table=table.full_name,
+        rows=made.count(),
+        missing=kinds.count("insert"),
+        extra=kinds.count("delete"),
+        changed=kinds.count("update"),
+        examples=named(table, changes.slice(0, 5)),
+        before=None if with_open else bound,
+    )

@@ -1,0 +1,98 @@
+"""The command that gives a table's stream back what it had lost."""
+
+from __future__ import annotations
+
+import time
+from contextlib import ExitStack, contextmanager
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.rebuild import TableName
+from cli.screen import NOTHING, Json, make_table, out, print_json
+from infra.errors import ProcessFailed
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from cli.recovery import Recovery
+    from streaming.feed import Ranges
+
+_PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
+
+
+def recover(
+    table: TableName,
+    at_most: Annotated[
+        int, typer.Option(min=0, metavar="N", help="Go on though so many keys of the state, or rows, differ.")
+    ] = 0,
+    from_archive: Annotated[
+        bool, typer.Option("--from-archive", help="Read the archived log, though the events reach back to its start.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Make the lost checkpoint or state of TABLE's stream again, prove that it is the same, and let the stream go on.
+
+    The streaming code runs over all that the lost stream had read, to the same point, and writes nothing live. What is
+    still readable of the old state is compared key by key; where nothing is, the table. A difference is named, and
+    nothing is put in place. Refused while the stream of TABLE runs; the others of its domain go on.
+    """
+    settings = Settings.from_environment()
+    from batch.log import Log
+    from cli.recovery import Recover
+    from tables.registry import load
+    from tables.setup import opened
+
+    declared = load().find_table(table)
+    with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain]) as live:
+        log = Log(live, [source.full_name for source in live.registry.upstream(declared)])
+        found = Recover(live, declared, log.starts, log.read).run(at_most=at_most, from_archive=from_archive)
+    if as_json:
+        print_json(found)
+    else:
+        _print(found)
+
+
+@contextmanager
+def _held(settings: Settings, name: str) -> Iterator[None]:
+    """The checkpoint of the table to ourselves."""
+    from infra.locks import exclusive
+
+    deadline = time.monotonic() + _PATIENCE_S
+    with ExitStack() as stack:
+        while not stack.enter_context(exclusive(settings.stream_lock(name))):
+            if time.monotonic() > deadline:
+                raise ProcessFailed(
+                    f"The stream of {name} runs, or a recovery of it.",
+                    hint="A stream that runs has lost nothing. To look at its state all the same, stop it: "
+                    "`./twofold down`.",
+                    table=name,
+                )
+            time.sleep(0.5)
+        yield
+
+
+def _print(found: Recovery) -> None:
+    if found.found == "whole":
+        out.print(f"{found.table}: nothing was lost, and nothing done.")
+    else:
+        out.print(f"{found.table}: made again and put in place; its stream goes on from there.")
+    places = [(name, version, _ranges(found.offsets.get(name, {}))) for name, version in found.versions.items()]
+    title = f"Read from the {found.source}" if found.source else "The stream goes on after"
+    out.print(make_table(title, ["input", "versions below", "offsets by partition"], places, right=["versions below"]))
+    if found.states:
+        rows = [
+            (s.store, s.partitions, s.batch, s.equal, s.missing, s.extra, s.changed, s.batch is not None)
+            for s in found.states
+        ]
+        columns = ["store", "partitions", "after batch", "equal", "missing", "extra", "changed", "was readable"]
+        out.print(make_table("The lost state against the new one, in keys", columns, rows, right=columns[1:7]))
+    if found.rows:
+        counts = (found.rows.rows, found.rows.missing, found.rows.extra, found.rows.changed)
+        columns = ["compared", "missing", "extra", "changed"]
+        out.print(make_table("The live table against the stream run again, in rows", columns, [counts], right=columns))
+
+
+def _ranges(ranges: Ranges) -> str:
+    return ", ".join(f"{partition}: [{start}, {end})" for partition, (start, end) in sorted(ranges.items())) or NOTHING

@@ -1,0 +1,208 @@
+"""Gives a table's stream back what it had lost, and proves that it is the same."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import Literal
+
+from batch.promotion import Comparison
+from batch.remade import compare_rows
+from infra.errors import BadArgument, UnexplainedDifference
+from streaming.feed import Ranges
+from streaming.recover import (
+    adopt,
+    archived_steps,
+    go_on_after,
+    holds_no_more,
+    ingested_offsets,
+    last_known,
+    remake,
+    steps,
+    whole_steps,
+)
+from streaming.refill import Read
+from tables.checkpoint import Checkpoint, MicroBatch
+from tables.declaration import Table, Topic
+from tables.fingerprint import fingerprint, require_one_definition
+from tables.outcome import Difference
+from tables.setup import Platform
+from tables.shadow import beside, drop, shadow
+from tables.states import StateComparison, compare
+
+Source = Literal["events", "archive"]
+_NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """What was found of a stream's checkpoint, and what was done.
+
+    Attributes:
+        found: `whole`: nothing was lost, and nothing done; `lost`: it was made again and put in place.
+        versions: input -> the version of it that the stream reads next.
+        source: where the inputs were read: the live `events`, or the `archive` of the log; None: nowhere, since the
+            stream keeps no state.
+        offsets: topic -> partition -> `[start, end)` of the log that the new state comes from.
+        states: each store of the lost state against the new one.
+        rows: the live table against what the stream gives when it is run again, where a store was not readable.
+    """
+
+    table: str
+    found: Literal["whole", "lost"]
+    versions: Mapping[str, int]
+    source: Source | None = None
+    offsets: Mapping[str, Ranges] = field(default_factory=dict)
+    states: Sequence[StateComparison] = ()
+    rows: Comparison | None = None
+
+    @property
+    def differing(self) -> int:
+        """Keys of the state, and rows."""
+        return sum(state.differing for state in self.states) + (self.rows.differing if self.rows else 0)
+
+    @property
+    def examples(self) -> list[Difference]:
+        """The first of them."""
+        keys = [example for state in self.states for example in state.examples]
+        return [*keys, *(self.rows.examples if self.rows else ())][:_NAMED]
+
+
+@dataclass(frozen=True)
+class Recover:
+    """A recovery of one table; whoever runs it holds the lock of the table's stream.
+
+    Attributes:
+        starts: topic -> where its log begins, by partition.
+        read: the records of the log. Asked where the events do not reach back to their first commit.
+    """
+
+    live: Platform
+    table: Table
+    starts: Callable[[str], Mapping[int, int]]
+    read: Read
+
+    def run(self, *, at_most: int = 0, from_archive: bool = False) -> Recovery:
+        """Make the stream's state again, prove that it is what was lost, and let the stream go on from it.
+
+        Args:
+            at_most: put a state in place though so many keys or rows differ.
+            from_archive: read the log, whatever the events have.
+
+        Raises:
+            BadArgument: no stream has written the table, or its next one begins anew for another reason.
+            DefinitionChanged: the rows of the table were computed by another definition.
+            LogGap: neither the archive nor the broker has what the events lack.
+            UnexplainedDifference: names the first keys or rows; nothing was put in place.
+        """
+        last = self._last()
+        if self.live.registry.strategy(self.table) != "stateful":
+            is_whole = self._lost.is_whole
+            if not is_whole:
+                go_on_after(self.live, self.table, last)
+            versions = self._lost.next_versions() if is_whole else last.versions
+            return Recovery(
+                table=self.table.full_name, found="whole" if is_whole else "lost", versions=self._by_name(versions)
+            )
+        drop(self.live.lake.settings, self.table, "recovery")
+        found, aside, last = self._remade(last, from_archive=from_archive)
+        if found.differing > at_most:
+            raise UnexplainedDifference(
+                _told(found),
+                hint="Nothing was put in place. Find out what wrote to the checkpoint, the events or the table; "
+                f"`./twofold recover {found.table} --at-most {found.differing}` takes the new state all the same.",
+                table=found.table,
+                differing=found.differing,
+                examples=found.examples,
+            )
+        if found.found == "lost":
+            adopt(self.live, aside, self.table, last)
+        drop(self.live.lake.settings, self.table, "recovery")
+        return found
+
+    @property
+    def _lost(self) -> Checkpoint:
+        return Checkpoint.of(self.live.lake.settings, self.table)
+
+    def _last(self) -> MicroBatch:
+        name, now = self.table.full_name, fingerprint(self.table)
+        require_one_definition(self.live.lake, self.table)
+        if self._lost.definition not in ("", now):
+            raise BadArgument(
+                f"{name}: its checkpoint is of the definition {self._lost.definition}; the declaration now says {now}.",
+                hint="Nothing of it is needed: the stream of the new definition begins anew by itself.",
+            )
+        last = last_known(self.live, self.table)
+        if last is None:
+            raise BadArgument(
+                f"{name}: neither a checkpoint nor a commit tells of a stream that wrote it.",
+                hint="There is nothing to recover: its stream begins with `./twofold up`.",
+            )
+        return last
+
+    def _remade(self, last: MicroBatch, *, from_archive: bool) -> tuple[Recovery, Platform, MicroBatch]:
+        """What was found, where the new checkpoint is, and where the stream goes on."""
+        live, table, was_whole = self.live, self.table, self._lost.is_whole
+        source: Source
+        plan: Iterable[MicroBatch] | None = None
+        if not from_archive:
+            with suppress(FileNotFoundError):  # the first commits of the events were cleaned up
+                plan = steps(live, table, last)
+        if plan is None:
+            wanted = [(batch, self._archived(batch)) for batch in whole_steps(live, table, last)]
+            aside, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
+            plan = archived_steps(aside, wanted, self.read)
+        else:
+            aside, source, offsets = beside(live, table), "events", self._ingested(last)
+        numbers = remake(aside, table, plan, last.settings)
+        made = Checkpoint.of(aside.lake.settings, table)
+        states = compare(aside.spark, self._lost.path, made.path, numbers)
+        rows = None
+        if any(state.batch is None for state in states):
+            rows = compare_rows(live, aside, table, with_open=holds_no_more(live, table, last))
+        is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
+        found = Recovery(
+            table=table.full_name,
+            found="whole" if was_whole and is_equal else "lost",
+            versions=self._by_name(last.versions),
+            source=source,
+            offsets=offsets,
+            states=states,
+            rows=rows,
+        )
+        return found, aside, last
+
+    def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
+        """Of each topic the offsets that the last micro-batch and those before it read."""
+        topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
+        return {
+            topic.full_name: ingested_offsets(self.live.lake, topic, version)
+            for topic, version in zip(topics, last.versions, strict=True)
+        }
+
+    def _archived(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
+        """The same, from where the log begins."""
+        return {
+            name: {p: (start, ranges[p][1]) for p, start in self.starts(name).items() if p in ranges}
+            for name, ranges in self._ingested(last).items()
+        }
+
+    def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
+        names = [source.full_name for source in self.live.registry.upstream(self.table)]
+        return dict(zip(names, versions, strict=False))
+
+
+def _told(found: Recovery) -> str:
+    """A sentence that names the first differences."""
+    lines = []
+    for d in found.examples:
+        key = " ".join(f"{column}={value}" for column, value in d.key.items())
+        sides = [f"{word} {dict(values)}" for word, values in (("is", d.before), ("should be", d.should)) if values]
+        lines.append(f"{key} {', '.join(sides)}")
+    more = found.differing - len(lines)
+    return (
+        f"{found.table}: what was lost and what the log gives again differ in {found.differing} keys or rows: "
+        + "; ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+        + "."
+    )

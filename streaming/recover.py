@@ -1,0 +1,236 @@
+"""Makes the state of a lost stream again, by the stream's own code, up to where the lost one was."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from itertools import accumulate
+from typing import TYPE_CHECKING
+
+from streaming.driver import finish
+from streaming.feed import Ranges
+from streaming.fence import Fence
+from streaming.maintain import Maintain
+from streaming.refill import Read, ingested, missing
+from tables.checkpoint import Checkpoint, MicroBatch, delta_offset
+from tables.declaration import Table, Topic
+from tables.fingerprint import fingerprint
+from tables.lake import Lake
+from tables.setup import Platform
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+_log = logging.getLogger("twofold.recover")
+
+
+def last_known(live: Platform, table: Table) -> MicroBatch | None:
+    """Where the lost stream had come to at least: by its checkpoint, else by the table's commits; None: nowhere.
+
+    What it did after that it does again, to the same rows.
+    """
+    ended = Checkpoint.of(live.lake.settings, table).ended
+    return ended[-1] if ended else _committed(live, table)
+
+
+def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
+    """Whether no later micro-batch than this one has written to the table."""
+    info = live.lake.newest_info(table.full_name, "versions", within=100_000)
+    if info is None or not last.is_between_commits:
+        return info is None
+    told = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
+    return all(a <= b for a, b in zip(told, last.versions, strict=True))
+
+
+def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
+    """The micro-batches that lead to the last one, oldest first.
+
+    Those that the lost checkpoint tells of are as they were. Those before are told by the table's commits, and come
+    together, as many as hold `max_offsets` rows.
+
+    Raises:
+        FileNotFoundError: the events tables do not reach back to their first commit.
+    """
+    sources, lake = live.registry.upstream(table), live.lake
+    ended = Checkpoint.of(lake.settings, table).ended or [last]
+    first = ended[0].versions
+    if ended[0].number == 0 or not any(first):
+        return ended
+    places = [v for v in _told(lake, table, sources) if _is_before(v, first)]
+    apart = _apart(lake, sources, [*places, first], lake.settings.max_offsets)
+    return [*(MicroBatch(ends=_ends(lake, sources, versions)) for versions in apart), *ended]
+
+
+def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
+    """Those that the lost checkpoint tells of and that took every commit whole: there the log can be cut, too."""
+    ended = Checkpoint.of(live.lake.settings, table).ended
+    return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
+
+
+def archived_steps(
+    aside: Platform, wanted: Sequence[tuple[MicroBatch, Mapping[str, Ranges]]], read: Read
+) -> Iterator[MicroBatch]:
+    """The same micro-batches over a shadow's own events, each once these are ingested, the last one twice.
+
+    Args:
+        wanted: each with the offsets `[start, end)`, by topic and partition, that it and those before it had read.
+    """
+    table = aside.registry.in_order()[-1]
+    sources = aside.registry.upstream(table)
+
+    def all_so_far() -> MicroBatch:
+        return MicroBatch(ends=_ends(aside.lake, sources, [aside.lake.version(s.full_name) + 1 for s in sources]))
+
+    for batch, ranges in wanted:
+        for _ in ingested(aside, ranges, read):
+            if any(missing(aside, ranges).values()):
+                yield all_so_far()
+        yield replace(all_so_far(), watermark_ms=batch.watermark_ms, number=batch.number)
+    last, _ = wanted[-1]
+    yield replace(all_so_far(), watermark_ms=last.watermark_ms, number=last.number)  # as Checkpoint.move asks for
+
+
+def remake(aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]) -> dict[int, int]:
+    """Run the table's stream through these micro-batches, into a new checkpoint.
+
+    Args:
+        settings: of Spark's, under which the lost state was kept, as far as they are known.
+
+    Returns:
+        Number in the lost checkpoint -> number in the new one.
+    """
+    checkpoint = Checkpoint.of(aside.lake.settings, table)
+    checkpoint.note_definition(fingerprint(table))
+    stream = Maintain(aside.spark, aside.lake, aside.registry, table)
+    settings = {**_state_settings(aside.spark), **settings}
+    numbers: dict[int, int] = {}
+    for number, batch in enumerate(plan):
+        checkpoint.plan(number, replace(batch, settings=settings))
+        finish(stream.start_planned())
+        if checkpoint.committed != number:
+            raise RuntimeError(f"{table.full_name}: micro-batch {number} was planned, {checkpoint.committed} ended")
+        if batch.number is not None:
+            numbers[batch.number] = number
+        _log.info("remade table=%s batch=%d of=%s", table.full_name, number, batch.number)
+    return numbers
+
+
+def adopt(live: Platform, aside: Platform, table: Table, last: MicroBatch) -> None:
+    """Let the table's stream go on from the new state, where the lost one was.
+
+    It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
+    one had closed it leaves alone. The lost checkpoint is kept beside it.
+    """
+    lost, made = (Checkpoint.of(platform.lake.settings, table) for platform in (live, aside))
+    if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
+        made.move(last.ends)
+    Fence(lost, live.lake, table).raise_again()
+    for source in live.registry.upstream(table):
+        for version in made.splits.of(source.full_name):
+            lost.splits.add(source.full_name, version)
+    lost.note_definition(fingerprint(table))
+    made.take_place_of(lost)
+
+
+def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
+    """Let the stream of a table without state go on where the lost one was."""
+    checkpoint = Checkpoint.of(live.lake.settings, table)
+    checkpoint.take_away()
+    checkpoint.note_definition(fingerprint(table))
+    if live.registry.strategy(table) == "touched":
+        checkpoint.take(last.number or 0, last.versions)
+    else:
+        checkpoint.plan(0, replace(last, settings={**_state_settings(live.spark), **last.settings}))
+        checkpoint.end(0)
+
+
+def ingested_offsets(lake: Lake, topic: Topic, version: int) -> dict[int, tuple[int, int]]:
+    """Of each partition the offsets `[start, end)` that the events below a version hold; 0 where they begin unknown."""
+    info = lake.newest_info(topic.full_name, "ends", within=100_000, at=version - 1) if version else None
+    ends = {int(partition): int(end) for partition, end in info["ends"].items()} if info else {}
+    starts: dict[int, int] = {}
+    with suppress(FileNotFoundError):
+        for commit in lake.commits(topic.full_name, -1, version - 1):
+            for partition, start in commit.info.get("starts", {}).items():
+                starts.setdefault(int(partition), int(start))
+            if starts.keys() >= ends.keys():
+                break
+    return {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
+
+
+def _committed(live: Platform, table: Table) -> MicroBatch | None:
+    """The newest micro-batch by the table's commits."""
+    lake, sources = live.lake, live.registry.upstream(table)
+    info = lake.newest_info(table.full_name, "versions", within=100_000)
+    if info is None:
+        return None
+    told = [int(info["versions"].get(source.full_name, 0)) for source in sources]
+    if live.registry.strategy(table) == "touched":
+        return MicroBatch(ends=_ends(lake, sources, told), number=int(info["batch"]))
+    # A commit of several files may have been taken in part, which this does not tell: such a one is read again.
+    versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, told, strict=True)]
+    watermark_ms = info["watermark_ms"] if versions == told else None
+    return MicroBatch(ends=_ends(lake, sources, versions), watermark_ms=watermark_ms)
+
+
+def _surely_read(lake: Lake, name: str, version: int) -> int:
+    for commit in lake.commits(name, version - 2, version - 1) if version else ():
+        return version - (len(commit.added) > 1)
+    return version
+
+
+def _told(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
+    """Up to where micro-batches read, by the table's commits, oldest first; what an earlier stream did is left out."""
+    found: list[list[int]] = []
+    for version in range(lake.version(table.full_name), -1, -1):
+        try:
+            [commit] = lake.commits(table.full_name, version - 1, version)
+        except FileNotFoundError:
+            break
+        if "versions" in commit.info:
+            versions = [int(commit.info["versions"].get(source.full_name, 0)) for source in sources]
+            if any(versions) and (not found or _is_before(versions, found[-1])):
+                found.append(versions)
+    return found[::-1]
+
+
+def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
+    return list(one) != list(other) and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def _apart(
+    lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
+) -> Iterator[Sequence[int]]:
+    """Of these places the last, and those before it that lie about so many rows apart."""
+    read = [
+        [
+            0,
+            *accumulate(
+                sum(a.rows or 0 for a in commit.added) for commit in lake.commits(s.full_name, -1, version - 1)
+            ),
+        ]
+        for s, version in zip(sources, places[-1], strict=True)
+    ]
+    taken = 0
+    for place in places:
+        rows = sum(rows[version] for rows, version in zip(read, place, strict=True))
+        if rows - taken >= most or place is places[-1]:
+            yield place
+            taken = rows
+
+
+def _ends(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> list[Mapping[str, object] | None]:
+    ids = [str(lake.open(source.full_name).metadata().id) for source in sources]
+    return [delta_offset(table_id, version) for table_id, version in zip(ids, versions, strict=True)]
+
+
+def _state_settings(spark: SparkSession) -> dict[str, str]:
+    """Spark's settings that it keeps with a checkpoint, as the session has them."""
+    checkpointing = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]
+    about = checkpointing.OffsetSeqMetadata.apply(0, 0, spark._jsparkSession.conf())
+    settings: dict[str, str] = json.loads(about.json())["conf"]
+    partitions = "spark.sql.shuffle.partitions"  # a running query takes it from a setting that only queries have
+    return {**settings, partitions: str(spark.conf.get(partitions))}
