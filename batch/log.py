@@ -8,9 +8,15 @@ from datetime import datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
+from batch.copies import RECORD
+from batch.span import Place, Span, require_partitions, require_past, require_there
 from infra.archive.catalog import open_archive
-from infra.archive.union import log_frame
-from infra.topics import offsets
+from infra.archive.source import frame
+from infra.archive.union import broker_frame, log_frame
+from infra.errors import NotArchived
+from infra.ranges import Range, Ranges, Spans, less, rounds, within
+from infra.topics import PartitionOffsets, offsets
+from infra.unseen import in_transactions
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
 from tables.difference import duckdb_utc
@@ -24,8 +30,6 @@ if TYPE_CHECKING:
 
     from infra.archive.plan import Archive
 
-Ranges = Mapping[int, tuple[int, int]]
-
 
 @dataclass(frozen=True)
 class Log:
@@ -38,18 +42,107 @@ class Log:
     def _archive(self) -> Archive:
         return open_archive(self.platform.lake.settings, self.topics)
 
+    def _on_broker(self, topic: str) -> Mapping[int, PartitionOffsets]:
+        return offsets(self.platform.lake.settings, [topic])[topic]
+
     def starts(self, topic: str) -> dict[int, int]:
         """The first offset of each partition that there still is.
 
         Raises:
             BrokerUnreachable: retryable.
         """
+        return self._starts(topic, self._on_broker(topic))
+
+    def _starts(self, topic: str, on_broker: Mapping[int, PartitionOffsets]) -> dict[int, int]:
         archived = self._archive.bounds(topic)
-        on_broker = offsets(self.platform.lake.settings, [topic])[topic]
         return {
             partition: min(bounds.earliest, archived[partition].start) if partition in archived else bounds.earliest
             for partition, bounds in on_broker.items()
         }
+
+    def ranges(self, topic: Topic, span: Span, now: datetime) -> dict[int, Range]:
+        """The offsets of each partition that are meant; partitions of which none is are left out.
+
+        Raises:
+            BadArgument: partitions that the topic does not have, or a range that begins before its log or ends before
+                it begins.
+            NotArchived: a range ends beyond what ingest has taken in, or beyond the archive; names that frontier.
+                Retryable: it moves.
+            BrokerUnreachable: retryable.
+        """
+        # Asked after `now`: what comes to the log later was not appended before any instant that lies before `now`.
+        on_broker = self._on_broker(topic.full_name)
+        earliest, ingested = self._starts(topic.full_name, on_broker), frontier(self.platform.lake, topic).ends
+        reach = {p: max(there, ingested.get(p, 0)) for p, there in earliest.items()}
+        require_partitions(topic, span, earliest)
+        if isinstance(span.end, datetime):
+            require_past(topic, span.end, now)
+            latest = {p: there.latest for p, there in on_broker.items() if span.takes(p)}
+            self._require_all_before(topic, span.end, reach, latest)
+        frontier_of = "what ingest has taken in"
+        if span.archived:
+            archived, frontier_of = self._archive.bounds(topic.full_name), "the archive"
+            reach = {p: min(reach[p], archived[p].end if p in archived else there) for p, there in earliest.items()}
+        start, end = self._resolved(topic, span.start, earliest), self._resolved(topic, span.end, reach)
+        found = {}
+        for partition, there in earliest.items():
+            if span.takes(partition):
+                asked = start[partition], end[partition]
+                require_there(topic, partition, asked, (there, reach[partition]), frontier_of)
+                if asked[0] < asked[1]:
+                    found[partition] = asked
+        return found
+
+    def _resolved(self, topic: Topic, place: Place, otherwise: Mapping[int, int]) -> Mapping[int, int]:
+        """The offset of each partition."""
+        if isinstance(place, datetime):
+            place = offsets_at(self.platform.lake, topic, place)
+        return {**otherwise, **(place or {})}
+
+    def _require_all_before(
+        self, topic: Topic, instant: datetime, ingested: Mapping[int, int], latest: Mapping[int, int]
+    ) -> None:
+        """Everything appended before an instant is ingested: a later record is, or all that the broker has."""
+        found = offsets_at(self.platform.lake, topic, instant)
+        for partition, end in latest.items():
+            reached = ingested[partition]
+            if found.get(partition, reached) == reached < end:
+                raise NotArchived(
+                    f"{topic.full_name}, partition {partition}: records before {instant.isoformat()} may be missing; "
+                    f"ingest has taken in offsets up to {reached}, its frontier, of {end}.",
+                    hint="Ask for an earlier time, or wait until the stream has taken them in.",
+                    frontier=reached,
+                )
+
+    def archived(self, topic: str, some: Spans) -> dict[int, list[Range]]:
+        """What the archive alone tells of these offsets."""
+        runs = self._archive.runs(topic)
+        return within(some, {p: [(bounds.start, bounds.end) for bounds in here] for p, here in runs.items()})
+
+    def at_hand(self, topic: str, some: Spans) -> dict[int, list[Range]]:
+        """What the broker has of them on its own disk, so that it need not fetch archived segments."""
+        return within(some, {p: [(on.earliest_local, on.latest)] for p, on in self._on_broker(topic).items()})
+
+    def copies(self, topic: str, some: Spans) -> tuple[DataFrame, DataFrame]:
+        """Their raw records, with the columns of `RECORD`, twice: from the archive, and through the broker."""
+        spark, settings = self.platform.spark, self.platform.lake.settings
+        parts = list(rounds(some))
+        archived = [frame(spark, self._archive, {topic: part}, RECORD) for part in parts]
+        served = [broker_frame(spark, settings, topic, part, RECORD) for part in parts]
+        return _union(archived), _union(served)
+
+    def in_transactions(self, topic: str, holes: Spans) -> dict[int, list[Range]]:
+        """The parts of offsets without a committed record that markers and aborted records fill.
+
+        Raises:
+            BrokerUnreachable: retryable.
+        """
+        # The reader of the archive refuses a segment in which an offset is missing: what it gives no record of is none.
+        found = self.archived(topic, holes)
+        if rest := less(holes, found):
+            for partition, here in in_transactions(self.platform.lake.settings, topic, rest).items():
+                found[partition] = sorted([*found.get(partition, ()), *here])
+        return found
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
         """The records of `[start, end)` of each partition, with the columns of `RAW_SCHEMA`, in no order.
@@ -69,7 +162,11 @@ class Log:
             log_frame(p.spark, p.lake.settings, self._archive, topic.full_name, part, columns).select(*columns)
             for part in between_gaps(ranges, lost) or [{}]
         ]
-        return reduce(lambda one, other: one.unionByName(other), frames)
+        return _union(frames)
+
+
+def _union(frames: Sequence[DataFrame]) -> DataFrame:
+    return reduce(lambda one, other: one.unionByName(other), frames)
 
 
 def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TYPE_CHECKING
@@ -36,11 +36,13 @@ class Choice:
         reason: text that one of their reasons contains.
         start: the first; with offsets, partitions that it does not name are left out.
         end: where they end, itself not among them; with offsets, partitions that it does not name have no end.
+        partitions: no others; None: all.
     """
 
     reason: str | None = None
     start: Edge | None = None
     end: Edge | None = None
+    partitions: Sequence[int] | None = None
 
     def require_meant(self, topic: Topic) -> None:
         """Raises:
@@ -48,8 +50,9 @@ class Choice:
         """
         if self.reason is not None and not self.reason.strip():
             raise BadArgument("The reason is empty.", hint="Give a part of a reason, or leave it out for all records.")
-        for name, edge in (("start", self.start), ("end", self.end)):
-            unknown = sorted(set(edge) - set(range(topic.partitions))) if isinstance(edge, Mapping) else []
+        for name, given in (("start", self.start), ("end", self.end), ("partitions", self.partitions)):
+            named = set() if given is None or isinstance(given, datetime) else set(given)
+            unknown = sorted(named - set(range(topic.partitions)))
             if unknown:
                 raise BadArgument(
                     f"{name} names the partitions {unknown}; {topic.full_name} has {topic.partitions}.",
@@ -71,6 +74,8 @@ class Choice:
         """What holds for each record, as SQL of DuckDB with its one parameter."""
         if self.reason is not None:
             yield "contains(array_to_string(reasons, chr(10)), ?)", self.reason
+        if self.partitions is not None:
+            yield f"list_contains(?, {PARTITION})", list(self.partitions)
         for edge, sign in ((self.start, ">="), (self.end, "<")):
             if isinstance(edge, datetime):
                 yield f"{APPENDED_AT} {sign} ?", edge

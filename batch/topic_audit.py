@@ -1,30 +1,31 @@
-"""Holds the log against events and quarantine, record by record, and certifies what they hold."""
+"""Holds the copies of a log against each other and against events and quarantine, and certifies what these hold."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batch.log import Log, Ranges
+from batch.contiguous import holes
+from batch.log import Log
+from batch.sides import Place, Sides, named, sides_of, told
+from batch.span import Span
 from infra.errors import BadArgument, UnexplainedDifference
+from infra.ranges import Ranges
 from tables.certificates import Block, blocks_of, differing, read_certificate, write_certificate
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.frontier import frontier
 from tables.lake import QUARANTINE
 from tables.outcome import run_name
 from tables.registry import load
 from tables.setup import Platform, opened
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from infra.settings import Settings
 
-Read = Callable[[Topic, Ranges], "DataFrame"]
-_NAMED = 5
+_WHOLE = Span()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -34,70 +35,94 @@ class TopicReport:
     Attributes:
         against: the log, or an earlier certificate.
         records: that the two tables hold in the range.
-        differing: (partition, start, end) of the blocks of offsets that are not the same on both sides.
+        differing: the blocks of offsets that are not the same on both sides.
         versions: of events and of quarantine.
+        sides: of the log; None where a certificate stood for it.
     """
 
     topic: str
     against: str
     records: int
     blocks: int
-    differing: Sequence[tuple[int, int, int]]
+    differing: Sequence[Place]
     versions: tuple[int, int]
     seconds: float
+    sides: Sides | None = None
 
     @property
     def passed(self) -> bool:
-        return not self.differing
+        return not self.faults
+
+    @property
+    def faults(self) -> list[str]:
+        """What is wrong, for people; empty when nothing is."""
+        found = list(self.sides.faults()) if self.sides else []
+        if self.differing:
+            found.append(
+                f"events and quarantine are not what {self.against} says, in {len(self.differing)} of {self.blocks} "
+                f"blocks of offsets: {named([told(place) for place in self.differing])}"
+            )
+        return found
 
     def raise_if_wrong(self) -> None:
         """Raises:
-        UnexplainedDifference: names the first blocks.
+        UnexplainedDifference: names the first places of each kind.
         """
-        if self.differing:
-            told = ", ".join(f"partition {p} [{start}, {end})" for p, start, end in self.differing[:_NAMED])
-            more = f", and {len(self.differing) - _NAMED} more" if len(self.differing) > _NAMED else ""
+        if self.faults:
             raise UnexplainedDifference(
-                f"{self.topic}: events and quarantine are not what {self.against} says, in {len(self.differing)} of "
-                f"{self.blocks} blocks of offsets: {told}{more}.",
-                hint=f"`./twofold replay {self.topic} --from 0:START --to 0:END` decodes a block again and publishes "
-                "what differs.",
-                topics=[self.topic],
+                f"{self.topic}: {'; '.join(self.faults)}.", hint=self._hint(), topics=[self.topic]
             )
 
+    def _hint(self) -> str:
+        if self.sides and self.sides.unlike:
+            return (
+                "One of the two copies was changed after it was written. Restore the segment of the archive before the "
+                "broker gives up its own copy; `./twofold status` says when that is."
+            )
+        if self.sides and self.sides.missing:
+            return "`./twofold acknowledge` notes who knows of offsets that are in ledger.gaps; others were skipped."
+        return (
+            f"`./twofold replay {self.topic} --from 0:START --to 0:END` decodes a block again and publishes what "
+            "differs."
+        )
 
-def audit_topic(settings: Settings, name: str) -> TopicReport:
-    """Decode all that there is of a topic with today's code, and compare it with what was ingested.
 
-    Blocks of offsets are compared by counts and by hashes that know no order. Where all are equal, a certificate of the
-    two tables at their versions is written, which `check_certificate` can hold them against without the log.
+def audit_topic(settings: Settings, name: str, span: Span = _WHOLE) -> TopicReport:
+    """Decode what there is of a topic with today's code, and compare it with what was ingested.
+
+    Blocks of offsets are compared by counts and by hashes that know no order: events and quarantine with the log, and
+    where the broker still has at hand what is archived, the one with the other. Every offset must have a record, or a
+    reason why not. Where all is well with the whole topic, a certificate of the two tables at their versions is
+    written, which `check_certificate` can hold them against without the log; of a part of it none is.
 
     Raises:
-        BadArgument: an unknown topic.
+        BadArgument: an unknown topic, or a span that it cannot have.
+        NotArchived: the span ends beyond what can be read yet. Retryable.
         BrokerUnreachable: retryable.
         LogGap: neither the archive nor the broker has all of what was ingested.
     """
     topic = load().find_topic(name)
     with opened(settings, "audit", [topic.domain]) as platform:
-        log = Log(platform, [topic.full_name])
-        return compare_with_log(platform, topic, log.starts(topic.full_name), log.read)
+        return compare_with_log(platform, topic, Log(platform, [topic.full_name]), span)
 
 
-def compare_with_log(platform: Platform, topic: Topic, starts: dict[int, int], read: Read) -> TopicReport:
-    """`audit_topic` on a platform that is open, of a log that begins at these offsets."""
+def compare_with_log(platform: Platform, topic: Topic, log: Log, span: Span = _WHOLE) -> TopicReport:
+    """`audit_topic` on a platform that is open."""
     began = time.monotonic()
-    # The frontier first: whatever is committed after it lies beyond.
-    ends = frontier(platform.lake, topic).ends
+    # The ranges first: whatever is committed after it lies beyond them.
+    ranges = log.ranges(topic, span, datetime.now(UTC))
     versions = platform.lake.version(topic.full_name), platform.lake.version(topic.full_name + QUARANTINE)
-    ranges = {p: (start, ends[p]) for p, start in starts.items() if ends.get(p, 0) > start}
-    decoded = decode_frame(read(topic, ranges), topic, None).persist()
+    decoded = decode_frame(log.read(topic, ranges), topic, None).persist()
     try:
-        log = blocks_of(accepted(decoded, topic), rejected(decoded), topic)
+        by_log = blocks_of(accepted(decoded, topic), rejected(decoded), topic)
+        is_dense = sum(b.events + b.quarantined for b in by_log) == sum(end - start for start, end in ranges.values())
+        empty = {} if is_dense else holes(decoded, ranges)
     finally:
         decoded.unpersist()
     live = _held(platform, topic, versions, ranges)
-    report = _report(topic, "the log", live, log, versions, began)
-    if report.passed:
+    report = _report(topic, "the log", live, by_log, versions, began)
+    report = replace(report, sides=sides_of(platform, topic, log, ranges, empty), seconds=time.monotonic() - began)
+    if report.passed and span.is_whole:
         write_certificate(platform.lake, topic, run_name("certificate"), versions, live)
     return report
 

@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 Place = Mapping[int, int] | datetime | None
 """In a topic: offset by partition, or when the broker got a record; None: where it begins or ends."""
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
+_NUMBERS = re.compile(r"\d+(,\d+)*\Z")
 _BEGINS_LIKE_A_DATE = re.compile(r"\d{4}-")
 
 
@@ -74,6 +75,25 @@ def parse_offsets(text: str | None, option: str, partitions: int) -> Mapping[int
             hint=f"The topic has the partitions 0 to {partitions - 1}.",
         )
     return offsets
+
+
+def parse_partitions(text: str | None, option: str, partitions: int) -> Sequence[int] | None:
+    """The partitions of `0,2`; None for None.
+
+    Raises:
+        BadArgument: another form, or one that the topic does not have.
+    """
+    if text is None:
+        return None
+    if not _NUMBERS.match(text):
+        raise BadArgument(f"{option}={text!r}: expected numbers of partitions.", hint="Write 0,2.")
+    chosen = sorted({int(number) for number in text.split(",")})
+    if chosen[-1] >= partitions:
+        raise BadArgument(
+            f"{option}={text!r} names partition {chosen[-1]}.",
+            hint=f"The topic has the partitions 0 to {partitions - 1}.",
+        )
+    return chosen
 
 
 def parse_place(text: str | None, option: str, partitions: int) -> Place:

@@ -10,7 +10,7 @@ from rich.markup import escape
 
 from cli.arguments import require_share
 from cli.screen import Json, make_table, out, print_json, shown_span
-from cli.work import full_names
+from cli.work import From, Partitions, To, full_names, parse_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -28,12 +28,17 @@ def audit(
     ] = None,
     share: Annotated[float, typer.Option(help="The share of the rows to look at; it goes round with the days.")] = 0.05,
     everything: Annotated[bool, typer.Option("--all", help="Look at all rows.")] = False,
+    first: From = None,
+    last: To = None,
+    partitions: Partitions = None,
     as_json: Json = False,
 ) -> None:
     """Recompute a share of the closed rows and hold the log against events and quarantine.
 
-    Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested;
-    where all is equal, a certificate is kept, which `certify TOPIC` checks later without the log.
+    Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested; what
+    is archived and still at hand on the broker must be the same on both, and no offset may be without a reason. Where
+    all is well, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and
+    --partitions look at a part of one TOPIC, for which none is kept.
 
     It finds what no late record announces; nothing is repaired. Fails when rows differ or records are missing; with
     --json it only tells so, in `passed`.
@@ -41,15 +46,18 @@ def audit(
     wanted = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
     tables, topics = _told_apart(names or ())
+    if first or last or partitions:
+        _require_one_topic(tables, topics)
+    spans = [parse_span(topic, first, last, partitions)[1] for topic in topics]
     from batch.audit import Report as Audits
     from batch.audit import audit as run
     from batch.topic_audit import audit_topic
 
     report = run(settings, tables, share=wanted) if tables or not topics else Audits()
-    logs = [audit_topic(settings, topic) for topic in topics]
+    logs = [audit_topic(settings, topic, span) for topic, span in zip(topics, spans, strict=True)]
     if as_json:
         passed = report.passed and all(log.passed for log in logs)
-        print_json(dataclasses.asdict(report) | {"passed": passed, "logs": logs})
+        print_json(dataclasses.asdict(report) | {"passed": passed, "logs": [_log(log) for log in logs]})
         return
     if tables or not topics:
         _print_report(report)
@@ -103,10 +111,23 @@ def _check_certificate(settings: Settings, name: str, version: int | None, as_js
     with opened(settings, "certify", [topic.domain]) as platform:
         report = check_certificate(platform, topic, version)
     if as_json:
-        print_json(dataclasses.asdict(report) | {"passed": report.passed})
+        print_json(_log(report))
         return
     _print_logs([report])
     report.raise_if_wrong()
+
+
+def _require_one_topic(tables: Sequence[str], topics: Sequence[str]) -> None:
+    from infra.errors import BadArgument
+
+    if tables or len(topics) != 1:
+        raise BadArgument(
+            "--from, --to and --partitions are of one TOPIC.", hint="Name one topic, and audit tables without them."
+        )
+
+
+def _log(report: TopicReport) -> dict[str, object]:
+    return dataclasses.asdict(report) | {"passed": report.passed, "faults": report.faults}
 
 
 def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
@@ -144,6 +165,20 @@ def _print_logs(logs: Sequence[TopicReport]) -> None:
     ]
     columns = ["topic", "held against", "records", "blocks", "differing", "versions", "took"]
     out.print(make_table(None, columns, rows, right=["records", "blocks", "differing"]))
+    counts = ["archive alone", "both", "broker alone", "unlike", "in transactions", "lost", "missing"]
+    sides = [
+        (
+            log.topic,
+            *(f"{n:,}" for n in (log.sides.archive_alone, log.sides.both, log.sides.broker_alone)),
+            f"{len(log.sides.unlike):,}",
+            *(f"{n:,}" for n in (log.sides.in_transactions, log.sides.lost)),
+            f"{sum(end - start for _, start, end in log.sides.missing):,}",
+        )
+        for log in logs
+        if log.sides
+    ]
+    if sides:
+        out.print(make_table("Who has the log", ["topic", *counts], sides, right=counts))
 
 
 def acknowledge(

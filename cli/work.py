@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.arguments import Place, parse_place, parse_time, require_order
+from cli.arguments import parse_partitions, parse_place, parse_time, require_order
 from cli.screen import NOTHING, Json, make_table, out, print_json, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from batch.span import Span
     from quality.verdict import Verdict
     from tables.declaration import Topic
     from tables.outcome import Difference, Outcome
@@ -35,6 +36,9 @@ From = Annotated[
 To = Annotated[
     str | None,
     typer.Option("--to", metavar="PLACE", help="First offset after the range, or its time, written the same way."),
+]
+Partitions = Annotated[
+    str | None, typer.Option("--partitions", metavar="NUMBERS", help="Only these partitions: 0,2. All without.")
 ]
 
 
@@ -185,21 +189,39 @@ def replay(
     topic: TopicName,
     first: From = None,
     last: To = None,
+    partitions: Partitions = None,
+    archived: Annotated[
+        bool, typer.Option("--archived", help="Read only what is archived, nothing through the broker.")
+    ] = False,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Only say which offsets it would read, or why it cannot yet.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Decode a range of TOPIC again with today's code, publish the differences in it and below it.
 
     Without --from it starts at the earliest record that there is, without --to it ends at what was ingested. Archived
-    records are read past the broker, which goes on serving the live streams.
+    records are read past the broker, which goes on serving the live streams. A range that cannot be read whole yet is
+    refused with the offset up to which it could.
     """
     settings = Settings.from_environment()
-    from tables.registry import load
-
-    declared = load().find_topic(topic)
-    start, end = _places(declared, first, last)
+    declared, span = parse_span(topic, first, last, partitions, archived=archived)
+    from batch.replay import readable
     from batch.replay import replay as run
 
-    print_outcomes(run(settings, declared.full_name, start, end), as_json)
+    if dry_run:
+        _print_ranges(declared.full_name, readable(settings, declared.full_name, span), as_json)
+        return
+    print_outcomes(run(settings, declared.full_name, span), as_json)
+
+
+def _print_ranges(topic: str, ranges: Mapping[int, tuple[int, int]], as_json: bool) -> None:
+    if as_json:
+        print_json({"topic": topic, "ranges": ranges})
+        return
+    for partition, (start, end) in ranges.items():
+        out.print(escape(f"{topic}, partition {partition}: [{start}, {end})"))
+    out.print(f"{sum(end - start for start, end in ranges.values()):,} offsets.")
 
 
 def redrive(
@@ -209,6 +231,7 @@ def redrive(
     ] = None,
     first: From = None,
     last: To = None,
+    partitions: Partitions = None,
     as_json: Json = False,
 ) -> None:
     """Try quarantined records of TOPIC again with today's code: those that pass join the events and all below.
@@ -216,18 +239,29 @@ def redrive(
     Those that still fail stay in quarantine, with today's reasons.
     """
     settings = Settings.from_environment()
+    declared, span = parse_span(topic, first, last, partitions)
     from batch.redrive import Choice
     from batch.redrive import redrive as run
+
+    choice = Choice(reason=reason, start=span.start, end=span.end, partitions=span.partitions)
+    print_outcomes(run(settings, declared.full_name, choice), as_json)
+
+
+def parse_span(
+    name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
+) -> tuple[Topic, Span]:
+    """A topic, by full or bare name, and which of its records are meant."""
+    from batch.span import Span
     from tables.registry import load
 
-    declared = load().find_topic(topic)
-    start, end = _places(declared, first, last)
-    print_outcomes(run(settings, declared.full_name, Choice(reason=reason, start=start, end=end)), as_json)
-
-
-def _places(topic: Topic, first: str | None, last: str | None) -> tuple[Place, Place]:
-    """The two ends of a range of the topic."""
-    return parse_place(first, "--from", topic.partitions), parse_place(last, "--to", topic.partitions)
+    topic = load().find_topic(name)
+    span = Span(
+        start=parse_place(first, "--from", topic.partitions),
+        end=parse_place(last, "--to", topic.partitions),
+        partitions=parse_partitions(partitions, "--partitions", topic.partitions),
+        archived=archived,
+    )
+    return topic, span
 
 
 def _require_domain(domain: str) -> None:

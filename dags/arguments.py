@@ -14,6 +14,8 @@ from infra.errors import BadArgument
 Params = Mapping[str, object]
 INSTANT = r"\d{4}-\d\d-\d\dT[\d:.]+(Z|[+-][\d:]+)"
 """When the broker got a record."""
+PARTITIONS = r"\d+(,\d+)*"
+LONGEST_WAIT_MIN = 7 * 24 * 60
 OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
@@ -86,16 +88,78 @@ def recover_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
 
 def replay_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """`TOPIC [--from ...] [--to ...]` of a run's params; an empty place means the whole side.
+    """`TOPIC [--from ...] [--to ...] [--partitions ...] [--archived]` of a run's params.
+
+    An empty place means the whole side.
 
     Raises:
-        BadArgument: a topic that is not one of `topics`, or a place that is neither offsets nor a time.
+        BadArgument: a topic that is not one of `topics`, a place that is neither offsets nor a time, partitions that
+            are no numbers, or `archived` that is neither true nor false.
     """
-    arguments = [_one_of(params, "topic", topics)]
+    archived = ["--archived"] if _flag(params, "archived") else []
+    return [_one_of(params, "topic", topics), *_span(params), *archived]
+
+
+def redrive_arguments(params: Params, topics: Collection[str]) -> list[str]:
+    """`TOPIC [--reason=...]` and the range of a run's params.
+
+    Raises:
+        BadArgument: as `replay_arguments`.
+    """
+    reason = _text(params, "reason")
+    return [_one_of(params, "topic", topics), *([f"--reason={reason}"] if reason else []), *_span(params)]
+
+
+def audit_topic_arguments(params: Params, topics: Collection[str]) -> list[str]:
+    """`TOPIC...`, all of them when the params name none, and the range of a run's params.
+
+    Raises:
+        BadArgument: as `replay_arguments`, or a range without a topic.
+    """
+    span = _span(params)
+    if _text(params, "topic"):
+        return [_one_of(params, "topic", topics), *span]
+    if span:
+        raise BadArgument(
+            f"{' '.join(span)} without a topic: expected the topic of the range.",
+            hint="Choose a topic, or empty the range.",
+        )
+    return list(topics)
+
+
+def awaited_arguments(params: Params, topics: Collection[str]) -> list[str]:
+    """What asks whether the range of a run's params can be read whole; empty where no range is given.
+
+    Raises:
+        BadArgument: as `replay_arguments`.
+    """
+    if not (_span(params) or _flag(params, "archived")):
+        return []
+    return [*replay_arguments(params, topics), "--dry-run"]
+
+
+def wait_s(params: Params) -> int:
+    """How long a run waits for its range, in seconds.
+
+    Raises:
+        BadArgument: no whole number of minutes from 0 to a week.
+    """
+    value = params.get("wait_min", 0)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= LONGEST_WAIT_MIN:
+        raise BadArgument(f"wait_min={value!r}: expected whole minutes, from 0 to {LONGEST_WAIT_MIN:,}.")
+    return value * 60
+
+
+def _span(params: Params) -> list[str]:
+    """`[--from ...] [--to ...] [--partitions ...]`."""
+    arguments = []
     for name, option in {"from_offsets": "--from", "to_offsets": "--to"}.items():
         place = _place(params, name)
         arguments += [option, place] if place else []
-    return arguments
+    partitions = _text(params, "partitions").replace(" ", "")
+    if partitions and not re.fullmatch(PARTITIONS, partitions):
+        raise BadArgument(f"partitions={partitions!r}: expected numbers of partitions.", hint="Write 0,2.")
+    return [*arguments, *(["--partitions", partitions] if partitions else [])]
 
 
 def _flag(params: Params, name: str) -> bool:

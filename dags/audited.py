@@ -1,7 +1,8 @@
-"""The light operators behind the audit command: how each table fared, and the log."""
+"""The light operators behind the audit command: how each table fared, the log, and each topic."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import BaseOperator
@@ -75,6 +76,36 @@ class AuditedLogOperator(BaseOperator):
             )
             raise AirflowFailException(str(error))
         return {topic["topic"]: sum(part["events"] for part in topic["partitions"]) for topic in topics}
+
+
+class AuditedTopicOperator(BaseOperator):
+    """Fails when an audit of the topic found a fault; otherwise says who has how many of its records.
+
+    Args:
+        source: the task that ran the command.
+    """
+
+    def __init__(self, *, source: str, topic: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.source = source
+        self.topic = topic
+
+    def execute(self, context: Context) -> dict[str, Any]:
+        [log] = [log for log in context["ti"].xcom_pull(task_ids=self.source)["logs"] if log["topic"] == self.topic]
+        counts = {n: log["sides"][n] for n in ("archive_alone", "both", "broker_alone", "in_transactions", "lost")}
+        self.log.info("audited topic=%s records=%s blocks=%s %s", self.topic, log["records"], log["blocks"], counts)
+        if log["faults"]:
+            error = UnexplainedDifference(
+                f"{self.topic}: {'; '.join(log['faults'])}.",
+                hint="Nothing was repaired. The page of this DAG says how to go on.",
+            )
+            raise AirflowFailException(str(error))
+        return {"records": log["records"], "blocks": log["blocks"], "versions": log["versions"], **counts}
+
+
+def audited_topics(document: object) -> list[str]:
+    """The topics in the result of an audit, whose tasks have something to tell."""
+    return [log["topic"] for log in document["logs"]] if isinstance(document, Mapping) else []
 
 
 def _told(row: dict[str, Any]) -> str:

@@ -104,14 +104,14 @@ class FanOutOperator(CommandOperator):
 def fail(command: str, ended: Ended) -> NoReturn:
     """Raise what Airflow makes of a command that failed: retry, or fail now."""
     if ended.code == TRY_AGAIN:
-        raise AirflowException(f"{command} can be tried again: {_message(ended)}")
+        raise AirflowException(f"{command} can be tried again: {message(ended)}")
     if ended.code > 128:
         name = signal.Signals(ended.code - 128).name
         raise AirflowException(f"{command} was ended by {name}; when it is SIGKILL, look for a lack of memory.")
-    raise AirflowFailException(f"{command} failed (exit code {ended.code}): {_message(ended)}")
+    raise AirflowFailException(f"{command} failed (exit code {ended.code}): {message(ended)}")
 
 
-def _message(ended: Ended) -> str:
+def message(ended: Ended) -> str:
     """The error and the hint that the command printed; its last lines when it came to neither."""
     document = ended.document
     if isinstance(document, Mapping) and "error" in document:

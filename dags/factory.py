@@ -3,59 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, BaseOperator, Param
+from airflow.sdk import DAG, BaseOperator, Param
 
 from dags import pages
 from dags.announce import ANNOUNCE, AnnounceOperator, TableOperator, tables_to_check, telling
 from dags.arguments import (
-    INSTANT,
-    OFFSETS,
     audit_arguments,
     backfill_arguments,
     reconcile_arguments,
     recover_arguments,
-    replay_arguments,
     table_argument,
 )
 from dags.assets import domain_asset
 from dags.audited import AuditedLogOperator, AuditedOperator
+from dags.blueprint import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
 from dags.command import CommandOperator, FanOutOperator
-from dags.failure import log_failure
+from dags.of_topics import topic_dags
 from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
 from dags.repair import ExamineOperator, RepairApproval, repair_arguments
 from dags.verdict import VerdictOperator, checked
 from dags.watch import Bounds, StreamOperator
-from tables.declaration import Table, Topic
 from tables.registry import Registry
 
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
 AUDIT_AT = "40 3 * * *"
 BOUNDS = Bounds()
-# Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
-SPARK_SLOTS = 3
-
-
-@dataclass(frozen=True, kw_only=True)
-class Domain:
-    """What the DAGs of a domain are made from; `tables` each after the tables that it reads."""
-
-    name: str
-    topics: tuple[Topic, ...]
-    tables: tuple[Table, ...]
-    registry: Registry
-
-    @property
-    def table_names(self) -> list[str]:
-        return [table.full_name for table in self.tables]
-
-    @property
-    def topic_names(self) -> list[str]:
-        return [topic.full_name for topic in self.topics]
+_APPROVAL: dict[str, Any] = {
+    "response_timeout": timedelta(days=7),
+    "doc_md": "Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
+}
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
@@ -71,11 +51,11 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
         yield from (_reconcile(plan), _repair(plan), _rebuild(plan), _recover(plan))
         yield from (_audit(plan), _quality(plan), _backfill(plan))
     if plan.topics:
-        yield _replay(plan)
+        yield from topic_dags(plan)
 
 
 def _stream(domain: Domain) -> DAG:
-    with _dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_AT) as dag:
+    with make_dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_AT) as dag:
         StreamOperator(
             task_id="watch",
             domain=domain.name,
@@ -95,13 +75,13 @@ def _reconcile(domain: Domain) -> DAG:
         type="boolean",
         description="Also recompute every closed row, and count differences that no late record explains.",
     )
-    with _dag(domain, "reconcile", about, schedule=RECONCILE_AT, params={"verify": verify}) as dag:
+    with make_dag(domain, "reconcile", about, schedule=RECONCILE_AT, params={"verify": verify}) as dag:
         recompute = FanOutOperator(
             task_id="recompute",
             command="reconcile",
             telling=telling,
             arguments=lambda context: reconcile_arguments(context["params"], domain.table_names),
-            **_SHORT_SPARK,
+            **SHORT_SPARK,
             doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",
         )
         reports = {
@@ -110,11 +90,11 @@ def _reconcile(domain: Domain) -> DAG:
                 source="recompute",
                 table=table.full_name,
                 doc_md=pages.table_task(table),
-                **_LIGHT,
+                **LIGHT,
             )
             for table in domain.tables
         }
-        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", domain=domain.name, **_LIGHT)
+        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", domain=domain.name, **LIGHT)
         _connect(domain, recompute, reports)
     return dag
 
@@ -124,19 +104,19 @@ def _audit(domain: Domain) -> DAG:
     everything = Param(
         False, title="All", type="boolean", description="Recompute every closed row, not the share of the day."
     )
-    with _dag(domain, "audit", about, schedule=AUDIT_AT, params={"everything": everything}) as dag:
+    with make_dag(domain, "audit", about, schedule=AUDIT_AT, params={"everything": everything}) as dag:
         look = CommandOperator(
             task_id="look",
             command="audit",
             arguments=lambda context: audit_arguments(context["params"], domain.table_names),
-            **_SPARK,
+            **SPARK,
             doc_md="One Spark job for all tables; it repairs nothing. The tasks behind it say what was found.",
         )
         look >> AuditedLogOperator(
             task_id="log",
             source="look",
             doc_md="Fails where an offset is not once among events and quarantine, or the broker lost records.",
-            **_LIGHT,
+            **LIGHT,
         )
         for table in domain.tables:
             look >> AuditedOperator(
@@ -145,19 +125,19 @@ def _audit(domain: Domain) -> DAG:
                 table=table.full_name,
                 doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them, "
                 "or where its definition has changed.",
-                **_LIGHT,
+                **LIGHT,
             )
     return dag
 
 
 def _repair(domain: Domain) -> DAG:
     about = "Shows the rows of a table that nothing explains, and overwrites them when a person approves."
-    with _dag(domain, "repair", about, params=_of_a_table(domain)) as dag:
+    with make_dag(domain, "repair", about, params=_of_a_table(domain)) as dag:
         examine = ExamineOperator(
             task_id="examine",
             command="reconcile",
             arguments=lambda context: [table_argument(context["params"], domain.table_names), "--verify"],
-            **_SPARK,
+            **SPARK,
             doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
         )
         approve = RepairApproval(task_id="approve", source="examine", **_APPROVAL)
@@ -165,22 +145,22 @@ def _repair(domain: Domain) -> DAG:
             task_id="repair",
             command="reconcile",
             arguments=lambda context: repair_arguments(context, "examine", domain.table_names),
-            **_SPARK,
+            **SPARK,
             doc_md="Overwrites the rows that were shown, no more, and records them under the cause `repair`.",
         )
         examine >> approve >> repair
-        _command_and_announcement(domain, repair)
+        command_and_announcement(domain, repair)
     return dag
 
 
 def _rebuild(domain: Domain) -> DAG:
     about = "Makes a table anew from the log beside the live one, and puts it in its place when a person approves."
-    with _dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
+    with make_dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
         compare = CompareOperator(
             task_id="compare",
             command="rebuild",
             arguments=lambda context: [table_argument(context["params"], domain.table_names)],
-            **_SPARK,
+            **SPARK,
             doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
         )
         approve = PromotionApproval(task_id="approve", source="compare", **_APPROVAL)
@@ -188,7 +168,7 @@ def _rebuild(domain: Domain) -> DAG:
             task_id="promote",
             command="rebuild",
             arguments=lambda context: promotion_arguments(context, "compare", domain.table_names),
-            **_SPARK,
+            **SPARK,
             doc_md="Takes in what came since, and publishes the difference in one commit.",
         )
         compare >> approve >> promote
@@ -213,12 +193,12 @@ def _recover(domain: Domain) -> DAG:
         ),
     }
     about = "Makes the lost checkpoint or state of a table's stream again, proves it, and lets the stream go on."
-    with _dag(domain, "recover", about, params=params) as dag:
+    with make_dag(domain, "recover", about, params=params) as dag:
         CommandOperator(
             task_id="recover",
             command="recover",
             arguments=lambda context: recover_arguments(context["params"], domain.table_names),
-            **_SPARK,
+            **SPARK,
             doc_md="Runs the streaming code to where the lost stream was; nothing is put in place that differs.",
         )
     return dag
@@ -226,18 +206,18 @@ def _recover(domain: Domain) -> DAG:
 
 def _quality(domain: Domain) -> DAG:
     about = "Checks the tables that a run changed against their rules."
-    with _dag(domain, "quality", about, schedule=[domain_asset(domain.name)]) as dag:
+    with make_dag(domain, "quality", about, schedule=[domain_asset(domain.name)]) as dag:
         check = FanOutOperator(
             task_id="check",
             command="quality",
             telling=checked,
             arguments=lambda context: tables_to_check(context, domain.table_names),
-            **_SHORT_SPARK,
+            **SHORT_SPARK,
             doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
         )
         for table in domain.tables:
             check >> VerdictOperator(
-                task_id=table.full_name, source="check", table=table.full_name, doc_md=pages.rules(table), **_LIGHT
+                task_id=table.full_name, source="check", table=table.full_name, doc_md=pages.rules(table), **LIGHT
             )
     return dag
 
@@ -258,98 +238,23 @@ def _backfill(domain: Domain) -> DAG:
         ),
     }
     about = "Recomputes a table, in a range of time or all of it, and publishes the differences."
-    with _dag(domain, "backfill", about, params=params) as dag:
-        _command_and_announcement(
+    with make_dag(domain, "backfill", about, params=params) as dag:
+        command_and_announcement(
             domain,
             CommandOperator(
                 task_id="recompute",
                 command="backfill",
                 arguments=lambda context: backfill_arguments(context["params"], domain.table_names),
-                **_SPARK,
+                **SPARK,
                 doc_md="The rows are computed beside the live table, checked, and published in one transaction.",
             ),
         )
     return dag
 
 
-def _replay(domain: Domain) -> DAG:
-    offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS}|{INSTANT})?$"}
-    form = (
-        "One offset for every partition, as 1200; partition:offset pairs, as 0:1200,2:80; or when the broker got the "
-        "records, as 2013-01-05T00:00:00Z."
-    )
-    params = {
-        "topic": Param(title="Topic", enum=domain.topic_names, type="string"),
-        "from_offsets": Param(
-            None, title="From", description=f"Where the range begins. {form} Empty: the earliest.", **offsets
-        ),
-        "to_offsets": Param(
-            None,
-            title="To",
-            description=f"Where it ends, itself not part of it. {form} Empty: what was ingested.",
-            **offsets,
-        ),
-    }
-    about = "Decodes a range of a topic again with today's code, publishes the differences in it and below it."
-    with _dag(domain, "replay", about, params=params) as dag:
-        _command_and_announcement(
-            domain,
-            CommandOperator(
-                task_id="decode",
-                command="replay",
-                arguments=lambda context: replay_arguments(context["params"], domain.topic_names),
-                **_SPARK,
-                doc_md="Records of the range are decoded again; tables below follow where events changed.",
-            ),
-        )
-    return dag
-
-
-def _dag(domain: Domain, kind: str, about: str, *, schedule: Any = None, params: dict[str, Param] | None = None) -> DAG:
-    return DAG(
-        dag_id=f"{domain.name}.{kind}",
-        description=about,
-        doc_md=pages.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
-        schedule=schedule,
-        # Without a start date the first run is the next one, not the one that would have been before Airflow started.
-        catchup=False,
-        max_active_runs=1,
-        is_paused_upon_creation=False,
-        params=params,
-        tags={"twofold", domain.name, kind},
-        default_args={
-            "owner": domain.name,
-            "retries": 2,
-            "retry_delay": timedelta(seconds=20),
-            "retry_exponential_backoff": 2,
-            "max_retry_delay": timedelta(minutes=5),
-            "on_failure_callback": log_failure,
-        },
-    )
-
-
-_SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
-_SHORT_SPARK: dict[str, Any] = {**_SPARK, "execution_timeout": timedelta(minutes=30)}
-_APPROVAL: dict[str, Any] = {
-    "response_timeout": timedelta(days=7),
-    "doc_md": "Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
-}
-_LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
-
-
 def _of_a_table(domain: Domain) -> dict[str, Param]:
     """The parameter of a run that is about one table."""
     return {"table": Param(title="Table", enum=domain.table_names, type="string")}
-
-
-def _command_and_announcement(domain: Domain, command: CommandOperator) -> None:
-    command >> AnnounceOperator(
-        task_id=ANNOUNCE,
-        source=command.task_id,
-        domain=domain.name,
-        tables=AssetAlias(f"{domain.name}.changed", group="twofold"),
-        **_LIGHT,
-    )
 
 
 def _connect(domain: Domain, first: BaseOperator, reports: dict[str, TableOperator]) -> None:

@@ -86,8 +86,9 @@ looked at, and its result which share of it.
 QUALITY = """\
 # {domain}: quality
 
-Starts when `{domain}.reconcile`, `{domain}.backfill` or `{domain}.replay` changed tables, and checks those; started by
-hand it checks all. Results are kept and shown as Data Docs; the task of each table logs the address of its page.
+Starts when `{domain}.reconcile`, `{domain}.backfill`, `{domain}.replay` or `{domain}.redrive` changed tables, and
+checks those; started by hand it checks all. Results are kept and shown as Data Docs; the task of each table logs the
+address of its page.
 
 ## When it fails
 
@@ -187,13 +188,60 @@ Decodes a range of a topic's records again with today's code, publishes what dif
 in the tables below. Use it after a rule, a schema or a function has changed. Run twice, it changes nothing the second
 time.
 
-Start it with **Trigger**: a topic, and offsets or times. `./twofold status` shows the offsets of every partition. What
-is archived is read past the broker.
+Start it with **Trigger**: a topic, and offsets or times, of all partitions or some. `./twofold status` shows the
+offsets of every partition. What is archived is read past the broker; with **Archived only**, all is.
+
+`range` looks whether the range can be read whole. Where its end was not ingested yet, or with **Archived only** not
+archived, it says up to which offset it could, and waits for as many minutes as **Wait** says. Nothing of it is read
+before.
 
 ## When it fails
 
-Nothing of the failed step was published. **failed (exit code 2)** means offsets that the topic does not have. A gap in
-the log (`LogGap`) means that neither the archive nor the broker has the records any more.
+Nothing of the failed step was published. `range` failed: the message names the frontier; start again with an earlier
+end or a longer wait. **failed (exit code 2)** means offsets that the topic does not have. A gap in the log (`LogGap`)
+means that neither the archive nor the broker has the records any more.
+
+{topics}
+"""
+
+REDRIVE = """\
+# {domain}: redrive
+
+After a rule or a decoder was corrected: quarantined records are decoded again, from the bytes that quarantine keeps.
+Those that pass join the events and every table below; the others stay, with today's reasons. Run twice, it changes
+nothing the second time.
+
+Start it with **Trigger**: a topic; a text that one of the reasons contains; offsets or times.
+`./twofold sql "SELECT reasons, count(*) FROM TOPIC_quarantine GROUP BY ALL"` lists the reasons.
+
+## When it fails
+
+Nothing of the failed step was published. **failed (exit code 2)** means offsets that the topic does not have, or an end
+before the beginning.
+
+{topics}
+"""
+
+AUDIT_TOPIC = """\
+# {domain}: audit of topics
+
+Every Sunday, all topics; by hand one of them, or a range of it. Three sides are held against each other, block of
+offsets by block: what is **archived** and what the **broker** still has at hand, as raw records; and the log against
+**events and quarantine**, decoded again. Every offset must have a record, or a reason why not: a marker of a
+transaction, an aborted record, a loss that somebody acknowledged.
+
+`look` does the work, and keeps a certificate of each whole topic that is right (`./twofold certify TOPIC` checks it
+without the log). The task of each topic says what was found: its records by who has them, and every fault.
+
+## When it fails
+
+1. **archive and broker have other records**: one of the two copies was changed after it was written. Both are read
+   without an error, so only this comparison tells. Restore the segment before the broker gives up its own copy.
+2. **events and quarantine are not what the log says**: the code changed, or somebody wrote past the platform.
+   `{domain}.replay` decodes the block again and publishes what differs.
+3. **no record has the offsets**: where `ledger.gaps` names them, `./twofold acknowledge` ends the alarm; others were
+   skipped by a reader, which must not be.
+4. `range` failed: the range cannot be read whole yet; the message names up to where it can.
 
 {topics}
 """
@@ -208,6 +256,8 @@ PAGES = {
     "quality": QUALITY,
     "backfill": BACKFILL,
     "replay": REPLAY,
+    "redrive": REDRIVE,
+    "audit_topic": AUDIT_TOPIC,
 }
 
 

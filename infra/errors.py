@@ -13,7 +13,7 @@ TwofoldError
 ├── DefinitionChanged        rows of two definitions would stand in one table
 ├── LogGap                   offsets that should follow each other do not
 ├── ArchiveUnreachable       retryable: the storage of archived segments does not answer
-├── NotArchived              retryable: offsets that the archive does not have yet
+├── NotArchived              retryable: offsets that cannot be read yet
 ├── CorruptSegment           an archived segment is not what the broker copied
 ├── QualityFailed            rows break the rules of their table
 └── UnexplainedDifference    the stream and the batch differ and no late record says why
@@ -104,7 +104,7 @@ class ArchiveUnreachable(TwofoldError):
 
 
 class NotArchived(TwofoldError):
-    """Offsets beyond the archive's frontier; they come when the broker has closed and copied their segment."""
+    """Offsets beyond the frontier of the archive, or of what was ingested; they come while the log goes on."""
 
     retryable = True
     exit_code = 75

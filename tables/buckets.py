@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 DAY_MS = 86_400_000
 _PER_DAY = 16
 _JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
-_DAY, _PART, _LIVE = "_day", "_part", "_live"
+_DAY, _PART = "_day", "_part"
+_ONE, _HASH = "_one", "_hash"
 
 
 @dataclass(frozen=True)
@@ -32,6 +33,22 @@ class Turn:
     def takes(self, day: int) -> bool:
         """Whether rows of this day, counted from 1970, are among them."""
         return day % self.of == self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What two sides hold of the rows that go together.
+
+    Attributes:
+        place: what they have in common.
+        one, other: rows of each side.
+        is_equal: whether they are the same rows, in whatever order.
+    """
+
+    place: tuple[int, ...]
+    one: int
+    other: int
+    is_equal: bool
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -60,40 +77,57 @@ def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
 def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Comparison:
     """Find the buckets, a day and a part of its keys, in which two sides differ, in one pass over both.
 
-    Of each bucket the count of rows, the sum and the xor of their hashes are compared: two different rows of one hash
-    would be needed to hide a difference, or pairs of them. Approximate columns are left out.
+    Approximate columns are left out.
     """
     from pyspark.sql import functions as F
 
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
     compared = [c for c in live.columns if c not in (table.approximate or {})]
-    both = wanted.withColumn(_LIVE, F.lit(False)).unionByName(live.withColumn(_LIVE, F.lit(True)))
+    found = compare_groups(live, wanted, {_DAY: _day(table), _PART: _part(table)}, compared)
+    return Comparison(
+        buckets=len(found),
+        rows=sum(group.one for group in found),
+        differing=sorted((group.place[0], group.place[1]) for group in found if not group.is_equal),
+    )
+
+
+def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], columns: Sequence[str]) -> list[Group]:
+    """Hold two sides of the same schema against each other, group of rows by group, in one pass over both.
+
+    Of each group the count of rows, the sum and the xor of the hashes of these columns are compared: two different rows
+    of one hash would be needed to hide a difference, or pairs of them.
+
+    Args:
+        by: a name -> the whole number that rows of a group share.
+    """
+    from pyspark.sql import functions as F
+
+    both = one.withColumn(_ONE, F.lit(True)).unionByName(other.withColumn(_ONE, F.lit(False)))
     hashed = both.select(
-        _day(table).alias(_DAY), _part(table).alias(_PART), _LIVE, row_hash(live, compared).alias("_hash")
+        *(number.alias(name) for name, number in by.items()), _ONE, row_hash(one, columns).alias(_HASH)
     )
     sides = [
         aggregate.alias(f"{what}_{side}")
-        for side, is_side in (("live", F.col(_LIVE)), ("should", ~F.col(_LIVE)))
+        for side, is_side in (("one", F.col(_ONE)), ("other", ~F.col(_ONE)))
         for what, aggregate in {
             "rows": F.count_if(is_side),
             # A sum of longs would overflow.
-            "sum": F.sum(F.when(is_side, F.col("_hash").cast("decimal(20,0)"))),
-            "xor": F.bit_xor(F.when(is_side, F.col("_hash"))),
+            "sum": F.sum(F.when(is_side, F.col(_HASH).cast("decimal(20,0)"))),
+            "xor": F.bit_xor(F.when(is_side, F.col(_HASH))),
         }.items()
     ]
-    equal = [F.col(f"{what}_live").eqNullSafe(F.col(f"{what}_should")) for what in ("rows", "sum", "xor")]
-    found = (
-        hashed.groupBy(_DAY, _PART)
-        .agg(*sides)
-        .select(_DAY, _PART, "rows_live", (equal[0] & equal[1] & equal[2]).alias("_equal"))
-        .toArrow()
-        .to_pylist()
-    )
-    return Comparison(
-        buckets=len(found),
-        rows=sum(bucket["rows_live"] for bucket in found),
-        differing=sorted((bucket[_DAY], bucket[_PART]) for bucket in found if not bucket["_equal"]),
-    )
+    equal = [F.col(f"{what}_one").eqNullSafe(F.col(f"{what}_other")) for what in ("rows", "sum", "xor")]
+    groups = hashed.groupBy(*by).agg(*sides)
+    found = groups.select(*by, "rows_one", "rows_other", (equal[0] & equal[1] & equal[2]).alias("_equal"))
+    return [
+        Group(
+            place=tuple(group[name] for name in by),
+            one=group["rows_one"],
+            other=group["rows_other"],
+            is_equal=group["_equal"],
+        )
+        for group in found.toArrow().to_pylist()
+    ]
 
 
 def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]]) -> DataFrame:

@@ -17,7 +17,7 @@ from tables.lake import Lake
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 CERTIFICATES = "ledger.certificates"
 BLOCK = 10_000
@@ -58,6 +58,13 @@ class Block:
     xor: int
 
 
+def block_of(offset: str) -> Column:
+    """The number of the block in which an offset lies, counted from 0."""
+    from pyspark.sql import functions as F
+
+    return F.floor(F.col(offset) / BLOCK).cast("bigint")
+
+
 def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Block]:
     """The fingerprints of rows of events and of quarantine, in order.
 
@@ -71,10 +78,9 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
     bad = quarantine.select(
         PARTITION, OFFSET, row_hash(quarantine, [PARTITION, OFFSET, "value"]).alias("_hash"), F.lit(0).alias("_good")
     )
-    number = F.floor(F.col(OFFSET) / BLOCK).cast("bigint")
     rows = (
         good.unionByName(bad)
-        .groupBy(PARTITION, number.alias("_block"))
+        .groupBy(PARTITION, block_of(OFFSET).alias("_block"))
         .agg(
             F.sum("_good").alias("events"),
             F.sum(1 - F.col("_good")).alias("quarantined"),

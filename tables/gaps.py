@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.errors import BadArgument, WriteConflict
+from infra.ranges import Range, Ranges, less, rounds, spans
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
 from tables.writer import Stamp, Writer
@@ -17,7 +18,6 @@ from tables.writer import Stamp, Writer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-Ranges = Mapping[int, tuple[int, int]]
 GAPS = "ledger.gaps"
 SCHEMA = pa.schema(
     [
@@ -106,16 +106,15 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:
     """Ranges of offsets by partition without what is lost: as many parts as the partition with most gaps needs."""
-    parts: list[dict[int, tuple[int, int]]] = []
-    for partition, (start, end) in ranges.items():
-        edges = [start]
-        for gap in sorted((gap for gap in known if gap.partition == partition), key=lambda gap: gap.start):
-            edges += [min(max(gap.start, edges[-1]), end), max(min(gap.end, end), edges[-1])]
-        kept = [pair for pair in zip(edges[::2], [*edges[1::2], end], strict=True) if pair[0] < pair[1]]
-        for number, pair in enumerate(kept):
-            parts += [{} for _ in range(number + 1 - len(parts))]
-            parts[number][partition] = pair
-    return parts
+    return list(rounds(less(spans(ranges), places(known))))
+
+
+def places(known: Iterable[Gap]) -> dict[int, list[Range]]:
+    """The offsets of gaps of one topic."""
+    found: dict[int, list[Range]] = {}
+    for gap in known:
+        found.setdefault(gap.partition, []).append((gap.start, gap.end))
+    return found
 
 
 def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None = None) -> list[Gap]:

@@ -13,6 +13,7 @@ from infra.archive.plan import Archive, Bounds
 from infra.archive.rows import COLUMNS, HEADERS, schema
 from infra.archive.source import frame
 from infra.errors import LogGap, NotArchived
+from infra.ranges import rounds
 from infra.settings import Settings
 from infra.topics import PartitionOffsets, offsets
 
@@ -139,8 +140,7 @@ def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, di
     sources: tuple[Source, ...] = ("archive", "broker")
     for source in sources:
         by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
-        for nth in range(max(map(len, by_partition.values()), default=0)):
-            yield source, {p: parts[nth] for p, parts in by_partition.items() if nth < len(parts)}
+        yield from ((source, part) for part in rounds(by_partition))
 
 
 def broker_frame(

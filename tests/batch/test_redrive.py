@@ -115,8 +115,9 @@ def test_records_are_chosen_by_reason_offset_and_time(world: World, now: Platfor
         {"start": appended + timedelta(seconds=1)},
         {"end": appended},
         {"reason": "bytes", "end": {0: 3}},
-    )] == [{1, 2, 3, 4}] * 6  # fmt: skip
-    redrive(now, reason="bytes", start=appended, end={0: 4})
+        {"partitions": [1]},
+    )] == [{1, 2, 3, 4}] * 7  # fmt: skip
+    redrive(now, reason="bytes", start=appended, end={0: 4}, partitions=[0, 2])
     assert set(refused(world)) == {1, 2, 4}
     redrive(now, start={0: 1}, end={0: 2})
     assert set(refused(world)) == {2, 4}
@@ -158,6 +159,7 @@ NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
         (Choice(reason=" "), "The reason is empty"),
         (Choice(start={0: 0, 7: 1}), r"start names the partitions \[7\]"),
         (Choice(end={-1: 0}), r"end names the partitions \[-1\]"),
+        (Choice(partitions=[0, 2]), r"partitions names the partitions \[2\]"),
         (Choice(start={0: 5}, end={0: 4}), "is before the start"),
         (Choice(start=NOON, end=NOON - timedelta(seconds=1)), "is before the start"),
     ],

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.arguments import parse_offsets, parse_place, parse_speed, parse_time
+from cli.arguments import parse_offsets, parse_partitions, parse_place, parse_speed, parse_time
 from infra.errors import BadArgument
 
 
@@ -51,6 +51,14 @@ def test_a_place_is_offsets_a_time_or_the_earliest() -> None:
     for text in ("yesterday", "2013-13-01", ""):
         with pytest.raises(BadArgument, match="expected"):
             parse_place(text, "--from", 2)
+
+
+def test_partitions_are_numbers_that_the_topic_has() -> None:
+    assert parse_partitions(None, "--partitions", 3) is None
+    assert parse_partitions("2,0,2", "--partitions", 3) == [0, 2]
+    for text in ("", "0,", "a", "-1", "0;1", "3", "²"):
+        with pytest.raises(BadArgument, match="--partitions="):
+            parse_partitions(text, "--partitions", 3)
 
 
 def test_speed_is_a_factor_or_as_fast_as_possible() -> None:

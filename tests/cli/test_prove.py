@@ -133,6 +133,47 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
     assert (cli("audit", "--json").document["passed"], cli("audit", "--json").code) == (False, 0)
 
 
+def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_differ(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from batch.copies import Unlike
+    from batch.sides import Sides
+    from batch.span import Span
+    from batch.topic_audit import TopicReport
+
+    asked: list[object] = []
+
+    def audit(_settings: Settings, topic: str, span: Span) -> TopicReport:
+        asked.append((topic, span))
+        unlike = [Unlike(partition=2, start=0, end=10_000, archive=9_000, broker=8_999)]
+        sides = Sides(
+            archive_alone=1_000, both=9_000, broker_alone=17, unlike=unlike, in_transactions=3, lost=0, missing=[]
+        )
+        return TopicReport(
+            topic=topic,
+            against="the log",
+            records=10_017,
+            blocks=2,
+            differing=[],
+            versions=(7, 3),
+            seconds=2.0,
+            sides=sides,
+        )
+
+    monkeypatch.setattr("batch.topic_audit.audit_topic", audit)
+    ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")
+    assert asked == [("flights.departures", Span(start={0: 5}, partitions=[0]))]
+    assert ran.code == 1
+    [line] = [line for line in ran.out.splitlines() if "1,000" in line]
+    assert line.split() == ["flights.departures", "1,000", "9,000", "17", "1", "3", "0", "0"]
+    told = "partition 2 [0, 10000): 9,000 records in the archive, 8,999 on the broker"
+    assert told in " ".join(ran.err.split())
+    document = cli("audit", "departures", "--json").document
+    assert document["passed"] is False
+    assert [told in fault for fault in document["logs"][0]["faults"]] == [True]
+    assert document["logs"][0]["sides"]["unlike"][0]["broker"] == 8_999
+
+
 def lose(topic: str) -> Lake:
     lake = Lake(Settings.from_environment())
     gaps.ensure(lake)

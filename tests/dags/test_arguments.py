@@ -6,10 +6,14 @@ import pytest
 
 from dags.arguments import (
     audit_arguments,
+    audit_topic_arguments,
+    awaited_arguments,
     backfill_arguments,
     reconcile_arguments,
     recover_arguments,
+    redrive_arguments,
     replay_arguments,
+    wait_s,
 )
 from infra.errors import BadArgument
 
@@ -120,3 +124,60 @@ def test_a_recovery_names_its_table_and_what_a_person_decided(params: dict[str, 
 def test_a_recovery_that_cannot_be_meant_is_refused(change: dict[str, object]) -> None:
     with pytest.raises(BadArgument, match=next(iter(change))):
         recover_arguments({"table": "flights.flights", **change}, TABLES)
+
+
+def test_a_replay_passes_partitions_on_and_reads_the_archive_alone_on_demand() -> None:
+    params = {"topic": "flights.departures", "partitions": "0, 2", "archived": True}
+    assert replay_arguments(params, TOPICS) == ["flights.departures", "--partitions", "0,2", "--archived"]
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"partitions": "0;1"}, "partitions='0;1': expected numbers of partitions"),
+        ({"partitions": "--json"}, "expected numbers of partitions"),
+        ({"partitions": [0]}, "expected text"),
+        ({"archived": "yes"}, "archived='yes': expected true or false"),
+        ({"topic": "trains.departures"}, "is unknown"),
+        ({"to_offsets": "soon"}, "expected offsets"),
+    ],
+)
+def test_a_range_that_cannot_be_meant_is_refused_by_every_dag_of_a_topic(
+    change: dict[str, object], message: str
+) -> None:
+    params = {"topic": "flights.departures"} | change
+    for arguments in (replay_arguments, redrive_arguments, audit_topic_arguments, awaited_arguments):
+        if "archived" in change and arguments in (redrive_arguments, audit_topic_arguments):
+            continue
+        given = params | {"from_offsets": "1"}
+        with pytest.raises(BadArgument, match=message):
+            arguments(given, TOPICS)
+
+
+def test_a_redrive_passes_its_reason_on_whatever_it_looks_like() -> None:
+    params = {"topic": "flights.departures", "reason": "--json at most", "to_offsets": "0:7"}
+    assert redrive_arguments(params, TOPICS) == ["flights.departures", "--reason=--json at most", "--to", "0:7"]
+    assert redrive_arguments({"topic": "flights.departures", "reason": " "}, TOPICS) == ["flights.departures"]
+
+
+def test_an_audit_of_topics_takes_all_or_a_range_of_one() -> None:
+    both = ["flights.departures", "flights.weather"]
+    assert audit_topic_arguments({"topic": None}, both) == both
+    assert audit_topic_arguments({"topic": both[1], "from_offsets": "5"}, both) == [both[1], "--from", "5"]
+    with pytest.raises(BadArgument, match="--from 5 without a topic"):
+        audit_topic_arguments({"topic": None, "from_offsets": "5"}, both)
+
+
+def test_only_a_range_is_waited_for() -> None:
+    topic = {"topic": "flights.departures"}
+    assert awaited_arguments(topic, TOPICS) == []
+    assert awaited_arguments({"topic": None}, TOPICS) == []
+    assert awaited_arguments(topic | {"archived": True}, TOPICS) == ["flights.departures", "--archived", "--dry-run"]
+    assert awaited_arguments(topic | {"to_offsets": "9"}, TOPICS) == ["flights.departures", "--to", "9", "--dry-run"]
+
+
+@pytest.mark.parametrize("minutes", ["5", -1, 1.5, True, 10_081, None])
+def test_a_wait_is_whole_minutes_up_to_a_week(minutes: object) -> None:
+    assert wait_s({"wait_min": 5}) == 300
+    with pytest.raises(BadArgument, match="expected whole minutes, from 0 to 10,080"):
+        wait_s({"wait_min": minutes})

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.audited import AuditedLogOperator, AuditedOperator
+from dags.audited import AuditedLogOperator, AuditedOperator, AuditedTopicOperator, audited_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,10 +31,16 @@ CHANGED = {"table": "flights.z", "skipped": "flights.z: its rows were computed b
 WHOLE = {"topic": "flights.a", "partitions": [{"events": 4}, {"events": 3}], "faults": []}
 TORN = {"topic": "flights.b", "partitions": [], "faults": ["flights.b, partition 0, [0, 9): 1 missing offsets"]}
 
+SIDES = {"archive_alone": 2, "both": 3, "broker_alone": 1, "in_transactions": 0, "lost": 0}
+LOG = {"topic": "flights.a", "records": 6, "blocks": 1, "versions": [4, 2], "sides": SIDES, "faults": []}
+
 
 def told(*topics: dict[str, Any]) -> Context:
-    tables = [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED]
-    report = {"tables": tables, "topics": list(topics)}
+    report = {
+        "tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED],
+        "topics": list(topics),
+        "logs": [LOG, LOG | {"topic": "flights.b", "faults": ["no record has the offsets of partition 0 [5, 6)"]}],
+    }
 
     class Instance:
         def xcom_pull(self, task_ids: str) -> dict[str, Any]:
@@ -69,3 +75,16 @@ def test_the_log_fails_where_a_topic_has_a_fault() -> None:
     assert AuditedLogOperator(task_id="log", source="look").execute(told(WHOLE)) == {"flights.a": 7}
     with pytest.raises(AirflowFailException, match="1 missing offsets"):
         AuditedLogOperator(task_id="log", source="look").execute(told(WHOLE, TORN))
+
+
+def test_a_topic_that_is_right_says_who_has_its_records() -> None:
+    found = AuditedTopicOperator(task_id="a", source="look", topic="flights.a").execute(told())
+    assert found == {"records": 6, "blocks": 1, "versions": [4, 2], **SIDES}
+
+
+def test_a_topic_with_a_fault_fails_and_one_that_was_not_audited_has_nothing_to_tell() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"flights\.b: no record has the offsets of partition 0 \[5, 6\)"):
+        AuditedTopicOperator(task_id="b", source="look", topic="flights.b").execute(told())
+    assert audited_topics({"logs": [LOG]}) == ["flights.a"]

@@ -8,22 +8,37 @@ import shutil
 import subprocess
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.arguments import backfill_arguments
+from dags.arguments import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.registry import load, load_sound
 
-KINDS = ["audit", "backfill", "quality", "rebuild", "reconcile", "recover", "repair", "replay", "stream"]
+KINDS = (
+    "audit",
+    "audit_topic",
+    "backfill",
+    "quality",
+    "rebuild",
+    "reconcile",
+    "recover",
+    "redrive",
+    "repair",
+    "replay",
+    "stream",
+)
+ANNOUNCED = ("reconcile", "backfill", "replay", "redrive")
 SPARK_TASKS = [
     ("reconcile", "recompute"),
     ("audit", "look"),
     ("quality", "check"),
     ("backfill", "recompute"),
     ("replay", "decode"),
+    ("redrive", "decode"),
+    ("audit_topic", "look"),
     ("rebuild", "compare"),
     ("rebuild", "promote"),
     ("recover", "recover"),
@@ -94,6 +109,7 @@ def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
         ("flights.stream", "* * * * *"),
         ("flights.reconcile", "*/15 * * * *"),
         ("flights.audit", "40 3 * * *"),
+        ("flights.audit_topic", "40 4 * * 0"),
         ("flights.backfill", None),
     ],
 )
@@ -127,6 +143,21 @@ def test_the_form_of_a_backfill_takes_a_range_or_all_rows(dags: dict[str, DAG], 
     assert {name: meant[name] for name in given} == given
 
 
+def test_a_scheduled_audit_of_topics_takes_all_of_them(dags: dict[str, DAG]) -> None:
+    meant = copy.deepcopy(dags["flights.audit_topic"].params).validate()
+    topics = ["flights.departures", "flights.weather"]
+    assert audit_topic_arguments(meant, topics) == topics
+    assert awaited_arguments(meant, topics) == []
+
+
+@pytest.mark.parametrize(("kind", "reads"), [("replay", "decode"), ("audit_topic", "look")])
+def test_a_range_is_waited_for_without_a_slot_of_spark(dags: dict[str, DAG], kind: str, reads: str) -> None:
+    dag = dags[f"flights.{kind}"]
+    sensor: Any = dag.get_task("range")
+    assert (sensor.mode, sensor.pool_slots) == ("reschedule", 1)
+    assert dag.get_task(reads).upstream_task_ids == {"range"}
+
+
 def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str, DAG]) -> None:
     upstream = {task.task_id: set(task.upstream_task_ids) for task in dags["flights.reconcile"].tasks}
     assert upstream == {
@@ -158,7 +189,7 @@ def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, 
 def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> None:
     from airflow.sdk import Asset
 
-    announced = [dags[f"flights.{kind}"].get_task("announce").outlets for kind in ("reconcile", "backfill", "replay")]
+    announced = [dags[f"flights.{kind}"].get_task("announce").outlets for kind in ANNOUNCED]
     assert all(
         Asset(name="flights.tables", uri="twofold://flights", group="twofold") in outlets for outlets in announced
     )
@@ -178,10 +209,17 @@ def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> Non
         ("flights.replay", {}),
         ("flights.recover", {"table": "flights.departures"}),
         ("flights.recover", {"table": "flights.flights", "at_most": -1}),
+        ("flights.replay", {"topic": "flights.departures", "partitions": "all"}),
+        ("flights.replay", {"topic": "flights.departures", "archived": "yes"}),
+        ("flights.replay", {"topic": "flights.departures", "wait_min": -1}),
+        ("flights.redrive", {}),
+        ("flights.redrive", {"topic": "flights.departures", "reason": 7}),
+        ("flights.audit_topic", {"topic": "flights.flights"}),
+        ("flights.audit_topic", {"wait_min": "long"}),
     ],
 )
 def test_the_form_refuses_params_that_cannot_be_meant(
-    dags: dict[str, DAG], dag_id: str, params: dict[str, str]
+    dags: dict[str, DAG], dag_id: str, params: dict[str, object]
 ) -> None:
     from airflow.sdk.exceptions import ParamValidationError
 

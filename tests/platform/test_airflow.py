@@ -33,6 +33,11 @@ RUNS = [
     ("flights.quality", {}, "check"),
     ("flights.audit", {}, "look"),
 ]
+WEATHER = "flights.weather"
+TOGETHER = [
+    ("flights.redrive", {"topic": WEATHER, "reason": "no such reason"}, "decode"),
+    ("flights.audit_topic", {"topic": WEATHER, "from_offsets": "0:0", "to_offsets": "0:9"}, WEATHER),
+]
 REFUSED = [
     ("flights.backfill", {"table": "../x", **DAYS}),
     ("flights.backfill", {"table": "flights.flights", "everything": "yes"}),
@@ -42,8 +47,9 @@ REFUSED = [
 
 def test_every_dag_is_served(airflow: Client) -> None:
     assert airflow.import_errors() == {}
-    kinds = ("audit", "backfill", "quality", "rebuild", "reconcile", "repair", "replay", "stream")
-    assert sorted(airflow.dags()) == [f"flights.{kind}" for kind in kinds]
+    from tests.dags.test_domains import KINDS
+
+    assert sorted(airflow.dags()) == [f"flights.{kind}" for kind in KINDS]
 
 
 @pytest.mark.parametrize(
@@ -56,6 +62,20 @@ def test_a_run_succeeds(airflow: Client, dag_id: str, conf: dict[str, object], c
     failed = [airflow.task_log(dag_id, run, name) for name, task in tasks.items() if task.state == "failed"]
     assert (state, failed) == ("success", [])
     assert tasks[command].state == "success"
+
+
+def test_runs_on_a_range_of_a_topic_end_as_they_should(airflow: Client) -> None:
+    """All at once: one of them reads what is not there yet, the others take their turn in the pool."""
+    beyond = {"topic": WEATHER, "to_offsets": "0:1000000000"}
+    replay = airflow.trigger("flights.replay", beyond)
+    runs = [(dag_id, airflow.trigger(dag_id, conf), task) for dag_id, conf, task in TOGETHER]
+    assert airflow.wait("flights.replay", replay, RUN_TIMEOUT_S) == "failed"
+    states = {task.task_id: task.state for task in airflow.task_instances("flights.replay", replay)}
+    assert (states["range"], states["decode"]) == ("failed", "upstream_failed")
+    assert "the frontier of what ingest has taken in" in airflow.task_log("flights.replay", replay, "range")
+    for dag_id, run, task in runs:
+        assert airflow.wait(dag_id, run, RUN_TIMEOUT_S) == "success"
+        assert {t.task_id: t.state for t in airflow.task_instances(dag_id, run)}[task] == "success"
 
 
 @pytest.mark.parametrize(("dag_id", "conf"), REFUSED)

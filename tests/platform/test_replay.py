@@ -17,7 +17,8 @@ from deltalake import DeltaTable, write_deltalake
 
 from batch.log import offsets_at
 from batch.replay import decode_again
-from infra.errors import BadArgument
+from batch.span import Span
+from infra.errors import BadArgument, NotArchived
 from infra.settings import ROOT, Settings
 from streaming.ingest import Ingest
 from tables.frontier import frontier
@@ -91,7 +92,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(world: World, sp
 
     platform = Platform(spark, world.lake, world.registry)
     topic = world.registry.topics[TOPIC]
-    events, quarantine, *below = decode_again(platform, topic, None, None)
+    events, quarantine, *below = decode_again(platform, topic, Span())
     assert (events.inserted, events.updated, events.deleted) == (lost, misread, 0)
     assert (quarantine.inserted, quarantine.updated, quarantine.deleted) == (0, 0, lost)
     assert not faults(world.settings)
@@ -101,7 +102,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(world: World, sp
     assert {name: content(world, name) for name in names} == right
 
     versions = {name: world.lake.version(name) for name in world.lake.names()}
-    again = decode_again(platform, topic, None, None)
+    again = decode_again(platform, topic, Span())
     assert [(o.changed, o.files_written) for o in again] == [(0, 0)] * len(again)
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions
 
@@ -126,9 +127,9 @@ def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world
     topic = world.registry.topics[TOPIC]
     versions = {name: world.lake.version(name) for name in world.lake.names()}
     with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
-        decode_again(platform, topic, {9: 0}, None)
-    with pytest.raises(BadArgument, match="is not within what the log has and ingest has taken in"):
-        decode_again(platform, topic, {0: 0}, {0: 10_000_000})
+        decode_again(platform, topic, Span(start={9: 0}))
+    with pytest.raises(NotArchived, match="the frontier of what ingest has taken in"):
+        decode_again(platform, topic, Span(start={0: 0}, end={0: 10_000_000}))
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions
 
 

@@ -5,22 +5,29 @@ from __future__ import annotations
 import os
 import random
 import signal
+import struct
 from collections.abc import Iterator
 from dataclasses import replace
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from batch.copies import RECORD, Unlike, compare_copies
 from infra import broker, supervisor, topics
 from infra.archive.catalog import open_archive
+from infra.archive.layout import LocalTieredStorage
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
 from infra.archive.rows import COLUMNS, HEADERS
+from infra.archive.source import frame
 from infra.archive.times import between
-from infra.archive.union import log_frame
+from infra.archive.union import broker_frame, log_frame
 from infra.errors import NotArchived
 from infra.settings import Settings
 from infra.topics import TopicSpec
+from infra.unseen import in_transactions
+from tests.infra.archive.logs import seal
 from tests.infra.conftest import Eventually, free_port
 
 if TYPE_CHECKING:
@@ -36,6 +43,7 @@ SPEC = TopicSpec(
     configs={"remote.storage.enable": "true", "segment.bytes": str(1 << 20), "retention.ms": "-1"},
 )
 READ = [*COLUMNS, HEADERS]
+BASE_TIMESTAMP = 27  # byte of a batch's header
 
 
 @pytest.fixture(scope="module")
@@ -198,3 +206,36 @@ def test_offsets_beyond_the_frontier_are_refused_and_found_at_the_broker(
 
     rows = log_frame(spark, running, with_holes(archive), TOPIC, whole, READ).toArrow().to_pylist()
     assert as_consumed(rows) == committed(running)
+
+
+def test_what_nobody_is_shown_are_markers_and_aborted_records(running: Settings) -> None:
+    shown = {(row[0], row[1]) for row in committed(running)}
+    reach = topics.offsets(running, [TOPIC])[TOPIC]
+    hidden = {p: [(o, o + 1) for o in range(there.latest) if (p, o) not in shown] for p, there in reach.items()}
+    assert all(hidden.values())
+
+    assert in_transactions(running, TOPIC, hidden) == hidden
+    assert in_transactions(running, TOPIC, {0: [(0, 1)]}) == {}, "a record of no transaction"
+
+
+def test_archive_and_broker_are_the_same_until_one_of_them_is_changed(running: Settings, spark: SparkSession) -> None:
+    archive = open_archive(running, [TOPIC])
+    ranges = everything(archive)
+    segment = archive.partitions[TOPIC][0].pieces[0].segment
+    file = Path(running.archive_uri) / LocalTieredStorage().path(segment, "log")
+    intact = file.read_bytes()
+
+    def unlike() -> list[Unlike]:
+        one = frame(spark, archive, {TOPIC: ranges}, RECORD)
+        return compare_copies(one, broker_frame(spark, running, TOPIC, ranges, RECORD))
+
+    assert unlike() == []
+    length = 12 + struct.unpack_from(">i", intact, 8)[0]
+    first = bytearray(intact[:length])
+    struct.pack_into(">q", first, BASE_TIMESTAMP, struct.unpack_from(">q", first, BASE_TIMESTAMP)[0] + 1)
+    file.write_bytes(seal(first) + intact[length:])
+    try:
+        [found] = unlike()
+    finally:
+        file.write_bytes(intact)
+    assert (found.partition, found.start, found.archive) == (0, 0, found.broker)

@@ -1,0 +1,57 @@
+"""Holds the two copies of a log against each other: archived segments, and what the broker still has at hand."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.archive.rows import COLUMNS, HEADERS
+from tables import certificates
+from tables.buckets import compare_groups
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+RECORD = (*COLUMNS, HEADERS)
+"""Columns of a raw record, all of which are compared."""
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Unlike:
+    """A block of offsets `[start, end)` of which the two copies have other records.
+
+    Attributes:
+        archive, broker: committed records of the block that each of them has, of the offsets that both should have.
+    """
+
+    partition: int
+    start: int
+    end: int
+    archive: int
+    broker: int
+
+    def __str__(self) -> str:
+        has = f"{self.archive:,} records in the archive, {self.broker:,} on the broker"
+        return f"partition {self.partition} [{self.start}, {self.end}): {has}"
+
+
+def compare_copies(archive: DataFrame, broker: DataFrame) -> list[Unlike]:
+    """The blocks of offsets of which two frames of raw records, with the columns of `RECORD`, are not the same.
+
+    They are compared by counts and by hashes that know no order.
+    """
+    from pyspark.sql import functions as F
+
+    by = {"p": F.col("partition").cast("bigint"), "block": certificates.block_of("offset")}
+    size = certificates.BLOCK
+    return sorted(
+        Unlike(
+            partition=group.place[0],
+            start=group.place[1] * size,
+            end=(group.place[1] + 1) * size,
+            archive=group.one,
+            broker=group.other,
+        )
+        for group in compare_groups(archive, broker, by, RECORD)
+        if not group.is_equal
+    )

@@ -1,0 +1,84 @@
+"""What the archive and the broker have of a log, where they contradict each other, and what nobody has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from batch.copies import Unlike, compare_copies
+from batch.log import Log
+from infra.ranges import Ranges, Spans, less, size, spans, within
+from tables.declaration import Topic
+from tables.frontier import frontier
+from tables.gaps import gaps, places
+from tables.setup import Platform
+
+Place = tuple[int, int, int]
+"""A partition, and the offsets `[start, end)` of it."""
+_MOST = 5  # places that a message names
+
+
+@dataclass(frozen=True, kw_only=True)
+class Sides:
+    """What the archive and the broker have of the range.
+
+    Attributes:
+        archive_alone, both, broker_alone: committed records by who has them: the archive, without asking the broker
+            whether they are committed; the broker, on its own disk.
+        unlike: blocks of offsets that both have and that are not the same.
+        in_transactions: offsets of markers and of aborted records, which nobody is shown.
+        lost: offsets that are lost, and of which a person knows.
+        missing: offsets at which nobody has a record and nothing explains why.
+    """
+
+    archive_alone: int
+    both: int
+    broker_alone: int
+    unlike: Sequence[Unlike]
+    in_transactions: int
+    lost: int
+    missing: Sequence[Place]
+
+    def faults(self) -> Iterator[str]:
+        """What is wrong, for people."""
+        if self.unlike:
+            yield f"archive and broker have other records in {named([str(block) for block in self.unlike])}"
+        if self.missing:
+            yield f"no record has the offsets of {named([told(place) for place in self.missing])}"
+
+
+def sides_of(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> Sides:
+    """Where the records of ranges are, and what became of the offsets at which the log gives none."""
+    name, identity = topic.full_name, frontier(platform.lake, topic).log
+    known = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
+    holes = less(empty, places(known))
+    transactions = log.in_transactions(name, holes)
+    missing = [(p, *hole) for p, here in less(holes, transactions).items() for hole in here]
+    missing += [(gap.partition, gap.start, gap.end) for gap in known if gap.is_open and gap.partition in ranges]
+
+    def records(some: Spans) -> int:
+        return size(some) - size(within(empty, some))
+
+    archived = log.archived(name, spans(ranges))
+    both = log.at_hand(name, archived)
+    return Sides(
+        archive_alone=records(archived) - records(both),
+        both=records(both),
+        broker_alone=records(spans(ranges)) - records(archived),
+        unlike=compare_copies(*log.copies(name, both)) if both else [],
+        in_transactions=size(transactions),
+        lost=sum(gap.end - gap.start for gap in known if not gap.is_open),
+        missing=sorted(missing),
+    )
+
+
+def told(place: Place) -> str:
+    """A place, for people."""
+    partition, start, end = place
+    return f"partition {partition} [{start}, {end})"
+
+
+def named(places: Sequence[str]) -> str:
+    """The first of some places, and how many more there are."""
+    more = [f"{len(places) - _MOST} more"] if len(places) > _MOST else []
+    return " and ".join([", ".join(places[:_MOST]), *more])

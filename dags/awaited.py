@@ -1,0 +1,71 @@
+"""The sensor before a command that reads a range of a topic: the range is there as a whole, or is waited for."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseSensorOperator
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.arguments import LONGEST_WAIT_MIN, wait_s
+from dags.command import TRY_AGAIN, CommandOperator, message
+from infra.errors import TwofoldError
+
+if TYPE_CHECKING:
+    from collections.abc import Callable, Sequence
+
+    from airflow.sdk import Context
+
+    from dags.child import Ended
+
+LOOK_EVERY_S = 30
+
+
+class RangeSensor(CommandOperator, BaseSensorOperator):
+    """Succeeds once the range of a run can be read whole; until then it looks, ends, and is started again.
+
+    Between two looks it holds neither a slot nor a process, and no look starts Spark. Where the range cannot be read
+    yet, each look logs up to which offset it could. When the run's `wait_min` is over, it fails with that.
+
+    Args:
+        arguments: what asks for the range; empty: there is nothing to wait for.
+    """
+
+    def __init__(self, *, arguments: Callable[[Context], Sequence[str]], **settings: Any) -> None:
+        super().__init__(
+            command="replay",
+            arguments=arguments,
+            mode="reschedule",
+            poke_interval=LOOK_EVERY_S,
+            timeout=timedelta(minutes=LONGEST_WAIT_MIN + 5),
+            **settings,
+        )
+        self.asks = arguments
+        self.why = ""
+
+    def execute(self, context: Context) -> object:
+        return BaseSensorOperator.execute(self, context)
+
+    def poke(self, context: Context) -> bool:
+        try:
+            patience = timedelta(seconds=wait_s(context["params"]))
+            if not self.asks(context):
+                return True
+        except TwofoldError as error:
+            raise AirflowFailException(str(error)) from None
+        if self.run_in(context) is not None:
+            return True
+        now = datetime.now(UTC)
+        since = context["ti"].get_first_reschedule_date(context) or now
+        if now - since >= patience:
+            raise AirflowFailException(f"After {patience} the range cannot be read whole. {self.why}")
+        self.log.info("range_awaited since=%s for=%s why=%s", since, patience, self.why)
+        return False
+
+    def judge(self, command: str, ended: Ended) -> object:
+        """The ranges; None where another look can find more of them."""
+        if ended.code == TRY_AGAIN:
+            self.why = message(ended)
+            return None
+        return super().judge(command, ended)

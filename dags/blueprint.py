@@ -1,0 +1,77 @@
+"""What the DAGs of a domain are made from, and what they have in common."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from airflow.sdk import DAG, AssetAlias, Param
+
+from dags import pages
+from dags.announce import ANNOUNCE, AnnounceOperator
+from dags.command import CommandOperator
+from dags.failure import log_failure
+from tables.declaration import Table, Topic
+from tables.registry import Registry
+
+# Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
+SPARK_SLOTS = 3
+SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
+SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=30)}
+LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Domain:
+    """What the DAGs of a domain are made from; `tables` each after the tables that it reads."""
+
+    name: str
+    topics: tuple[Topic, ...]
+    tables: tuple[Table, ...]
+    registry: Registry
+
+    @property
+    def table_names(self) -> list[str]:
+        return [table.full_name for table in self.tables]
+
+    @property
+    def topic_names(self) -> list[str]:
+        return [topic.full_name for topic in self.topics]
+
+
+def make_dag(
+    domain: Domain, kind: str, about: str, *, schedule: Any = None, params: dict[str, Param] | None = None
+) -> DAG:
+    """A DAG `<domain>.<kind>` with its page; `dags.pages` has one of that kind."""
+    return DAG(
+        dag_id=f"{domain.name}.{kind}",
+        description=about,
+        doc_md=pages.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
+        schedule=schedule,
+        # Without a start date the first run is the next one, not the one that would have been before Airflow started.
+        catchup=False,
+        max_active_runs=1,
+        is_paused_upon_creation=False,
+        params=params,
+        tags={"twofold", domain.name, kind},
+        default_args={
+            "owner": domain.name,
+            "retries": 2,
+            "retry_delay": timedelta(seconds=20),
+            "retry_exponential_backoff": 2,
+            "max_retry_delay": timedelta(minutes=5),
+            "on_failure_callback": log_failure,
+        },
+    )
+
+
+def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
+    """Let what the command changed be told to whoever waits for the domain, or for one of its tables."""
+    command >> AnnounceOperator(
+        task_id=ANNOUNCE,
+        source=command.task_id,
+        domain=domain.name,
+        tables=AssetAlias(f"{domain.name}.changed", group="twofold"),
+        **LIGHT,
+    )

@@ -1,0 +1,109 @@
+"""A log of seven records of which the archive has the first five and the broker still has the last five."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from batch.log import Log
+from infra.archive.manifest import archived
+from infra.archive.plan import Archive
+from infra.archive.rows import schema
+from infra.archive.store import Store
+from infra.topics import PartitionOffsets
+from tables.setup import Platform
+from tests.infra.archive.logs import NOON_MS, TOPIC_ID, Batch, Record, stored
+from tests.plant import reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    import pytest
+    from pyspark.sql import DataFrame
+
+TOPIC = "plant.readings"
+ARCHIVED, AT_HAND = (0, 5), (2, 7)
+APPENDED_MS = NOON_MS + 86_400_000  # after all that the readings tell of
+VALUES = [
+    [reading("a", 0, 1), reading("a", 1, None), reading("b", 2, 2), b"{"],
+    [reading("a", at, 1) for at in (3, 4, 5)],
+]
+
+
+@dataclass
+class TwoCopies:
+    """Offsets 0 to 6 of one partition, of which 3 is broken, ingested; what each copy has can be changed.
+
+    Attributes:
+        served: what the broker gives at each offset that it has; a record is there as often as it is listed.
+        latest: where the broker's log ends.
+        markers: offsets that transactions fill.
+    """
+
+    world: World
+    root: Path
+    records: list[Record]
+    served: list[tuple[int, Record]]
+    latest: int = AT_HAND[1]
+    markers: Sequence[tuple[int, int]] = ()
+    fetched: list[Mapping[int, tuple[int, int]]] = field(default_factory=list)
+
+    @classmethod
+    def of(cls, world: World, root: Path, patch: pytest.MonkeyPatch) -> TwoCopies:
+        for values in VALUES:
+            world.append({"readings": values})
+        values = [value for several in VALUES for value in several]
+        records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
+        copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
+        patch.setattr("batch.log.open_archive", copies._archive)
+        for module in ("batch.log", "infra.archive.union"):
+            patch.setattr(f"{module}.offsets", copies._offsets)
+            patch.setattr(f"{module}.broker_frame", copies._broker)
+        patch.setattr("batch.log.in_transactions", lambda *_: {0: list(copies.markers)})
+        return copies
+
+    @property
+    def platform(self) -> Platform:
+        return Platform(self.world.spark, self.world.lake, self.world.registry)
+
+    @property
+    def log(self) -> Log:
+        return Log(self.platform, [TOPIC])
+
+    def change_archived(self, offset: int, **changes: Any) -> None:
+        """Another record in the archive, in a batch whose checksum is right."""
+        self.records[offset] = replace(self.records[offset], **changes)
+
+    def _archive(self, *_: object) -> Archive:
+        made = stored([Batch(base=ARCHIVED[0], records=self.records[slice(*ARCHIVED)]).encode()])
+        made = replace(made, segment=replace(made.segment, topic=TOPIC))
+        store = Store(str(self.root))
+        made.write(store)
+        return Archive(store, archived([made.segment], {TOPIC: TOPIC_ID}))
+
+    def _offsets(self, *_: object) -> dict[str, dict[int, PartitionOffsets]]:
+        bounds = PartitionOffsets(earliest=0, earliest_local=AT_HAND[0], latest=self.latest, tiered=ARCHIVED[1])
+        return {TOPIC: {0: bounds}}
+
+    def _broker(self, _spark: object, _settings: object, _topic: str, ranges: Any, columns: Sequence[str]) -> DataFrame:
+        [(start, end)] = ranges.values()
+        self.fetched.append(ranges)
+        rows = [
+            {
+                "key": record.key,
+                "value": record.value,
+                "topic": TOPIC,
+                "partition": 0,
+                "offset": offset,
+                "timestamp": datetime.fromtimestamp(record.timestamp / 1000, UTC),
+                "timestampType": 0,
+                "headers": [{"key": name, "value": content} for name, content in record.headers] or None,
+            }
+            for offset, record in self.served
+            if start <= offset < end
+        ]
+        return self.world.spark.createDataFrame(pa.Table.from_pylist(rows, schema(columns)))

@@ -1,0 +1,99 @@
+"""A range that cannot be read whole yet is refused with its frontier; nothing of it is read."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.span import Span
+from infra.errors import BadArgument, NotArchived
+from infra.ranges import Range, less, rounds, size, within, without
+from tests.batch.copies import TOPIC, TwoCopies
+from tests.plant import plant
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+
+@pytest.fixture
+def copies(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
+    """Seven records, all ingested, of which five are archived."""
+    world = World(spark, settings, "plant", plant(tmp_path / "plant"))
+    return TwoCopies.of(world, tmp_path / "archive", monkeypatch)
+
+
+def meant(copies: TwoCopies, span: Span, now: datetime | None = None) -> dict[int, Range]:
+    return copies.log.ranges(copies.world.registry.topics[TOPIC], span, now or datetime.now(UTC))
+
+
+def appended(copies: TwoCopies) -> list[datetime]:
+    """When the two micro-batches were appended, offsets 0 to 3 and 4 to 6."""
+    rows = copies.world.rows(TOPIC).to_pylist()
+    return sorted({row["_appended_at"] for row in rows})
+
+
+@pytest.mark.spark
+def test_ranges_by_offset(copies: TwoCopies) -> None:
+    for span, found in (
+        (Span(), {0: (0, 7)}),
+        (Span(partitions=[0]), {0: (0, 7)}),
+        (Span(start={0: 2}, end={0: 6}), {0: (2, 6)}),
+        (Span(start={}), {}),
+        (Span(start={0: 3}, end={0: 3}), {}),
+        (Span(archived=True), {0: (0, 5)}),
+        (Span(end={0: 5}, archived=True), {0: (0, 5)}),
+    ):
+        assert meant(copies, span) == found
+    for span, message in (
+        (Span(end={0: 8}), r"\[0, 8\) ends beyond 7, the frontier of what ingest has taken in"),
+        (Span(start={0: 8}), "ends beyond 7"),
+        (Span(end={0: 6}, archived=True), r"\[0, 6\) ends beyond 5, the frontier of the archive"),
+        (Span(start={0: 6}, archived=True), "ends beyond 5"),
+    ):
+        with pytest.raises(NotArchived, match=message) as refused:
+            meant(copies, span)
+        assert refused.value.facts["frontier"] in (5, 7)
+    for span, message in (
+        (Span(start={0: 3}, end={0: 2}), r"\[3, 2\) is not within what the log has, \[0, 7\)"),
+        (Span(start={4: 0}), r"start names the partitions \[4\]"),
+        (Span(partitions=[0, 1]), r"partitions names the partitions \[1\]"),
+    ):
+        with pytest.raises(BadArgument, match=message):
+            meant(copies, span)
+
+
+@pytest.mark.spark
+def test_a_range_of_time_ends_where_all_before_it_is_certain_to_be_in(copies: TwoCopies) -> None:
+    first, second = appended(copies)
+    after, now = second + timedelta(microseconds=1), second + timedelta(seconds=1)
+    assert meant(copies, Span(start=second), now) == {0: (4, 7)}
+    assert meant(copies, Span(start=first, end=second), now) == {0: (0, 4)}
+    assert meant(copies, Span(end=after), now) == {0: (0, 7)}, "the broker has no more"
+    with pytest.raises(NotArchived, match="records go on to be appended before"):
+        meant(copies, Span(end=after), second)
+    copies.latest = 9
+    with pytest.raises(NotArchived, match="may be missing; ingest has taken in offsets up to 7, its frontier, of 9"):
+        meant(copies, Span(end=after), now)
+    assert meant(copies, Span(end=second), now) == {0: (0, 4)}, "a later record is in"
+
+
+def test_what_is_left_of_a_range() -> None:
+    assert without((0, 10), []) == [(0, 10)]
+    assert without((0, 10), [(4, 6), (2, 5), (9, 20), (-3, 1)]) == [(1, 2), (6, 9)]
+    assert without((0, 10), [(0, 10)]) == []
+    assert without((3, 3), []) == []
+    assert less({0: [(0, 4), (6, 9)], 1: [(0, 2)]}, {0: [(2, 7)], 1: [(0, 5)]}) == {0: [(0, 2), (7, 9)]}
+
+
+def test_what_ranges_share_and_how_they_are_read() -> None:
+    shared = within({0: [(0, 9)], 1: [(0, 9)], 2: [(0, 3), (5, 9)]}, {0: [(4, 20)], 1: [(9, 12)], 2: [(1, 6), (8, 9)]})
+    assert shared == {0: [(4, 9)], 2: [(1, 3), (5, 6), (8, 9)]}
+    assert size(shared) == 9
+    assert list(rounds(shared)) == [{0: (4, 9), 2: (1, 3)}, {2: (5, 6)}, {2: (8, 9)}]
+    assert list(rounds({})) == []
