@@ -34,7 +34,7 @@ def demo(
     end: Annotated[
         str, typer.Option(help="First day after the range; three more follow, so that its rows close.")
     ] = "2013-02-01",
-    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 75,
+    seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
 ) -> None:
     """Show everything on a month of real flights, then prove it row by row.
 

@@ -83,6 +83,19 @@ def test_the_domain_is_told_once_which_tables_changed() -> None:
     assert given["outlet_events"][domain_asset("flights")].extra == {"tables": ["flights.a", "flights.c"]}
 
 
+def test_tables_that_changed_or_are_wrong_have_something_to_tell() -> None:
+    from dags.announce import telling
+
+    right = report("flights.b")
+    assert telling([report("flights.a", changed=1), right, report("flights.c", unexplained=2)]) == {
+        "flights.a",
+        "flights.c",
+        "announce",
+    }
+    assert telling([right, report("flights.c", unexplained=2)]) == {"flights.c"}
+    assert telling([right]) == set()
+
+
 def test_quality_checks_what_was_announced_and_all_when_started_by_hand() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
@@ -117,13 +130,15 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
     from airflow.sdk import DAG
     from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-    from dags.verdict import VerdictOperator
+    from dags.verdict import VerdictOperator, checked
 
     with DAG("flights.quality", schedule=None):
         good, bad, other = (
             VerdictOperator(task_id=n, source="check", table=f"flights.{n}") for n in ("good", "bad", "other")
         )
-    given = context([verdict("flights.good", 0), verdict("flights.bad", 3)])
+    verdicts = [verdict("flights.good", 0), verdict("flights.bad", 3)]
+    assert checked(verdicts) == {"flights.good", "flights.bad"}
+    given = context(verdicts)
     assert execute(good, given) == {"rows": 10, "rules": 1, "data_docs": "/docs/index.html"}
     with pytest.raises(AirflowFailException, match=r"flights\.bad: 3 of 10 rows break not_null\(origin\)"):
         execute(bad, given)

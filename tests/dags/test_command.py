@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psutil
@@ -109,6 +110,35 @@ def test_the_command_sees_the_settings_but_none_of_airflows_own(
     seen = execute(operator())
     assert seen["TWOFOLD_HOME"] == str(home)
     assert [name for name in seen if name.startswith("AIRFLOW__")] == []
+
+
+def fan_out(telling: Callable[[object], set[str]]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
+    """`recompute` >> `a` >> `b`; a context, and what is pushed through it."""
+    from airflow.sdk import DAG, BaseOperator
+
+    from dags.command import FanOutOperator
+
+    with DAG("flights.reconcile", schedule=None):
+        task = FanOutOperator(task_id="recompute", command="reconcile", telling=telling)
+        task >> BaseOperator(task_id="a") >> BaseOperator(task_id="b")
+    pushed: dict[str, Any] = {}
+    return task, {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}, pushed
+
+
+def test_tasks_that_have_nothing_to_tell_are_skipped_and_the_result_is_kept(stand_in: StandIn) -> None:
+    from airflow.sdk.exceptions import DownstreamTasksSkipped
+
+    stand_in("print('[1, 2]')")
+    task, context, pushed = fan_out(lambda document: {"b", f"of {document}"})
+    with pytest.raises(DownstreamTasksSkipped) as skipped:
+        execute(task, **context)
+    assert (skipped.value.tasks, pushed) == (["a"], {"return_value": [1, 2]})
+
+
+def test_where_all_tasks_have_something_to_tell_the_result_is_returned(stand_in: StandIn) -> None:
+    stand_in("print('[1, 2]')")
+    task, context, pushed = fan_out(lambda _: {"a", "b"})
+    assert (execute(task, **context), pushed) == ([1, 2], {})
 
 
 SLEEPERS = """
