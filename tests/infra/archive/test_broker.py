@@ -73,7 +73,7 @@ def fill(settings: Settings, seed: int) -> None:
     for codec in (None, "gzip", "snappy", "lz4", "zstd"):
         with_codec: dict[str, Any] = {"compression_type": codec, "batch_size": 1 << 15, "linger_ms": 5}
         plain = _producer(settings, **with_codec)
-        for _ in range(300):
+        for _ in range(600):
             _send(plain, chance)
         plain.close()
         transactional = _producer(settings, transactional_id=f"{seed}-{codec}", **with_codec)
@@ -154,7 +154,7 @@ def test_archived_rows_are_those_of_a_consumer_of_committed_records(running: Set
         found = topics.offsets(running, [TOPIC])[TOPIC]
         reach = open_archive(running, [TOPIC]).partitions.get(TOPIC, {})
         return len(reach) == PARTITIONS and all(
-            reach[number].pieces[-1].end == found[number].tiered and len(reach[number].pieces) >= 2 for number in reach
+            reach[number].pieces[-1].end == found[number].tiered and len(reach[number].pieces) >= 3 for number in reach
         )
 
     eventually(is_archived)
