@@ -117,6 +117,8 @@ class Promotion:
             QualityFailed: a row breaks the table's rules; nothing was published.
         """
         began, lake, name = time.monotonic(), self.live.lake, self.table.full_name
+        ledgers = Ledgers(lake, self.live.spark)
+        ledgers.catch_up(self.table)
         now = fingerprint(self.table)
         cause: Cause = "rebuild" if recorded(lake, self.table) in (None, now) else "definition"
         writer, version = Writer(lake, name, self.live.spark), lake.version(name)
@@ -125,7 +127,6 @@ class Promotion:
         written = self._replace(writer, stamp) if self._is_of_other_columns else self._apply(writer, stamp)
         if cause == "definition":
             accept_definition(lake, self.table, info)
-        ledgers = Ledgers(lake, self.live.spark)
         ledgers.record_corrections(self.table)
         outcome = Outcome(table=name, cause=cause, run=str(info["run"]), scopes=1, seconds=time.monotonic() - began)
         outcome = outcome.publishing(written, version)
@@ -226,6 +227,8 @@ def rollback(platform: Platform, table: Table) -> Outcome:
         BadArgument: nothing was promoted, or the newest promotion was taken back already.
     """
     began, lake, name = time.monotonic(), platform.lake, table.full_name
+    ledgers = Ledgers(lake, platform.spark)
+    ledgers.catch_up(table)
     writer, newest = Writer(lake, name, platform.spark), lake.version(name)
     version = _promoted(platform, table)
     before = lake.newest_info(name, FINGERPRINT, within=100_000, at=version - 1) or {}
@@ -235,7 +238,6 @@ def rollback(platform: Platform, table: Table) -> Outcome:
         written = writer.restore(version - 1, stamp)
     else:
         written = writer.apply(inverse(lake, name, version, table.key), table.key, stamp)
-    ledgers = Ledgers(lake, platform.spark)
     ledgers.record_corrections(table)
     outcome = Outcome(table=name, cause="rollback", run=str(info["run"]), scopes=1, seconds=time.monotonic() - began)
     outcome = outcome.publishing(written, newest)

@@ -138,7 +138,7 @@ class Reconcile:
         """
         require_one_definition(self.platform.lake, self.table)
         before = self._before()
-        self._ledgers.record_corrections(self.table)
+        self._ledgers.catch_up(self.table)
         self._let_the_stream_catch_up()
         outcomes = [self._outcome("late", Touched("late"))] if self._is_open else self._correct(before)
         if verify:

@@ -19,6 +19,7 @@ if TYPE_CHECKING:
     from batch.log import Log
     from batch.promotion import Comparison, Promotion
     from streaming.feed import Ranges
+    from tables.declaration import Table
     from tables.setup import Platform
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
@@ -81,13 +82,11 @@ def rollback(table: TableName, as_json: Json = False) -> None:
 def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
     """The table, made anew as far as the live platform has taken in the log."""
     from batch.log import Log
-    from batch.promotion import Promotion
     from infra.errors import ProcessFailed
     from infra.locks import exclusive
-    from streaming.refill import refill
     from tables.registry import load
     from tables.setup import opened
-    from tables.shadow import drop, is_stale, shadow
+    from tables.shadow import above, drop
 
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
@@ -96,15 +95,23 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain]) as live:
-            aside = shadow(live, table)
-            if is_stale(aside):
-                drop(settings, table)
-                aside = shadow(live, table)
-            log = Log(live, list(aside.registry.topics))
-            refill(aside, _ranges(live, aside, log), log.read)
-            promotion = Promotion(live, aside, table)
-            promotion.settle()
-            yield promotion
+            yield made_anew(live, table, Log(live, list(above(live.registry, table).topics)))
+
+
+def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
+    """Bring the table's shadow to where the live platform has taken in the log."""
+    from batch.promotion import Promotion
+    from streaming.refill import refill
+    from tables.shadow import drop, is_stale, shadow
+
+    aside = shadow(live, table)
+    if is_stale(aside):
+        drop(live.lake.settings, table)
+        aside = shadow(live, table)
+    refill(aside, _ranges(live, aside, log), log.read)
+    promotion = Promotion(live, aside, table)
+    promotion.settle()
+    return promotion
 
 
 def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:

@@ -34,6 +34,7 @@ def refill(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> int:
     Returns:
         Records that were ingested.
     """
+    _end_newest(shadow, read)
     taken = 0
     for records in ingested(shadow, wanted, read):
         taken += records
@@ -64,13 +65,31 @@ def missing(shadow: Platform, wanted: Mapping[str, Ranges]) -> dict[str, Ranges]
     return left
 
 
+def _end_newest(shadow: Platform, read: Read) -> None:
+    """Take the newest micro-batch in again where Spark wrote it: cut short, it may lack its quarantine."""
+    for name, topic in shadow.registry.topics.items():
+        known = frontier(shadow.lake, topic)
+        ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
+        if _is_large(shadow, ranges):
+            _take(Feed(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
+            _log.info("ended topic=%s ranges=%s", name, ranges)
+
+
 def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
-    records = sum(end - start for start, end in ranges.values())
-    if records <= shadow.lake.settings.small_rows:
-        feed.take(frame.toArrow(), ranges)
-    else:
+    if _is_large(shadow, ranges):
         feed.take_frame(frame, ranges)
-    return records
+    else:
+        feed.take(frame.toArrow(), ranges)
+    return _records(ranges)
+
+
+def _is_large(shadow: Platform, ranges: Ranges) -> bool:
+    """Whether a micro-batch is for Spark's workers, not for this process."""
+    return _records(ranges) > shadow.lake.settings.small_rows
+
+
+def _records(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges.values())
 
 
 def _maintain(shadow: Platform) -> None:

@@ -41,10 +41,8 @@ def _newest_checksum(filesystem: Any, log: str, version: int) -> tuple[int, dict
     for number in range(version, max(-1, version - _FURTHEST), -1):
         try:
             found = json.loads(filesystem.cat_file(f"{log}/{number:020d}.crc"))
-        except FileNotFoundError:
+        except (FileNotFoundError, ValueError):  # somebody is writing it, or was killed before it was whole
             continue
-        except ValueError:  # somebody is writing it
-            return None
         return number, {name: found.get(name) for name in _EMPTY}
     return (-1, dict(_EMPTY)) if version < _FURTHEST else None
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, date, datetime
@@ -14,7 +14,7 @@ import pyarrow as pa
 from tables.declaration import Table
 from tables.decode import TIMESTAMP
 from tables.difference import duckdb_utc
-from tables.lake import Lake
+from tables.lake import Lake, LoggedCommit
 from tables.outcome import Audited, Outcome
 from tables.plain import plain, to_json
 from tables.scope import Interval, Scope, epoch_ms
@@ -237,6 +237,36 @@ class Ledgers:
         if newest - done > _COMMITS_READ_AGAIN:
             writer.append(_CORRECTIONS_SCHEMA.empty_table(), Stamp(app=app, version=newest))
         return added
+
+    def catch_up(self, table: Table) -> None:
+        """Note what runs that died have published into the table: their corrections, and the runs themselves."""
+        name = table.full_name
+        last = self._lake.open(CORRECTIONS).transaction_version(f"corrections/{name}")
+        self.record_corrections(table)
+        published: dict[str, list[LoggedCommit]] = defaultdict(list)
+        # The newest run of which the corrections are there may have died right after them.
+        for commit in self._lake.commits(name, -1 if last is None else last - 1, self._lake.version(name)):
+            if "run" in commit.info:
+                published[str(commit.info["run"])].append(commit)
+        for run, commits in published.items():
+            if not Writer(self._lake, RUNS).done(Stamp(app=run + name, version=1)):
+                self._record_lost(name, run, commits)
+
+    def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
+        first, last = commits[0], commits[-1]
+        made = Counter(c["change"] for c in self.corrections(table, first.version - 1, last.version) if c["run"] == run)
+        outcome = Outcome(
+            table=table,
+            cause=first.info["cause"],
+            run=run,
+            inserted=made["insert"],
+            updated=made["update"],
+            deleted=made["delete"],
+            files_written=sum(len(commit.added) for commit in commits),
+            version_before=first.version - 1,
+            version_after=last.version,
+        )
+        self.record_run(outcome, None, str(last.info.get("fingerprint") or ""))
 
     def corrected(self, table: str) -> int:
         """Rows of the table that batch runs ever changed."""

@@ -64,8 +64,13 @@ def is_stale(shadow: Platform) -> bool:
 
 
 def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
-    """Remove the table's shadow, if there is one."""
-    shutil.rmtree(shadow_settings(settings, table, purpose).home, ignore_errors=True)
+    """Remove the table's shadow, if there is one; cut short, it leaves none that could be taken for a whole one."""
+    home = shadow_settings(settings, table, purpose).home
+    removed = home.with_name(home.name + ".removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    if home.exists():
+        home.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
 
 
 def above(registry: Registry, table: Table) -> Registry:

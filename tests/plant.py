@@ -34,6 +34,11 @@ TABLE = Table(
     late="{late}",
 )
 '''
+HOURS = HOURS_FILE.format(name="hours", late="correct")
+WIDER_HOURS = HOURS.replace(
+    'F.max("value").alias("greatest")', 'F.max("value").alias("greatest"), F.count("*").alias("n")'
+).replace('"total", "greatest"\n', '"total", "greatest", "n"\n')
+DOUBLED_HOURS = HOURS.replace('F.sum("value")', '(F.sum("value") * 2)')
 DAYS_FILE = '''\
 """The sum of each sensor's hours."""
 from tables.declaration import Table

@@ -34,15 +34,17 @@ class World:
     """A domain whose log is what the test says.
 
     `append` is one micro-batch of ingest; `maintain` lets every table's stream take in what is there and stop, so
-    that each call is a restart; `reconcile` is the batch.
+    that each call is a restart; `reconcile` is the batch. `starts` and `read` are what `batch.log.Log` has.
+
+    Attributes:
+        log: the raw records of each topic that has some, as `RAW_SCHEMA` has them, in the order of their offsets.
     """
 
     spark: SparkSession
     settings: Settings
     domain: str = "flights"
     registry: Registry = field(default_factory=load)
-    _ends: dict[str, int] = field(default_factory=dict)
-    _log: dict[str, pa.Table] = field(default_factory=dict)
+    log: dict[str, pa.Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lake = Lake(self.settings)
@@ -76,8 +78,9 @@ class World:
         files.write.format("delta").mode("append").save(self.lake.uri(topic.full_name))
 
     def _raw(self, name: str, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
-        start = self._ends.get(name, 0)
-        end = self._ends[name] = start + len(values)
+        name = self.registry.find_topic(name).full_name
+        before = self.log.get(name, RAW_SCHEMA.empty_table())
+        start, end = len(before), len(before) + len(values)
         columns = [
             pa.array([0] * len(values), pa.int32()),
             pa.array(range(start, end), pa.int64()),
@@ -86,14 +89,17 @@ class World:
             pa.array(values, pa.binary()),
         ]
         raw = pa.table(columns, schema=RAW_SCHEMA)
-        self._log[name] = pa.concat_tables([self._log.get(name, RAW_SCHEMA.empty_table()), raw])
+        self.log[name] = pa.concat_tables([before, raw])
         return raw, {0: (start, end)}
+
+    def starts(self, topic: str) -> dict[int, int]:
+        """Where the log of a topic begins."""
+        return {0: 0}
 
     def read(self, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
         """Raw records as an archive would give them again."""
         [(start, end)] = ranges.values()
-        known = {self.registry.find_topic(name).full_name: rows for name, rows in self._log.items()}
-        rows = known[topic.full_name]
+        rows = self.log[topic.full_name]
         offsets = rows["offset"]
         return self.spark.createDataFrame(rows.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))))
 

@@ -2,25 +2,28 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Mapping
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
+from shutil import rmtree as remove
 from typing import TYPE_CHECKING
 
 import pytest
 from deltalake import DeltaTable
 
 from batch.promotion import Promotion, rollback
+from cli.rebuild import made_anew
 from infra.errors import BadArgument
 from streaming.driver import upkeep
-from streaming.refill import refill
 from tables.fold import unfolded_rows
-from tables.frontier import frontier
-from tables.lake import Lake
+from tables.lake import QUARANTINE, Lake
+from tables.ledgers import RUNS, Ledgers
 from tables.setup import Platform
 from tables.shadow import drop, is_stale, shadow
-from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
+from tables.writer import Writer
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -30,11 +33,6 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
-OLD = HOURS_FILE.format(name="hours", late="correct")
-WIDER = OLD.replace(
-    'F.max("value").alias("greatest")', 'F.max("value").alias("greatest"), F.count("*").alias("n")'
-).replace('"total", "greatest"\n', '"total", "greatest", "n"\n')
-DOUBLED = OLD.replace('F.sum("value")', '(F.sum("value") * 2)')
 NAME = "plant.hours"
 
 
@@ -45,15 +43,14 @@ def a_world(spark: SparkSession, settings: Settings, folder: Path, hours: str, d
 def changed(before: World, folder: Path, hours: str, days: str = DAYS_FILE) -> World:
     """The same lake and log under another definition."""
     after = a_world(before.spark, before.settings, folder, hours, days)
-    after._ends.update(before._ends)
-    after._log.update(before._log)
+    after.log.update(before.log)
     return after
 
 
 @pytest.fixture
 def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
     """The hours 0, 1, 2 are closed, the hour 1 was corrected for a late record; 5 and 6 are open."""
-    world = a_world(spark, settings, tmp_path / "old", OLD)
+    world = a_world(spark, settings, tmp_path / "old", HOURS)
     world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
     world.maintain()
     world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
@@ -63,15 +60,9 @@ def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
 
 
 def rebuild(world: World, name: str = "hours") -> Promotion:
-    """What the command does but for where it reads the log."""
-    table = world.registry.find_table(name)
+    """What the command does, but for where it reads the log."""
     live = Platform(world.spark, world.lake, world.registry)
-    aside = shadow(live, table)
-    ends = {n: frontier(world.lake, topic).ends for n, topic in aside.registry.topics.items()}
-    refill(aside, {n: {p: (0, end) for p, end in topic.items()} for n, topic in ends.items()}, world.read)
-    promotion = Promotion(live, aside, table)
-    promotion.settle()
-    return promotion
+    return made_anew(live, world.registry.find_table(name), world)
 
 
 def totals(world: World) -> Mapping[tuple[str, datetime], float]:
@@ -114,7 +105,7 @@ def test_open_rows_stay_the_stream_s(world: World) -> None:
 
 def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World, tmp_path: Path) -> None:
     served = totals(world)
-    after = changed(world, tmp_path / "new", DOUBLED)
+    after = changed(world, tmp_path / "new", DOUBLED_HOURS)
     promotion = rebuild(after)
     assert totals(world) == served
     assert promotion.compare().changed == 4
@@ -132,7 +123,7 @@ def test_a_stream_of_the_old_definition_ends_when_the_new_one_is_promoted(
 ) -> None:
     old = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(name))
     following = old.start(available_now=False)
-    after = changed(world, tmp_path / "new", DOUBLED, DAYS_FILE.replace('F.sum("total")', '(F.sum("total") * 3)'))
+    after = changed(world, tmp_path / "new", DOUBLED_HOURS, DAYS_FILE.replace('F.sum("total")', '(F.sum("total") * 3)'))
     if name == "days":
         rebuild(after, "hours").promote()
     rebuild(after, name).promote()
@@ -147,7 +138,7 @@ def test_a_stream_of_the_old_definition_ends_when_the_new_one_is_promoted(
 
 def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Path) -> None:
     served = sorted(world.rows(NAME).to_pylist(), key=str)
-    after = changed(world, tmp_path / "new", WIDER)
+    after = changed(world, tmp_path / "new", WIDER_HOURS)
     promotion = rebuild(after)
     assert (promotion.compare().new_columns, promotion.compare().changed) == (["n"], 0)
     promotion.promote()
@@ -186,9 +177,68 @@ def test_a_rebuild_that_was_cut_short_goes_on_where_it_was(world: World, monkeyp
     assert read == [(0, 2), (2, 4), (2, 4), (4, 7)]
 
 
+def test_a_large_micro_batch_that_was_cut_short_is_whole_in_the_end(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world.append({"readings": [reading("a", 6.5, 1), b"{", reading("a", 6.6, 1)]})
+    monkeypatch.setattr(world, "lake", Lake(replace(world.settings, small_rows=1)))
+    commit = Writer._commit
+
+    def die_at_the_quarantine(writer: Writer, *arguments: object) -> object:
+        if writer.name.endswith(QUARANTINE):
+            raise KeyboardInterrupt
+        return commit(writer, *arguments)  # type: ignore[arg-type]
+
+    with monkeypatch.context() as cut:
+        cut.setattr(Writer, "_commit", die_at_the_quarantine)
+        with pytest.raises(KeyboardInterrupt):
+            rebuild(world)
+    lake = rebuild(world).shadow.lake
+    assert [lake.rows(name) for name in ("plant.readings", "plant.readings" + QUARANTINE)] == [9, 1]
+
+
+def test_a_promotion_that_died_before_it_was_noted_is_noted_by_the_next(
+    world: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after = changed(world, tmp_path / "new", DOUBLED_HOURS)
+    version = after.lake.version(NAME)
+    promotion = rebuild(after)
+    with monkeypatch.context() as cut:
+        cut.setattr(Ledgers, "record_run", _die)
+        with pytest.raises(KeyboardInterrupt):
+            promotion.promote()
+    assert rebuild(after).promote().changed == 0
+    [run] = [row for row in after.rows(RUNS).to_pylist() if row["cause"] == "definition"]
+    assert (run["updated"], run["version_before"], run["version_after"]) == (4, version, version + 1)
+
+
+def test_a_shadow_that_was_half_removed_is_none(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    table = world.registry.find_table("hours")
+    aside = rebuild(world).shadow.lake
+    with monkeypatch.context() as cut:
+        cut.setattr(shutil, "rmtree", _die_half_way)
+        with pytest.raises(KeyboardInterrupt):
+            drop(world.settings, table)
+    assert not aside.exists(NAME)
+    assert rebuild(world).compare().is_equal
+    drop(world.settings, table)
+    assert list((world.settings.home / "shadow").iterdir()) == []
+
+
+def _die(*_: object) -> None:
+    raise KeyboardInterrupt
+
+
+def _die_half_way(folder: Path, ignore_errors: bool = False) -> None:
+    """Take the tables of a shadow away, but not its checkpoints."""
+    if (folder / "lake").exists():
+        remove(folder / "lake")
+        raise KeyboardInterrupt
+
+
 def test_a_shadow_of_another_definition_is_known_as_such(world: World, tmp_path: Path) -> None:
     rebuild(world)
-    after = changed(world, tmp_path / "new", DOUBLED)
+    after = changed(world, tmp_path / "new", DOUBLED_HOURS)
     live, table = Platform(after.spark, after.lake, after.registry), after.registry.find_table("hours")
     assert is_stale(shadow(live, table))
     drop(after.settings, table)

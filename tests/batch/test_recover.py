@@ -98,8 +98,7 @@ def world(before: World, settings: Settings) -> World:
     """The same, in a home of its own."""
     shutil.copytree(before.settings.home, settings.home)
     world = World(before.spark, settings, "plant", before.registry)
-    world._ends.update(before._ends)
-    world._log.update(before._log)
+    world.log.update(before.log)
     return world
 
 

@@ -56,7 +56,7 @@ def changed(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
     before.maintain(["hours"])
     assert totals(before)["b", hour(8)] == 8
     after = a_world(spark, settings, tmp_path / "new", NEW)
-    after._ends.update(before._ends)
+    after.log.update(before.log)
     return after
 
 

@@ -134,3 +134,23 @@ def test_a_lost_checkpoint_is_kept_beside_the_one_that_takes_its_place(tmp_path:
     made = Checkpoint(written(tmp_path / "made", {"metadata": '{"id": "new"}'}))
     made.take_place_of(lost)
     assert (lost.stream, Checkpoint(tmp_path / "lost.lost").stream, made.path.exists()) == ("new", "old", False)
+
+
+def test_a_note_that_is_cut_short_changes_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    checkpoint, write = Checkpoint(tmp_path / "hours"), Path.write_text
+
+    def die(file: Path, text: str) -> None:
+        write(file, text[:1])
+        raise KeyboardInterrupt
+
+    checkpoint.take(0, [3])
+    checkpoint.note_definition("f00d")
+    known = (checkpoint.stream, checkpoint.position, checkpoint.definition)
+    notes = (lambda: checkpoint.take(1, [4]), lambda: checkpoint.note_definition("cafe"))
+    for note in (*notes, lambda: Checkpoint(tmp_path / "days").take(0, [1])):
+        with monkeypatch.context() as cut:
+            cut.setattr(Path, "write_text", die)
+            with pytest.raises(KeyboardInterrupt):
+                note()
+    assert (checkpoint.stream, checkpoint.position, checkpoint.definition) == known
+    assert Checkpoint(tmp_path / "days").stream == ""

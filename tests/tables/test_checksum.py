@@ -57,6 +57,15 @@ def test_it_goes_on_from_the_one_before(tmp_path: Path) -> None:
     assert checksum(tmp_path, second)["numFiles"] == 2
 
 
+def test_one_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
+    checksum(tmp_path, commit(tmp_path, 1))
+    torn = commit(tmp_path, 1)
+    checksum(tmp_path, torn)
+    file = tmp_path / "_delta_log" / f"{torn:020d}.crc"
+    file.write_bytes(file.read_bytes()[:40])
+    assert checksum(tmp_path, commit(tmp_path, 1))["numFiles"] == 3
+
+
 def test_a_log_that_does_not_tell_everything_gets_none(tmp_path: Path) -> None:
     first, second = commit(tmp_path, 1), commit(tmp_path, 1)
     (tmp_path / "_delta_log" / f"{first:020d}.json").unlink()

@@ -230,6 +230,26 @@ def test_a_crash_between_publication_and_ledger_is_caught_up_and_nothing_is_kept
     assert ledgers.corrected("plant.other") == 0
 
 
+@pytest.mark.parametrize("got_as_far_as_its_corrections", [True, False])
+def test_a_run_that_published_and_died_is_noted_by_the_next_one_once(
+    lake: Lake, ledgers: Ledgers, hours: Writer, got_as_far_as_its_corrections: bool
+) -> None:
+    by_stream(hours, 1, counts(a=1, b=1))
+    by_run(hours, 1, ("a", "update", 1, 2))
+    ledgers.record_corrections(HOURS)
+    ledgers.record_run(outcome("run-1", updated=1), None, "f00d")
+    by_run(hours, 2, ("a", "update", 2, 3), ("b", "delete", 1, 1), ("c", "insert", None, 7))
+    if got_as_far_as_its_corrections:
+        ledgers.record_corrections(HOURS)
+    for _ in range(2):
+        ledgers.catch_up(HOURS)
+    counted = ("run", "cause", "inserted", "updated", "deleted", "version_before", "version_after", "fingerprint")
+    assert sorted([row[name] for name in counted] for row in rows(lake, RUNS))[1:] == [
+        ["run-2", "late", 1, 1, 1, 2, 3, "f00d"],
+    ]
+    assert ledgers.corrected(TABLE) == 4
+
+
 def test_the_streams_own_commits_and_maintenance_are_no_corrections(
     lake: Lake, ledgers: Ledgers, hours: Writer
 ) -> None:
