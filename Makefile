@@ -22,10 +22,10 @@ fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, 
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} \
 		$(PYTHON) -m pytest tests/batch/test_parity.py tests/kinds tests/batch/test_year.py
 
-chaos: setup  ## Kill streams and reconciles CHAOS_KILLS times, 50 unless told
+chaos: setup  ## Kill streams, reconciles, replays and rebuilds CHAOS_KILLS times each, 50 unless told
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos
 
-bench: setup  ## Measure: drain, freshness, reconcile, kinds of table
+bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
 	@$(PYTHON) -m benchmarks
 
 lint: setup  ## Check format, style and types

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 import duckdb
 
-from tables.lake import QUARANTINE
+from tables.lake import QUARANTINE, Lake
 from tables.scope import from_epoch_ms
 from tests.chaos.worker import parts, values
 from tests.fuzz.cases import Sent
@@ -38,10 +38,10 @@ def assert_tables_are_right(world: World, tables: Sequence[str], legs: int) -> N
         assert found.rows > 0, name
 
 
-def assert_each_transaction_is_there_once(world: World, names: Sequence[str]) -> None:
+def assert_each_transaction_is_there_once(lake: Lake, names: Sequence[str]) -> None:
     """No commit was made twice, by whomever."""
     for name in names:
-        commits = world.lake.commits(name, -1, world.lake.version(name))
+        commits = lake.commits(name, -1, lake.version(name))
         made = Counter(transaction for commit in commits for transaction in commit.transactions.items())
         assert [transaction for transaction, times in made.items() if times > 1] == [], name
 

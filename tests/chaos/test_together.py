@@ -76,7 +76,7 @@ def test_what_happens_at_once_ends_as_if_in_some_order(spark: SparkSession, sett
     assert {"stream", "refresh", "corrections"} <= set(zombies.fenced)
     assert [o for o in world.reconcile(TABLES) if o.unexplained] == []
     assert [o for o in world.reconcile(TABLES, verify=False) if o.changed or o.files_written] == []
-    assert_each_transaction_is_there_once(world, written)
+    assert_each_transaction_is_there_once(world.lake, written)
     assert_each_record_is_there_once(world, LEGS)
     assert_tables_are_right(world, TABLES, LEGS)
     assert_ledger_explains(world, TABLES)

@@ -1,20 +1,13 @@
 """Feeds a lake, runs its streams and reconciles it, until it kills itself: `python -m tests.chaos.worker LEG SEED`.
 
-The platform has no hooks for this: its functions are replaced from outside, in this process only. A leg begins where
-the log ended when the one before it died, whatever that had left undone.
+A leg begins where the log ended when the one before it died, whatever that had left undone.
 """
 
 from __future__ import annotations
 
-import os
-import random
-import signal
 import sys
-import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
-from typing import Any
-from unittest.mock import patch
 
 from infra.settings import Settings
 from infra.spark import session
@@ -22,6 +15,7 @@ from streaming.upkeep import Upkeep
 from tables.ledgers import Ledgers
 from tables.registry import load
 from tables.writer import Writer
+from tests.chaos.executioner import Executioner, stepped
 from tests.worlds import World
 from traffic.imperfections import Imperfections, Message
 from traffic.replay import messages
@@ -30,6 +24,7 @@ FIRST = date(2013, 3, 9)
 PARTS_PER_LEG = 2
 HOURS_PER_PART = 6
 LATE = Imperfections(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.02)
+STEPS = [(Writer, "_commit"), (Upkeep, "_note"), (Ledgers, "record_run")]
 STEPS_PER_TABLE = 16
 """About as many steps as a leg has for each table: a commit begins or ends, a micro-batch or a run is noted."""
 
@@ -66,39 +61,11 @@ def work(world: World, leg: int, tables: list[str]) -> None:
             world.reconcile(tables, verify=False)
 
 
-class _Executioner:
-    """Kills this process and its JVM somewhat after a step that the seed chooses."""
-
-    def __init__(self, seed: int, steps: int) -> None:
-        dice = random.Random(seed)
-        self._left, self._delay_s = dice.randrange(steps), dice.choice([0.0, dice.uniform(0, 0.5)])
-
-    def step(self) -> None:
-        self._left -= 1
-        if self._left == 0:
-            threading.Timer(self._delay_s, self.strike).start() if self._delay_s else self.strike()
-
-    def strike(self) -> None:
-        os.killpg(0, signal.SIGKILL)
-
-    def watch(self, owner: type, name: str) -> None:
-        method: Callable[..., Any] = getattr(owner, name)
-
-        def stepped(*arguments: object, **named: object) -> object:
-            self.step()
-            result = method(*arguments, **named)
-            self.step()
-            return result
-
-        patch.object(owner, name, stepped).start()
-
-
 if __name__ == "__main__":
     leg, seed, tables = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3:]
     settings = Settings.from_environment()
-    executioner = _Executioner(seed, STEPS_PER_TABLE * len(tables))
+    executioner = Executioner(seed, STEPS_PER_TABLE * len(tables))
     world = World(session(settings, "chaos"), settings)
-    for owner, name in ((Writer, "_commit"), (Upkeep, "_note"), (Ledgers, "record_run")):
-        executioner.watch(owner, name)
-    work(world, leg, tables)
+    with stepped(executioner.step, STEPS):
+        work(world, leg, tables)
     executioner.strike()

@@ -1,0 +1,99 @@
+"""Replays a topic and makes a table anew, until it kills itself: `python -m tests.chaos.rewriter KIND SEED STEPS`.
+
+The log lies beside the home, as the records that an archive would give again. Whatever a life before this one has left
+undone, this one begins as if it were the first.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING
+from unittest.mock import patch
+
+import pyarrow.parquet as pq
+
+from batch import replay
+from batch.promotion import Promotion
+from batch.publication import reconcile_below
+from cli.rebuild import made_anew
+from infra.settings import Settings
+from infra.spark import session, suit_to_rows
+from streaming.feed import Feed
+from streaming.upkeep import Upkeep
+from tables.fingerprint import fingerprint, recorded
+from tables.ledgers import Ledgers
+from tables.outcome import Outcome
+from tables.registry import Registry, load
+from tables.setup import Platform
+from tables.writer import Writer
+from tests.chaos.executioner import Executioner, stepped
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
+from tests.tables.declared import TOPIC_FILE, written
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC, TABLE = "plant.readings", "plant.hours"
+KINDS = {"same": HOURS, "doubled": DOUBLED_HOURS, "wider": WIDER_HOURS}
+"""What the table is made anew by: the definition that it has, one of the same columns, one of others."""
+STEPS = [
+    *((Writer, name) for name in ("_commit", "replace")),
+    *((Feed, name) for name in ("take", "take_frame")),
+    *((Ledgers, name) for name in ("catch_up", "record_corrections", "record_run")),
+    *((Promotion, name) for name in ("settle", "promote")),
+    (Upkeep, "_note"),
+]
+
+
+def declared(settings: Settings, kind: str) -> Registry:
+    """The readings, their hours by this definition, and what follows the hours."""
+    topic = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    topic = topic.replace('identity=["sensor"],', 'identity=["sensor"],\n    rules=[between("value", 0, 100)],')
+    texts = {"readings": topic, "hours": KINDS[kind], "days": DAYS_FILE}
+    folder = settings.home / "declared" / kind
+    return load(written(folder, {f"plant/{name}.py": text for name, text in texts.items()}))
+
+
+def world(spark: SparkSession, settings: Settings, kind: str) -> World:
+    """What lies in a home, under a definition."""
+    found = World(spark, settings, "plant", declared(settings, kind))
+    if _log(settings).exists():
+        found.log[TOPIC] = pq.read_table(_log(settings))
+    return found
+
+
+def keep_log(world: World) -> None:
+    """Put the log where every life finds it."""
+    pq.write_table(world.log[TOPIC], _log(world.settings))
+
+
+def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[Outcome]:
+    """Replay the topic, make the table anew by the definition, promote it, carry that on; the outcome of each.
+
+    The topic is replayed by the definition that the table has at that time.
+    """
+    now = world(spark, settings, kind)
+    table, topic = now.registry.find_table(TABLE), now.registry.topics[TOPIC]
+    then = now if recorded(now.lake, table) == fingerprint(table) else world(spark, settings, "same")
+    with patch.object(replay, "Log", lambda platform, topics: then):
+        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, None, None)
+    live = Platform(spark, now.lake, now.registry)
+    outcomes.append(made_anew(live, table, now).promote())  # type: ignore[arg-type]
+    return outcomes + reconcile_below(live, topic)
+
+
+def _log(settings: Settings) -> Path:
+    return settings.home / "log.parquet"
+
+
+if __name__ == "__main__":
+    kind, seed, steps = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+    settings = Settings.from_environment()
+    executioner = Executioner(seed, steps)
+    spark = session(settings, "chaos")
+    suit_to_rows(spark, few=True)
+    with stepped(executioner.step, STEPS):
+        rewrite(spark, settings, kind)
+    executioner.strike()
