@@ -7,7 +7,7 @@ import sys
 
 from infra.settings import ROOT
 
-BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile", "kinds", "archive")
+BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile", "kinds", "archive", "beside")
 
 
 def main() -> int:

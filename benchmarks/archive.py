@@ -12,8 +12,7 @@ from typing import TYPE_CHECKING
 import psutil
 
 from benchmarks.figures import report, spread
-from benchmarks.platform import platform
-from infra import supervisor
+from benchmarks.platform import broker_process, cpu_s, platform
 from infra.archive.catalog import open_archive
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
@@ -68,23 +67,28 @@ def produce(spark: SparkSession, settings: Settings, codec: str, records: int) -
         .option("topic", topic)
         .save()
     )
+    return archived(settings, topic, int(0.7 * records))
+
+
+def archived(settings: Settings, topic: str, least: int) -> Archive:
+    """The archive of a topic, once it has all that the broker says to have moved there, and so many records."""
     deadline = time.monotonic() + WAIT_S
     while True:
         archive = open_archive(settings, [topic])
         reached = {partition: bounds.end for partition, bounds in archive.bounds(topic).items()}
         tiered = {partition: there.tiered for partition, there in offsets(settings, [topic])[topic].items()}
-        if reached == tiered and sum(reached.values()) > 0.7 * records:
+        if reached == tiered and sum(reached.values()) >= least:
             return archive
         if time.monotonic() > deadline:
-            raise RuntimeError(f"{reached} of {records} records are archived after {WAIT_S} s")
+            raise RuntimeError(f"{reached} of {topic} are archived after {WAIT_S} s; expected {least} records")
         time.sleep(1)
 
 
 def drained(rows: DataFrame, broker: psutil.Process) -> Measured:
     """Read every column of every row and keep none."""
-    began, cpu = time.monotonic(), _cpu(broker)
+    began, cpu = time.monotonic(), cpu_s(broker)
     rows.write.format("noop").mode("overwrite").save()
-    return Measured(seconds=time.monotonic() - began, broker_s=_cpu(broker) - cpu)
+    return Measured(seconds=time.monotonic() - began, broker_s=cpu_s(broker) - cpu)
 
 
 def in_this_process(archive: Archive, topic: str, ranges: Ranges) -> tuple[float, int]:
@@ -104,16 +108,11 @@ def _topic(codec: str) -> str:
     return f"archive.{codec}"
 
 
-def _cpu(process: psutil.Process) -> float:
-    times = process.cpu_times()
-    return float(times.user + times.system)
-
-
 def measure(
     spark: SparkSession, settings: Settings, codec: str, records: int, rounds: int
 ) -> dict[str, dict[str, float]]:
     """The two by turns, after uncounted rounds of each, and a small share of the range beside all of it."""
-    broker = psutil.Process(next(process.pid for process in supervisor.state(settings) if process.name == "broker"))
+    broker = broker_process(settings)
     topic, archive = _topic(codec), produce(spark, settings, codec, records)
     ranges = {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(topic).items()}
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))

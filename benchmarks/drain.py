@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 TOPIC = "flights.departures"
 
 
-def produce(spark: SparkSession, settings: Settings, records: int) -> None:
+def produce(spark: SparkSession, settings: Settings, records: int, codec: str = "none") -> None:
     """Fill the topic with departures, none of them late or broken."""
     (
         spark.range(records, numPartitions=4)
@@ -42,6 +42,7 @@ def produce(spark: SparkSession, settings: Settings, records: int) -> None:
         )
         .write.format("kafka")
         .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("kafka.compression.type", codec)
         .option("kafka.linger.ms", "50")
         .option("kafka.batch.size", "262144")
         .option("topic", TOPIC)

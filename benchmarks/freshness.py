@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import bisect
 import math
-import os
 import subprocess
 import sys
 import time
@@ -15,32 +14,24 @@ from pathlib import Path
 import pyarrow.parquet
 
 from benchmarks.figures import percentile, report
-from benchmarks.platform import platform
-from infra.settings import ROOT, Settings
+from benchmarks.platform import RECORDS_PER_DAY, command, driver, platform, traffic
+from infra.settings import Settings
 from streaming import progress
 from tables.declaration import Table
 from tables.lake import Lake
 from tables.registry import Registry, load
 
 WARM_S, MEASURED_S = 60, 60
-FIRST_DAY, RECORDS_PER_DAY = date(2013, 1, 1), 1_900
+FIRST_DAY = date(2013, 1, 1)
 GOALS = {"events": {0.5: 0.7, 0.95: 1.5}, "flights.delays_by_hour": {0.5: 1.5}}
 SLOWEST_TABLE_P50_S = 3.0
 
 
 def produce(settings: Settings, rate: float, seconds: float) -> None:
-    """Replay real flights, with the usual imperfections, so fast that they are `rate` records a second."""
-    days = rate * seconds / RECORDS_PER_DAY
-    subprocess.run(
-        [
-            *(sys.executable, "-m", "cli", "traffic", "flights", "--json", "--start", str(FIRST_DAY)),
-            *("--end", str(FIRST_DAY + timedelta(days=math.ceil(days)))),
-            *("--speed", str(round(86_400 * rate / RECORDS_PER_DAY))),
-        ],
-        env={**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)},
-        stdout=subprocess.DEVNULL,
-        check=True,
-    )
+    """Send real flights at this rate for so long."""
+    days = math.ceil(rate * seconds / RECORDS_PER_DAY)
+    arguments, environment = command(settings, *traffic(rate, FIRST_DAY, days))
+    subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, check=True)
 
 
 def appended(lake: Lake, name: str, since: datetime) -> list[tuple[int, float, list[float]]]:
@@ -118,27 +109,11 @@ def main() -> int:
     parser.add_argument("--tables", nargs="*", default=[], help="keep these only; all of the domain when none is named")
     args = parser.parse_args()
     with platform("freshness") as settings:
-        environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
-        settings.logs.mkdir(parents=True, exist_ok=True)
-        with (settings.logs / "driver.log").open("w") as log:
-            driver = subprocess.Popen(
-                [sys.executable, "-m", "cli", "stream", "flights", *args.tables],
-                env=environment,
-                stdout=log,
-                stderr=log,
-            )
-            try:
-                while not list(settings.progress.glob("flights/*.json")):
-                    time.sleep(0.5)
-                    if driver.poll() is not None:
-                        raise RuntimeError((settings.logs / "driver.log").read_text()[-2_000:])
-                since = datetime.now(UTC) + timedelta(seconds=WARM_S)
-                produce(settings, args.rate, WARM_S + args.seconds)
-                time.sleep(8)
-                shares = [p.batch_s for p in progress.read(settings)]
-            finally:
-                driver.terminate()
-                driver.wait(60)
+        with driver(settings, args.tables):
+            since = datetime.now(UTC) + timedelta(seconds=WARM_S)
+            produce(settings, args.rate, WARM_S + args.seconds)
+            time.sleep(8)
+            shares = [p.batch_s for p in progress.read(settings)]
         registry = load()
         found = freshness(Lake(settings), registry, since)
     if args.tables:

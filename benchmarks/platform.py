@@ -1,18 +1,27 @@
-"""A broker of its own for a benchmark, stopped when the benchmark ends."""
+"""A broker, a stream driver and traffic of its own for a benchmark, stopped when the benchmark ends."""
 
 from __future__ import annotations
 
 import os
 import shutil
 import socket
-from collections.abc import Iterator
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from datetime import date, timedelta
+
+import psutil
 
 from infra import broker, supervisor
 from infra.settings import ROOT, Settings
 from infra.topics import ensure_topics
 from tables.registry import load
 from tables.topics import specs
+
+RECORDS_PER_DAY = 1_900
+"""Of all topics of `flights`, on the average."""
 
 
 @contextmanager
@@ -30,6 +39,49 @@ def platform(name: str) -> Iterator[Settings]:
     finally:
         supervisor.stop(settings)
         shutil.rmtree(home, ignore_errors=True)
+
+
+def broker_process(settings: Settings) -> psutil.Process:
+    """The broker's own process."""
+    return psutil.Process(next(process.pid for process in supervisor.state(settings) if process.name == "broker"))
+
+
+def cpu_s(process: psutil.Process) -> float:
+    """Seconds of CPU that a process has used."""
+    times = process.cpu_times()
+    return float(times.user + times.system)
+
+
+def command(settings: Settings, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    """What runs a command of the platform: its arguments and its environment."""
+    environment = {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
+    return [sys.executable, "-m", "cli", *arguments], environment
+
+
+def traffic(rate: float, first: date, days: int) -> list[str]:
+    """The command that sends real flights, with the usual imperfections, `rate` records a second."""
+    return [
+        *("traffic", "flights", "--json", "--start", str(first), "--end", str(first + timedelta(days=days))),
+        *("--speed", str(round(86_400 * rate / RECORDS_PER_DAY))),
+    ]
+
+
+@contextmanager
+def driver(settings: Settings, tables: Sequence[str]) -> Iterator[None]:
+    """A stream driver of `flights`, from its first micro-batch to the end of the block."""
+    settings.logs.mkdir(parents=True, exist_ok=True)
+    arguments, environment = command(settings, "stream", "flights", *tables)
+    with (settings.logs / "driver.log").open("w") as log:
+        process = subprocess.Popen(arguments, env=environment, stdout=log, stderr=log)
+        try:
+            while not list(settings.progress.glob("flights/*.json")):
+                time.sleep(0.5)
+                if process.poll() is not None:
+                    raise RuntimeError((settings.logs / "driver.log").read_text()[-2_000:])
+            yield
+        finally:
+            process.terminate()
+            process.wait(60)
 
 
 def _free_ports(count: int) -> list[int]:
