@@ -136,11 +136,11 @@ class _Room:
             case "partition":
                 return pa.repeat(pa.scalar(partition, pa.int32()), rows)
             case "offset":
-                return pa.array(self.offsets[:rows])
+                return _numbers(pa.int64(), self.offsets[:rows])
             case "timestamp":
-                return pa.array(self.timestamps[:rows] * 1000).cast(SCHEMA.field(name).type)
+                return _numbers(SCHEMA.field(name).type, self.timestamps[:rows] * 1000)
             case "timestampType":
-                return pa.array(self.kinds[:rows])
+                return _numbers(pa.int32(), self.kinds[:rows])
             case _:
                 return self.header(rows, headers)
 
@@ -153,6 +153,11 @@ class _Room:
         pairs = pa.StructArray.from_arrays([names, self.contents.column(headers)], fields=list(kind.value_type))
         valid = pa.py_buffer(np.packbits(~empty, bitorder="little")) if empty.any() else None
         return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(ends)], children=[pairs])
+
+
+def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
+    """Values as they lie there; `pa.array` would load pandas to learn that they are not of its kind."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 
 def _text(names: pa.Array) -> pa.Array:
