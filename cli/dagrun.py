@@ -92,7 +92,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
                 raise ProcessFailed(
                     f"{dag} is {state} after {FINISHED_S:.0f} s: {doing}.", hint="Its page in Airflow tells more."
                 )
-            time.sleep(0.5)
+            time.sleep(1)
     tasks = client.task_instances(dag, run)
     if state != "success":
         failed = next((t for t in tasks if t.state == "failed"), None)
@@ -102,7 +102,8 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
             hint="Its page in Airflow tells more.",
         )
     ran = sum(task.state == "success" for task in tasks)
-    out.print(f"[green]✓[/] {dag}: {ran} tasks [dim]{shown_span(time.monotonic() - began)}[/]")
+    counted = f"{ran} task{'' if ran == 1 else 's'}"
+    out.print(f"[green]✓[/] {dag}: {counted} [dim]{shown_span(time.monotonic() - began)}[/]")
     return DagRun(client=client, dag=dag, run=run)
 
 

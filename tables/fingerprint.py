@@ -18,7 +18,8 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from infra.errors import DefinitionChanged
-from tables.declaration import Table
+from tables.declaration import Table, Topic
+from tables.decode import Decoder
 from tables.lake import Lake
 
 FINGERPRINT = "fingerprint"
@@ -29,6 +30,8 @@ ACCEPTED = "definition"
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
 _NOT_DEFINING = frozenset({"derive", "rules", "approximate", "every"})
+# What these say does not change what a record becomes.
+_NOT_DECODING = frozenset({"idle_after", "partitions", "tiered", "segment_bytes", "local_retention"})
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
@@ -40,10 +43,12 @@ def fingerprint(table: Table) -> str:
     others, and the parameters of the declaration. They do not follow comments, docstrings, formatting, rules, or
     installed packages.
     """
-    parameters = {f.name: getattr(table, f.name) for f in fields(table) if f.init and f.name not in _NOT_DEFINING}
-    told = {name: value for name, value in parameters.items() if value is not None}
-    lines = [repr(sorted((name, str(value)) for name, value in told.items())), *_Reader().read(table.derive)]
-    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+    return _digest([_parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
+
+
+def decoding(topic: Topic) -> str:
+    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
+    return _digest([_parameters(topic, _NOT_DECODING), *_decoder()])
 
 
 def recorded(lake: Lake, table: Table) -> str | None:
@@ -69,6 +74,20 @@ def require_one_definition(lake: Lake, table: Table) -> None:
             before=before,
             now=now,
         )
+
+
+@functools.cache
+def _decoder() -> tuple[str, ...]:
+    return tuple(_Reader().read(Decoder))
+
+
+def _parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
+    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.init and f.name not in without}
+    return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
+
+
+def _digest(lines: Sequence[str]) -> str:
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 
 class _Reader:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Literal
 
 from infra.settings import Settings
 from tables.declaration import Table, Topic
-from tables.fingerprint import fingerprint, recorded
+from tables.fingerprint import decoding, fingerprint, recorded
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.setup import Platform, ensure_domain
@@ -30,6 +32,9 @@ def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Pla
     """
     registry = above(platform.registry, table)
     lake = Lake(shadow_settings(platform.lake.settings, table, purpose))
+    if not lake.settings.home.exists():
+        lake.settings.home.mkdir(parents=True)
+        _decoded_by(lake).write_text(json.dumps(_decodings(registry)))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
     return Platform(lambda: platform.spark.newSession(), lake, registry)
@@ -57,8 +62,12 @@ class _Beside(Lake):
 
 
 def is_stale(shadow: Platform) -> bool:
-    """Whether a table of it was filled by another definition than today's."""
-    return any(
+    """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
+    try:
+        decoded = json.loads(_decoded_by(shadow.lake).read_text())
+    except (OSError, ValueError):  # whoever made it was killed
+        return True
+    return bool(decoded != _decodings(shadow.registry)) or any(
         recorded(shadow.lake, table) not in (None, fingerprint(table)) for table in shadow.registry.tables.values()
     )
 
@@ -71,6 +80,14 @@ def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
     if home.exists():
         home.rename(removed)
         shutil.rmtree(removed, ignore_errors=True)
+
+
+def _decoded_by(lake: Lake) -> Path:
+    return lake.settings.home / "decoded_by.json"
+
+
+def _decodings(registry: Registry) -> dict[str, str]:
+    return {name: decoding(topic) for name, topic in registry.topics.items()}
 
 
 def above(registry: Registry, table: Table) -> Registry:

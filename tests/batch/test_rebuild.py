@@ -20,10 +20,12 @@ from streaming.driver import upkeep
 from tables.fold import unfolded_rows
 from tables.lake import QUARANTINE, Lake
 from tables.ledgers import RUNS, Ledgers
+from tables.registry import Registry
 from tables.setup import Platform
 from tables.shadow import drop, is_stale, shadow
 from tables.writer import Writer
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
+from tests.tables.declared import named
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -243,3 +245,6 @@ def test_a_shadow_of_another_definition_is_known_as_such(world: World, tmp_path:
     assert is_stale(shadow(live, table))
     drop(after.settings, table)
     assert not is_stale(shadow(live, table))
+    strict = {name: named(replace(topic, max_bytes=10), topic.name) for name, topic in after.registry.topics.items()}
+    registry = Registry(strict, after.registry.tables)
+    assert is_stale(shadow(Platform(after.spark, after.lake, registry), table)), "records are decoded otherwise"

@@ -12,11 +12,11 @@ import pytest
 from infra.errors import DefinitionChanged
 from tables.declaration import Table
 from tables.derive import version_columns
-from tables.fingerprint import fingerprint, recorded, require_one_definition
+from tables.fingerprint import decoding, fingerprint, recorded, require_one_definition
 from tables.lake import Lake
 from tables.registry import load
 from tables.writer import Stamp, Writer
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, a_table, written
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, written
 
 USING_FILE = '''\
 """The newest reading of each sensor."""
@@ -201,3 +201,16 @@ def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
 def test_versions_order_any_two_different_rows_of_a_key() -> None:
     table = a_table(closes_at=None, lookback=None, key=["sensor"], latest_by=["read_at", "sensor"])
     assert version_columns(table, ["value", "sensor", "read_at", "count"]) == ["read_at", "value", "count"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"max_bytes": 10}, {"future_bound": "2 hours"}, {"schema": {**READINGS.schema, "unit": "string?"}}],
+    ids=lambda change: next(iter(change)),
+)
+def test_records_are_decoded_otherwise_when_their_declaration_says_so(change: dict[str, object]) -> None:
+    assert decoding(a_topic(**change)) != decoding(a_topic())
+
+
+def test_how_a_topic_is_kept_does_not_change_what_its_records_become() -> None:
+    assert decoding(a_topic(partitions=9, tiered=False, local_retention="2 days")) == decoding(a_topic())
