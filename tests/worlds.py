@@ -12,11 +12,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from batch.reconcile import Reconcile
+from batch.span import Span
 from streaming.driver import upkeep
 from streaming.feed import Feed
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import RAW_SCHEMA, Decoder
+from tables.frontier import frontier
 from tables.lake import Lake
 from tables.outcome import Outcome
 from tables.registry import Registry, load
@@ -34,7 +36,8 @@ class World:
     """A domain whose log is what the test says.
 
     `append` is one micro-batch of ingest; `maintain` lets every table's stream take in what is there and stop, so
-    that each call is a restart; `reconcile` is the batch. `starts` and `read` are what `batch.log.Log` has.
+    that each call is a restart; `reconcile` is the batch. `starts`, `ranges` and `read` are
+    what `batch.log.Log` has.
 
     Attributes:
         log: the raw records of each topic that has some, as `RAW_SCHEMA` has them, in the order of their offsets.
@@ -95,6 +98,12 @@ class World:
     def starts(self, topic: str) -> dict[int, int]:
         """Where the log of a topic begins."""
         return {0: 0}
+
+    def ranges(self, topic: Topic, span: Span, now: datetime) -> dict[int, tuple[int, int]]:
+        """Of each partition what was ingested; no other span is known here."""
+        assert span.is_whole
+        ends = frontier(self.lake, topic).ends
+        return {p: (start, ends[p]) for p, start in self.starts(topic.full_name).items() if start < ends.get(p, 0)}
 
     def read(self, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
         """Raw records as an archive would give them again."""

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from batch import replay
 from batch.promotion import Promotion
 from batch.publication import reconcile_below
+from batch.span import Span
 from cli.rebuild import made_anew
 from infra.settings import Settings
 from infra.spark import session, suit_to_rows
@@ -78,7 +79,7 @@ def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[Outcome]
     table, topic = now.registry.find_table(TABLE), now.registry.topics[TOPIC]
     then = now if recorded(now.lake, table) == fingerprint(table) else world(spark, settings, "same")
     with patch.object(replay, "Log", lambda platform, topics: then):
-        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, None, None)
+        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, Span())
     live = Platform(spark, now.lake, now.registry)
     outcomes.append(made_anew(live, table, now).promote())  # type: ignore[arg-type]
     return outcomes + reconcile_below(live, topic)
