@@ -19,7 +19,6 @@ from typing import Any
 
 from infra.errors import DefinitionChanged
 from tables.declaration import Table, Topic
-from tables.decode import Decoder
 from tables.lake import Lake
 
 FINGERPRINT = "fingerprint"
@@ -78,6 +77,8 @@ def require_one_definition(lake: Lake, table: Table) -> None:
 
 @functools.cache
 def _decoder() -> tuple[str, ...]:
+    from tables.decode import Decoder  # with pyarrow, which a plan, that asks for tables only, does without
+
     return tuple(_Reader().read(Decoder))
 
 
