@@ -5,50 +5,44 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import AssetAlias, BaseOperator
+from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.assets import change_facts, domain_asset, table_asset
+from dags.behind import BehindOperator
 from dags.report import changed_tables, of_table, read_reports
 from infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from dags.report import Report
-
 
 ANNOUNCE = "announce"
 
 
-class TableOperator(BaseOperator):
+class TableOperator(BehindOperator):
     """What a command reported about one table: fails on unexplained differences, is skipped when nothing changed.
 
     When it succeeds, the asset of the table gets an event with the rows, the cause and the version of the change.
-
-    Args:
-        source: the task that ran the command.
     """
 
-    def __init__(self, *, source: str, table: str, **settings: Any) -> None:
-        super().__init__(outlets=[table_asset(table)], **settings)
-        self.source = source
-        self.table = table
+    def __init__(self, *, of: str, **settings: Any) -> None:
+        super().__init__(of=of, outlets=[table_asset(of)], **settings)
 
     def execute(self, context: Context) -> None:
-        reports = of_table(_reports(context, self.source), self.table)
+        reports = of_table(read_reports(self.reported(context)), self.of)
         for report in reports:
             self.log.info("%s", report)
         unexplained = sum(report.unexplained for report in reports)
         if unexplained:
             error = UnexplainedDifference(
-                f"{self.table}: {unexplained:,} rows differ from their recomputation and no touched row says why.",
+                f"{self.of}: {unexplained:,} rows differ from their recomputation and no touched row says why.",
                 hint="They were left as they are. The page of this DAG says how to go on.",
             )
             raise AirflowFailException(str(error))
         if not changed_tables(reports):
-            raise AirflowSkipException(f"{self.table} was right: nothing changed.")
-        context["outlet_events"][table_asset(self.table)].extra.update(change_facts(reports))
+            raise AirflowSkipException(f"{self.of} was right: nothing changed.")
+        context["outlet_events"][table_asset(self.of)].extra.update(change_facts(reports))
 
 
 def telling(document: object) -> set[str]:
@@ -58,29 +52,26 @@ def telling(document: object) -> set[str]:
     return changed | {report.table for report in reports if report.unexplained} | ({ANNOUNCE} if changed else set())
 
 
-class AnnounceOperator(BaseOperator):
+class AnnounceOperator(BehindOperator):
     """Tells whoever waits for the domain which tables a command changed; is skipped when it changed none.
 
     Args:
-        source: the task that ran the command.
         tables: each changed table's own asset gets its event through this alias, too.
     """
 
-    def __init__(self, *, source: str, domain: str, tables: AssetAlias | None = None, **settings: Any) -> None:
-        super().__init__(outlets=[domain_asset(domain), *([tables] if tables else [])], **settings)
-        self.source = source
-        self.domain = domain
+    def __init__(self, *, of: str, tables: AssetAlias | None = None, **settings: Any) -> None:
+        super().__init__(of=of, outlets=[domain_asset(of), *([tables] if tables else [])], **settings)
         self.tables = tables
 
     def execute(self, context: Context) -> list[str]:
-        reports = _reports(context, self.source)
+        reports = read_reports(self.reported(context))
         for report in reports:
             self.log.info("%s", report)
         changed = changed_tables(reports)
         if not changed:
             raise AirflowSkipException("Nothing changed.")
         events = context["outlet_events"]
-        events[domain_asset(self.domain)].extra["tables"] = list(changed)
+        events[domain_asset(self.of)].extra["tables"] = list(changed)
         if self.tables:
             for name in changed:
                 events[self.tables].add(table_asset(name), extra=dict(change_facts(of_table(reports, name))))
@@ -97,7 +88,3 @@ def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:
     if not changed:
         raise AirflowSkipException("Only events of topics changed, no table.")
     return changed
-
-
-def _reports(context: Context, source: str) -> list[Report]:
-    return read_reports(context["ti"].xcom_pull(task_ids=source))

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException
 
+from dags.behind import BehindOperator
 from infra.errors import DefinitionChanged, UnexplainedDifference
 
 if TYPE_CHECKING:
@@ -16,23 +16,15 @@ if TYPE_CHECKING:
 _NAMED = 5  # rows that a message names
 
 
-class AuditedOperator(BaseOperator):
+class AuditedOperator(BehindOperator):
     """Fails when an audit found rows of the table that nothing explains, or could not look at it.
 
     Its history says when the table was looked at.
-
-    Args:
-        source: the task that ran the command.
     """
 
-    def __init__(self, *, source: str, table: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.source = source
-        self.table = table
-
     def execute(self, context: Context) -> dict[str, Any]:
-        report = context["ti"].xcom_pull(task_ids=self.source)
-        [found] = [audited for audited in report["tables"] if audited["table"] == self.table]
+        report = self.reported(context)
+        [found] = [audited for audited in report["tables"] if audited["table"] == self.of]
         if found["skipped"]:
             skipped = DefinitionChanged(
                 found["skipped"],
@@ -46,7 +38,7 @@ class AuditedOperator(BaseOperator):
         )
         if found["unexplained"]:
             error = UnexplainedDifference(
-                f"{self.table}: {found['unexplained']:,} rows differ and nothing touched them, for example "
+                f"{self.of}: {found['unexplained']:,} rows differ and nothing touched them, for example "
                 f"{'; '.join(_told(row) for row in found['differences'][:_NAMED])}.",
                 hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row, and "
                 "the DAG repair overwrites them once you approve.",
@@ -55,19 +47,11 @@ class AuditedOperator(BaseOperator):
         return {name: found[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
 
 
-class AuditedLogOperator(BaseOperator):
-    """Fails when an offset of the log is not once among events and quarantine, or when the broker lost records.
-
-    Args:
-        source: the task that ran the command.
-    """
-
-    def __init__(self, *, source: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.source = source
+class AuditedLogOperator(BehindOperator):
+    """Fails when an offset of the log is not once among events and quarantine, or when the broker lost records."""
 
     def execute(self, context: Context) -> dict[str, int]:
-        topics = context["ti"].xcom_pull(task_ids=self.source)["topics"]
+        topics = self.reported(context)["topics"]
         faults = [fault for topic in topics for fault in topic["faults"]]
         if faults:
             error = UnexplainedDifference(
@@ -78,25 +62,16 @@ class AuditedLogOperator(BaseOperator):
         return {topic["topic"]: sum(part["events"] for part in topic["partitions"]) for topic in topics}
 
 
-class AuditedTopicOperator(BaseOperator):
-    """Fails when an audit of the topic found a fault; otherwise says who has how many of its records.
-
-    Args:
-        source: the task that ran the command.
-    """
-
-    def __init__(self, *, source: str, topic: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.source = source
-        self.topic = topic
+class AuditedTopicOperator(BehindOperator):
+    """Fails when an audit of the topic found a fault; otherwise says who has how many of its records."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        [log] = [log for log in context["ti"].xcom_pull(task_ids=self.source)["logs"] if log["topic"] == self.topic]
+        [log] = [log for log in self.reported(context)["logs"] if log["topic"] == self.of]
         counts = {n: log["sides"][n] for n in ("archive_alone", "both", "broker_alone", "in_transactions", "lost")}
-        self.log.info("audited topic=%s records=%s blocks=%s %s", self.topic, log["records"], log["blocks"], counts)
+        self.log.info("audited topic=%s records=%s blocks=%s %s", self.of, log["records"], log["blocks"], counts)
         if log["faults"]:
             error = UnexplainedDifference(
-                f"{self.topic}: {'; '.join(log['faults'])}.",
+                f"{self.of}: {'; '.join(log['faults'])}.",
                 hint="Nothing was repaired. The page of this DAG says how to go on.",
             )
             raise AirflowFailException(str(error))

@@ -71,7 +71,7 @@ def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
     command >> AnnounceOperator(
         task_id=ANNOUNCE,
         source=command.task_id,
-        domain=domain.name,
+        of=domain.name,
         tables=AssetAlias(f"{domain.name}.changed", group="twofold"),
         **LIGHT,
     )

@@ -88,13 +88,13 @@ def _reconcile(domain: Domain) -> DAG:
             table.full_name: TableOperator(
                 task_id=table.full_name,
                 source="recompute",
-                table=table.full_name,
+                of=table.full_name,
                 doc_md=pages.table_task(table),
                 **LIGHT,
             )
             for table in domain.tables
         }
-        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", domain=domain.name, **LIGHT)
+        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", of=domain.name, **LIGHT)
         _connect(domain, recompute, reports)
     return dag
 
@@ -115,6 +115,7 @@ def _audit(domain: Domain) -> DAG:
         look >> AuditedLogOperator(
             task_id="log",
             source="look",
+            of=domain.name,
             doc_md="Fails where an offset is not once among events and quarantine, or the broker lost records.",
             **LIGHT,
         )
@@ -122,7 +123,7 @@ def _audit(domain: Domain) -> DAG:
             look >> AuditedOperator(
                 task_id=table.full_name,
                 source="look",
-                table=table.full_name,
+                of=table.full_name,
                 doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them, "
                 "or where its definition has changed.",
                 **LIGHT,
@@ -177,7 +178,7 @@ def _rebuild(domain: Domain) -> DAG:
 
 def _recover(domain: Domain) -> DAG:
     params = {
-        "table": Param(title="Table", enum=domain.table_names, type="string"),
+        **_of_a_table(domain),
         "at_most": Param(
             0,
             title="Differing",
@@ -217,7 +218,7 @@ def _quality(domain: Domain) -> DAG:
         )
         for table in domain.tables:
             check >> VerdictOperator(
-                task_id=table.full_name, source="check", table=table.full_name, doc_md=pages.rules(table), **LIGHT
+                task_id=table.full_name, source="check", of=table.full_name, doc_md=pages.rules(table), **LIGHT
             )
     return dag
 

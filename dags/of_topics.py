@@ -99,7 +99,7 @@ def _audit_topic(domain: Domain) -> DAG:
             look >> AuditedTopicOperator(
                 task_id=topic.full_name,
                 source="look",
-                topic=topic.full_name,
+                of=topic.full_name,
                 doc_md=f"**{topic.full_name}**: fails where copies of the log differ, or records are missing.",
                 **LIGHT,
             )

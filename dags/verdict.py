@@ -4,44 +4,31 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
+from dags.behind import BehindOperator
 from infra.errors import QualityFailed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class VerdictOperator(BaseOperator):
-    """Fails when a rule of the table is broken; is skipped when the table was not checked.
-
-    Args:
-        source: the task that ran the command.
-    """
-
-    def __init__(self, *, source: str, table: str, **settings: Any) -> None:
-        super().__init__(**settings)
-        self.source = source
-        self.table = table
+class VerdictOperator(BehindOperator):
+    """Fails when a rule of the table is broken; is skipped when the table was not checked."""
 
     def execute(self, context: Context) -> dict[str, Any]:
-        verdicts = [v for v in context["ti"].xcom_pull(task_ids=self.source) or [] if v["table"] == self.table]
+        verdicts = [v for v in self.reported(context) or [] if v["table"] == self.of]
         if not verdicts:
-            raise AirflowSkipException(f"{self.table} was not checked: no run changed it.")
+            raise AirflowSkipException(f"{self.of} was not checked: no run changed it.")
         verdict = verdicts[-1]
         broken = [rule for rule in verdict["rules"] if rule["failing"]]
         self.log.info(
-            "quality table=%s rows=%s rules=%s broken=%s",
-            self.table,
-            verdict["rows"],
-            len(verdict["rules"]),
-            len(broken),
+            "quality table=%s rows=%s rules=%s broken=%s", self.of, verdict["rows"], len(verdict["rules"]), len(broken)
         )
         if verdict["report"]:
             self.log.info("Data Docs: file://%s", verdict["report"])
         if broken:
-            raise AirflowFailException(str(_failure(self.table, verdict, broken)))
+            raise AirflowFailException(str(_failure(self.of, verdict, broken)))
         return {"rows": verdict["rows"], "rules": len(verdict["rules"]), "data_docs": verdict["report"]}
 
 

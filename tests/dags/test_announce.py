@@ -34,7 +34,7 @@ def table_task(table: str) -> Any:
     from dags.announce import TableOperator
 
     with DAG("flights.reconcile", schedule=None):
-        return TableOperator(task_id=table, source="recompute", table=table)
+        return TableOperator(task_id=table, source="recompute", of=table)
 
 
 def execute(task: Any, given: dict[str, Any]) -> Any:
@@ -77,7 +77,7 @@ def test_the_domain_is_told_once_which_tables_changed() -> None:
     from dags.assets import domain_asset
 
     with DAG("flights.reconcile", schedule=None):
-        task = AnnounceOperator(task_id="announce", source="recompute", domain="flights")
+        task = AnnounceOperator(task_id="announce", source="recompute", of="flights")
     given = context([report("flights.a", changed=1), report("flights.b"), report("flights.c", changed=9)])
     assert execute(task, given) == ["flights.a", "flights.c"]
     assert given["outlet_events"][domain_asset("flights")].extra == {"tables": ["flights.a", "flights.c"]}
@@ -134,7 +134,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
 
     with DAG("flights.quality", schedule=None):
         good, bad, other = (
-            VerdictOperator(task_id=n, source="check", table=f"flights.{n}") for n in ("good", "bad", "other")
+            VerdictOperator(task_id=n, source="check", of=f"flights.{n}") for n in ("good", "bad", "other")
         )
     verdicts = [verdict("flights.good", 0), verdict("flights.bad", 3)]
     assert checked(verdicts) == {"flights.good", "flights.bad"}

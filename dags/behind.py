@@ -1,0 +1,28 @@
+"""A light task behind a command, which tells one part of what the command reported."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import BaseOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+
+class BehindOperator(BaseOperator):
+    """Tells what a command reported about one table, topic or domain; starts nothing itself.
+
+    Args:
+        source: the task that ran the command.
+        of: the full name of what is told about.
+    """
+
+    def __init__(self, *, source: str, of: str, **settings: Any) -> None:
+        super().__init__(**settings)
+        self.source = source
+        self.of = of
+
+    def reported(self, context: Context) -> Any:
+        """The result of the command, as its JSON says it."""
+        return context["ti"].xcom_pull(task_ids=self.source)
