@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from batch.log import Log
 from batch.publication import Work, publish, reconcile_below
 from batch.span import Span
+from infra.ranges import Range, Ranges
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION
 from tables.outcome import Outcome, run_name
@@ -18,7 +18,6 @@ from tables.setup import Platform, opened
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.ranges import Range
     from infra.settings import Settings
 
 
@@ -59,7 +58,7 @@ def decode_again(platform: Platform, topic: Topic, span: Span) -> list[Outcome]:
     return outcomes + reconcile_below(platform, topic)
 
 
-def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Mapping[int, tuple[int, int]]) -> list[Outcome]:
+def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Ranges) -> list[Outcome]:
     wanted = " OR ".join(
         f"({PARTITION} = {p} AND {OFFSET} >= {first} AND {OFFSET} < {last})" for p, (first, last) in ranges.items()
     )

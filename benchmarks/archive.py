@@ -5,12 +5,12 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 import psutil
 
+from benchmarks import drain
 from benchmarks.figures import report, spread
 from benchmarks.platform import broker_process, cpu_s, platform
 from infra.archive.catalog import open_archive
@@ -18,6 +18,7 @@ from infra.archive.plan import Archive
 from infra.archive.read import read_all
 from infra.archive.source import frame
 from infra.archive.union import broker_frame
+from infra.ranges import Ranges
 from infra.settings import Settings
 from infra.spark import session
 from infra.topics import TopicSpec, ensure_topics, offsets
@@ -31,7 +32,6 @@ SHARE = 0.01
 WAIT_S = 120
 WARM_UP = 2  # rounds that are not counted
 RATIO, LITTLE = "ratio", "1 % of the range, share of reading all"
-Ranges = Mapping[int, tuple[int, int]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,31 +42,12 @@ class Measured:
     broker_s: float
 
 
-def produce(spark: SparkSession, settings: Settings, codec: str, records: int) -> Archive:
+def fill(spark: SparkSession, settings: Settings, codec: str, records: int) -> Archive:
     """Fill a topic of its own with departures, and wait until its closed segments are archived."""
     topic = _topic(codec)
     configs = {"remote.storage.enable": "true", "segment.bytes": str(4 << 20), "retention.ms": "-1"}
     ensure_topics(settings, [TopicSpec(name=topic, partitions=PARTITIONS, configs=configs)])
-    (
-        spark.range(records, numPartitions=4)
-        .selectExpr(
-            "cast(id as string) as key",
-            """to_json(named_struct(
-                'flight_id', concat('UA', id, '/2013-01-01T10:15Z'), 'kind', 'departed', 'carrier', 'UA',
-                'flight', cast(id % 9000 as int), 'tail_number', concat('N', id % 5000), 'origin',
-                element_at(array('EWR', 'JFK', 'LGA'), cast(id % 3 + 1 as int)), 'destination', 'IAH',
-                'scheduled_at', '2013-01-01T10:15:00Z',
-                'occurred_at', date_format(timestamp_seconds(1357035300 + id div 50), "yyyy-MM-dd'T'HH:mm:ss'Z'"),
-                'delay_min', cast(id % 200 as int), 'reported_at', '2013-01-01T10:17:05Z')) as value""",
-        )
-        .write.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
-        .option("kafka.compression.type", codec)
-        .option("kafka.linger.ms", "50")
-        .option("kafka.batch.size", "262144")
-        .option("topic", topic)
-        .save()
-    )
+    drain.produce(spark, settings, records, codec, topic)
     return archived(settings, topic, int(0.7 * records))
 
 
@@ -113,7 +94,7 @@ def measure(
 ) -> dict[str, dict[str, float]]:
     """The two by turns, after uncounted rounds of each, and a small share of the range beside all of it."""
     broker = broker_process(settings)
-    topic, archive = _topic(codec), produce(spark, settings, codec, records)
+    topic, archive = _topic(codec), fill(spark, settings, codec, records)
     ranges = {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(topic).items()}
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))
     theirs, ours, shares = [], [], []

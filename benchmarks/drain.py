@@ -26,8 +26,8 @@ if TYPE_CHECKING:
 TOPIC = "flights.departures"
 
 
-def produce(spark: SparkSession, settings: Settings, records: int, codec: str = "none") -> None:
-    """Fill the topic with departures, none of them late or broken."""
+def produce(spark: SparkSession, settings: Settings, records: int, codec: str = "none", topic: str = TOPIC) -> None:
+    """Fill a topic with departures, none of them late or broken."""
     (
         spark.range(records, numPartitions=4)
         .selectExpr(
@@ -45,7 +45,7 @@ def produce(spark: SparkSession, settings: Settings, records: int, codec: str = 
         .option("kafka.compression.type", codec)
         .option("kafka.linger.ms", "50")
         .option("kafka.batch.size", "262144")
-        .option("topic", TOPIC)
+        .option("topic", topic)
         .save()
     )
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from batch.log import Log
     from batch.promotion import Comparison, Promotion
-    from streaming.feed import Ranges
+    from infra.ranges import Ranges
     from tables.declaration import Table
     from tables.setup import Platform
 

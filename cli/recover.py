@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.recovery import Recovery
-    from streaming.feed import Ranges
+    from infra.ranges import Ranges
 
 _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
 

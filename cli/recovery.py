@@ -10,7 +10,7 @@ from typing import Literal
 from batch.promotion import Comparison
 from batch.remade import compare_rows
 from infra.errors import BadArgument, UnexplainedDifference
-from streaming.feed import Ranges
+from infra.ranges import RangesOf
 from streaming.recover import (
     adopt,
     archived_steps,
@@ -53,7 +53,7 @@ class Recovery:
     found: Literal["whole", "lost"]
     versions: Mapping[str, int]
     source: Source | None = None
-    offsets: Mapping[str, Ranges] = field(default_factory=dict)
+    offsets: RangesOf = field(default_factory=dict)
     states: Sequence[StateComparison] = ()
     rows: Comparison | None = None
 

@@ -12,6 +12,7 @@ from rich.markup import escape
 
 from cli.arguments import parse_partitions, parse_place, parse_time, require_order
 from cli.screen import NOTHING, Json, make_table, out, print_json, shown_span
+from infra.ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -215,7 +216,7 @@ def replay(
     print_outcomes(run(settings, declared.full_name, span), as_json)
 
 
-def _print_ranges(topic: str, ranges: Mapping[int, tuple[int, int]], as_json: bool) -> None:
+def _print_ranges(topic: str, ranges: Ranges, as_json: bool) -> None:
     if as_json:
         print_json({"topic": topic, "ranges": ranges})
         return

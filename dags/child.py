@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import IO
 
+from infra.files import write_at_once
 from infra.guard import Order, kill_marked
 from infra.settings import ROOT
 
@@ -114,10 +115,9 @@ def end_leftover(place: Path) -> None:
 def _take(place: Path, pid: int, mark: str) -> None:
     import psutil
 
-    partial = place.with_suffix(".partial")
     with contextlib.suppress(psutil.NoSuchProcess):
-        partial.write_text(json.dumps({"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}))
-        partial.replace(place)
+        known = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
+        write_at_once(place, json.dumps(known))
 
 
 class _Lines:

@@ -24,6 +24,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
+from infra.files import write_at_once
+
 if TYPE_CHECKING:
     import psutil
 
@@ -186,9 +188,7 @@ def _write_record(order: Order, child: int) -> None:
         starts = json.loads(path.read_text())["starts"]
     except (OSError, ValueError, KeyError):
         starts = 0
-    partial = path.with_suffix(f".{os.getpid()}")
-    partial.write_text(json.dumps({"pid": child, "starts": starts + 1}))
-    partial.replace(path)
+    write_at_once(path, json.dumps({"pid": child, "starts": starts + 1}))
 
 
 def _prctl(option: int, value: int) -> None:

@@ -9,7 +9,6 @@ import fcntl
 import hashlib
 import importlib.util
 import json
-import os
 import shutil
 import subprocess
 import sys
@@ -22,6 +21,7 @@ from typing import Literal
 from xml.etree import ElementTree
 
 from infra.errors import MissingTool, TwofoldError
+from infra.files import write_at_once
 from infra.java import java
 from infra.settings import Settings
 
@@ -214,9 +214,7 @@ def _ivy_settings(cache: Path) -> bytes:
 
 
 def _stamp(directory: Path) -> None:
-    partial = directory / f"{STAMP}-{os.getpid()}"
-    partial.write_text(json.dumps(_fingerprint(directory)))
-    partial.replace(directory / STAMP)
+    write_at_once(directory / STAMP, json.dumps(_fingerprint(directory)))
 
 
 def _fingerprint(directory: Path) -> dict[str, list[int] | str]:

@@ -7,6 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 Range = tuple[int, int]
 Ranges = Mapping[int, Range]
 """Of each partition one."""
+RangesOf = Mapping[str, Ranges]
+"""Of each topic."""
 Spans = Mapping[int, Sequence[Range]]
 """Of each partition several, in order and apart from each other."""
 

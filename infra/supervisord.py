@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 from infra.errors import ProcessFailed
+from infra.files import write_at_once
 from infra.guard import Order
 from infra.settings import ROOT, Settings
 
@@ -43,9 +44,7 @@ def write_configuration(settings: Settings, programs: Sequence[Program]) -> None
         f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in section.items())
         for name, section in sections.items()
     ]
-    partial = configuration_file(settings).with_suffix(".partial")
-    partial.write_text("\n".join(lines))
-    partial.replace(configuration_file(settings))
+    write_at_once(configuration_file(settings), "\n".join(lines))
     for file in (directory(settings) / "orders").glob("*.json"):
         if file not in saved.values():
             file.unlink()

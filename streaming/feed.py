@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import LogGap
+from infra.ranges import Ranges
 from tables.declaration import Topic
 from tables.decode import (
     APPENDED_AT,
@@ -33,7 +34,6 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
-Ranges = Mapping[int, tuple[int, int]]
 _log = logging.getLogger("twofold.ingest")
 
 

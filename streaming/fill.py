@@ -19,8 +19,9 @@ from infra.archive.rows import schema
 from infra.archive.source import frame
 from infra.archive.union import broker_frame
 from infra.errors import LogGap
+from infra.ranges import Ranges, RangesOf
 from infra.topics import PartitionOffsets, offsets, topic_ids
-from streaming.feed import Feed, Ranges, is_large
+from streaming.feed import Feed, is_large
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
 from tables.decode import RAW_SCHEMA
 from tables.gaps import Gap, record
@@ -133,7 +134,7 @@ class Fill:
             feed.began = {**feed.began, partition: first}
         return first, legs(first, feed.events.ends.get(partition, first), broker, archived)
 
-    def _take(self, source: Source, chunk: Mapping[str, Ranges]) -> None:
+    def _take(self, source: Source, chunk: RangesOf) -> None:
         for topic, ranges in chunk.items():
             began, feed = time.monotonic(), self._feeds[topic]
             records = sum(end - start for start, end in ranges.values())

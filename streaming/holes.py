@@ -9,11 +9,11 @@ from typing import Literal
 
 from infra.archive.plan import Bounds
 from infra.archive.union import stretches
+from infra.ranges import Range, RangesOf
 from infra.topics import PartitionOffsets
 from tables.frontier import Frontier
 
 Source = Literal["archive", "broker", "nowhere"]
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -84,12 +84,12 @@ def stages(plans: Mapping[str, Mapping[int, Sequence[Leg]]]) -> Iterator[tuple[S
                 yield source, stage
 
 
-def chunks(ranges: Ranges, most: int) -> Iterator[dict[str, dict[int, tuple[int, int]]]]:
+def chunks(ranges: RangesOf, most: int) -> Iterator[dict[str, dict[int, Range]]]:
     """Ranges in chunks of about `most` offsets, each with the same share of every range: partitions go on together."""
     records = sum(end - start for partitions in ranges.values() for start, end in partitions.values())
     count = -(-records // most)
     for number in range(count):
-        chunk: dict[str, dict[int, tuple[int, int]]] = {}
+        chunk: dict[str, dict[int, Range]] = {}
         for topic, partitions in ranges.items():
             for partition, (start, end) in partitions.items():
                 low, high = (start + (end - start) * n // count for n in (number, number + 1))

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -13,7 +12,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from infra.errors import BrokerUnreachable
-from streaming.feed import Feed, Ranges, is_large
+from infra.ranges import Ranges, RangesOf
+from streaming.feed import Feed, is_large
 from streaming.fill import Fill, Offsets
 from streaming.filling import Filling
 from streaming.heartbeat import Pulse, due
@@ -188,9 +188,7 @@ class Ingest:
         ranges = {name: {p: (end, end) for p, end in feed.events.ends.items()} for name, feed in self._feeds.items()}
         self._note(-1 if ended is None else ended, ranges, records, started, None)
 
-    def _note(
-        self, batch: int, ranges: Mapping[str, Ranges], records: int, started: float, newest: datetime | None
-    ) -> None:
+    def _note(self, batch: int, ranges: RangesOf, records: int, started: float, newest: datetime | None) -> None:
         now = datetime.now(UTC)
         self._commits += 1
         if self._commits % _TIDY_EVERY == 0:

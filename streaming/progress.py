@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-import os
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
+
+from infra.files import write_at_once
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -47,9 +48,7 @@ def write(settings: Settings, progress: Progress) -> None:
     """Replace what was known of the query, atomically."""
     file = settings.progress / progress.domain / f"{progress.query}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    draft = file.with_suffix(f".{os.getpid()}.draft")
-    draft.write_text(json.dumps(asdict(progress), default=lambda t: t.isoformat()))
-    draft.replace(file)
+    write_at_once(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()))
 
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:

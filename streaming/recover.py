@@ -10,8 +10,8 @@ from dataclasses import replace
 from itertools import accumulate
 from typing import TYPE_CHECKING
 
+from infra.ranges import RangesOf
 from streaming.driver import finish
-from streaming.feed import Ranges
 from streaming.fence import Fence
 from streaming.maintain import Maintain
 from streaming.refill import Read, ingested, missing
@@ -70,9 +70,7 @@ def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBat
     return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
 
 
-def archived_steps(
-    aside: Platform, wanted: Sequence[tuple[MicroBatch, Mapping[str, Ranges]]], read: Read
-) -> Iterator[MicroBatch]:
+def archived_steps(aside: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read) -> Iterator[MicroBatch]:
     """The same micro-batches over a shadow's own events, each once these are ingested, the last one twice.
 
     Args:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
+from infra.ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
-from streaming.feed import Feed, Ranges
+from streaming.feed import Feed, is_large
 from streaming.holes import chunks
 from tables.declaration import Topic
 from tables.frontier import frontier
@@ -22,7 +23,7 @@ Read = Callable[[Topic, Ranges], "DataFrame"]
 _log = logging.getLogger("twofold.refill")
 
 
-def refill(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> int:
+def refill(shadow: Platform, wanted: RangesOf, read: Read) -> int:
     """Ingest what the shadow lacks of these offsets, and let every table of it take that in.
 
     The records go through the same code as on the live platform, in micro-batches of `max_offsets` records that take an
@@ -43,7 +44,7 @@ def refill(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> int:
     return taken
 
 
-def ingested(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> Iterator[int]:
+def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
     """Ingest what the shadow lacks of these offsets; yields the records of each micro-batch once it is in."""
     feeds = {name: Feed(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
     for name, ranges in wanted.items():
@@ -55,7 +56,7 @@ def ingested(shadow: Platform, wanted: Mapping[str, Ranges], read: Read) -> Iter
         )
 
 
-def missing(shadow: Platform, wanted: Mapping[str, Ranges]) -> dict[str, Ranges]:
+def missing(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
     """What of these offsets the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():
@@ -70,22 +71,17 @@ def _end_newest(shadow: Platform, read: Read) -> None:
     for name, topic in shadow.registry.topics.items():
         known = frontier(shadow.lake, topic)
         ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
-        if _is_large(shadow, ranges):
+        if is_large(shadow.lake.settings, _records(ranges)):
             _take(Feed(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
             _log.info("ended topic=%s ranges=%s", name, ranges)
 
 
 def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
-    if _is_large(shadow, ranges):
+    if is_large(shadow.lake.settings, _records(ranges)):
         feed.take_frame(frame, ranges)
     else:
         feed.take(frame.toArrow(), ranges)
     return _records(ranges)
-
-
-def _is_large(shadow: Platform, ranges: Ranges) -> bool:
-    """Whether a micro-batch is for Spark's workers, not for this process."""
-    return _records(ranges) > shadow.lake.settings.small_rows
 
 
 def _records(ranges: Ranges) -> int:

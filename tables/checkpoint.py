@@ -12,6 +12,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from infra.files import write_at_once
+
 if TYPE_CHECKING:
     from infra.settings import Settings
     from tables.declaration import Table
@@ -98,7 +100,7 @@ class Checkpoint:
 
     def note_definition(self, fingerprint: str) -> None:
         self._mark.parent.mkdir(parents=True, exist_ok=True)
-        _write_at_once(self._mark, fingerprint)
+        write_at_once(self._mark, fingerprint)
 
     def set_aside(self) -> None:
         """Keep what is there under another name, so that a new stream begins."""
@@ -228,12 +230,12 @@ class Checkpoint:
     def take(self, batch: int, versions: list[int]) -> None:
         """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
         self._name_stream()
-        _write_at_once(self._position, json.dumps([batch, versions]))
+        write_at_once(self._position, json.dumps([batch, versions]))
 
     def _name_stream(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.stream:
-            _write_at_once(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+            write_at_once(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
 
     @property
     def _position(self) -> Path:
@@ -294,10 +296,3 @@ class Checkpoint:
 
 def _json(value: object) -> str:
     return json.dumps(value, separators=(",", ":"))
-
-
-def _write_at_once(file: Path, text: str) -> None:
-    """Write a file that whoever is killed meanwhile leaves as it was."""
-    draft = file.with_suffix(".draft")
-    draft.write_text(text)
-    draft.replace(file)

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from batch.reconcile import Reconcile
 from batch.span import Span
+from infra.ranges import Ranges
 from streaming.driver import upkeep
 from streaming.feed import Feed
 from tables.checkpoint import Checkpoint
@@ -105,7 +106,7 @@ class World:
         ends = frontier(self.lake, topic).ends
         return {p: (start, ends[p]) for p, start in self.starts(topic.full_name).items() if start < ends.get(p, 0)}
 
-    def read(self, topic: Topic, ranges: Mapping[int, tuple[int, int]]) -> DataFrame:
+    def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
         """Raw records as an archive would give them again."""
         [(start, end)] = ranges.values()
         rows = self.log[topic.full_name]

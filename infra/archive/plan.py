@@ -11,8 +11,8 @@ from infra.archive.read import Part
 from infra.archive.segment import Segment
 from infra.archive.store import Store
 from infra.errors import BadArgument, LogGap, NotArchived
+from infra.ranges import RangesOf
 
-Ranges = Mapping[str, Mapping[int, tuple[int, int]]]
 SPLIT_BYTES = 64 << 20
 
 
@@ -76,7 +76,7 @@ class Archive:
         pieces = (piece for found in self.partitions.get(topic, {}).values() for piece in found.pieces)
         return sum({piece.segment.id: piece.segment.size for piece in pieces}.values())
 
-    def plan(self, ranges: Ranges) -> list[Part]:
+    def plan(self, ranges: RangesOf) -> list[Part]:
         """The parts that hold the offsets `[from, to)` of partitions: one per segment, several for a large one.
 
         Raises:

@@ -10,10 +10,11 @@ import msgspec
 import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
-from infra.archive.plan import Archive, Ranges
+from infra.archive.plan import Archive
 from infra.archive.read import Part, read_all
 from infra.archive.rows import COLUMNS, schema
 from infra.archive.store import Store
+from infra.ranges import RangesOf
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -24,7 +25,7 @@ TASK_BYTES = 16 << 20
 _PLAN = "plan"
 
 
-def frame(spark: SparkSession, archive: Archive, ranges: Ranges, columns: Sequence[str] = COLUMNS) -> DataFrame:
+def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequence[str] = COLUMNS) -> DataFrame:
     """The archived records of the offsets `[from, to)` of partitions.
 
     Each part of the plan is a Spark partition; parts so small that starting a task would cost more than reading them

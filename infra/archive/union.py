@@ -13,14 +13,13 @@ from infra.archive.plan import Archive, Bounds
 from infra.archive.rows import COLUMNS, HEADERS, schema
 from infra.archive.source import frame
 from infra.errors import LogGap, NotArchived
-from infra.ranges import rounds
+from infra.ranges import Ranges, rounds
 from infra.settings import Settings
 from infra.topics import PartitionOffsets, offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-Partitions = Mapping[int, tuple[int, int]]
 Source = Literal["archive", "broker"]
 
 
@@ -38,7 +37,7 @@ def log_frame(
     settings: Settings,
     archive: Archive,
     topic: str,
-    ranges: Partitions,
+    ranges: Ranges,
     columns: Sequence[str] = COLUMNS,
 ) -> DataFrame:
     """The committed records of the offsets `[from, to)` of partitions, each once, wherever they are; in no order.
@@ -60,7 +59,7 @@ def log_frame(
 
 
 def split(
-    topic: str, ranges: Partitions, archived: Mapping[int, Sequence[Bounds]], broker: Mapping[int, PartitionOffsets]
+    topic: str, ranges: Ranges, archived: Mapping[int, Sequence[Bounds]], broker: Mapping[int, PartitionOffsets]
 ) -> dict[int, list[Stretch]]:
     """Each range in stretches that meet: the archive's, and around them the broker's; an empty range has none.
 
@@ -144,7 +143,7 @@ def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, di
 
 
 def broker_frame(
-    spark: SparkSession, settings: Settings, topic: str, ranges: Partitions, columns: Sequence[str] = COLUMNS
+    spark: SparkSession, settings: Settings, topic: str, ranges: Ranges, columns: Sequence[str] = COLUMNS
 ) -> DataFrame:
     """The committed records of the offsets `[from, to)` of partitions, through the broker; fails where it lacks any."""
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -15,6 +15,7 @@ from infra.archive.manifest import archived
 from infra.archive.plan import Archive
 from infra.archive.rows import schema
 from infra.archive.store import Store
+from infra.ranges import Ranges
 from infra.topics import PartitionOffsets
 from tables.setup import Platform
 from tests.infra.archive.logs import NOON_MS, TOPIC_ID, Batch, Record, stored
@@ -50,7 +51,7 @@ class TwoCopies:
     served: list[tuple[int, Record]]
     latest: int = AT_HAND[1]
     markers: Sequence[tuple[int, int]] = ()
-    fetched: list[Mapping[int, tuple[int, int]]] = field(default_factory=list)
+    fetched: list[Ranges] = field(default_factory=list)
 
     @classmethod
     def of(cls, world: World, root: Path, patch: pytest.MonkeyPatch) -> TwoCopies:

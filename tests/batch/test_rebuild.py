@@ -16,6 +16,7 @@ from deltalake import DeltaTable
 from batch.promotion import Promotion, rollback
 from cli.rebuild import made_anew
 from infra.errors import BadArgument
+from infra.ranges import Ranges
 from streaming.driver import upkeep
 from tables.fold import unfolded_rows
 from tables.lake import QUARANTINE, Lake
@@ -165,7 +166,7 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
 def test_a_rebuild_that_was_cut_short_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     read: list[tuple[int, int]] = []
 
-    def note(topic: object, ranges: Mapping[int, tuple[int, int]]) -> object:
+    def note(topic: object, ranges: Ranges) -> object:
         read.append(ranges[0])
         if len(read) == 2:
             raise KeyboardInterrupt

@@ -1,0 +1,49 @@
+"""How the worlds of a fuzz are drawn: few, each of many cases, since a world costs a minute."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from typing import Any
+
+from hypothesis import HealthCheck, Phase, assume, given, settings
+from hypothesis import strategies as st
+from hypothesis.strategies import SearchStrategy
+
+from tests.fuzz.cases import Schedule
+from tests.fuzz.shrink import C
+
+WORLDS = int(os.environ.get("FUZZ_WORLDS", "2"))
+CASES_PER_WORLD = 26
+
+
+def timeout_s(worlds: int) -> int:
+    """How long so many worlds may take on a busy machine."""
+    return 600 + 120 * worlds
+
+
+def over_worlds(
+    cases: SearchStrategy[C], schedules: SearchStrategy[Schedule], worlds: int
+) -> Callable[[Callable[..., None]], Any]:
+    """Run a test with so many drawn `world`s and their `schedule`s; Hypothesis does not shrink them, `shrink` does."""
+
+    def drawn(test: Callable[..., None]) -> Any:
+        return settings(
+            max_examples=worlds,
+            deadline=None,
+            print_blob=True,
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],
+            suppress_health_check=list(HealthCheck),
+        )(
+            given(
+                world=st.lists(cases, min_size=CASES_PER_WORLD, max_size=CASES_PER_WORLD).map(_required_to_vary),
+                schedule=schedules,
+            )(test)
+        )
+
+    return drawn
+
+
+def _required_to_vary(world: list[C]) -> list[C]:
+    assume(len(set(world)) > CASES_PER_WORLD // 2)  # the first world that Hypothesis thinks of is the emptiest
+    return world
