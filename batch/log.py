@@ -13,13 +13,13 @@ from batch.span import Place, Span, require_partitions, require_past, require_th
 from infra.archive.catalog import open_archive
 from infra.archive.source import frame
 from infra.archive.union import broker_frame, log_frame
+from infra.duck import duckdb_utc
 from infra.errors import NotArchived
 from infra.ranges import Range, Ranges, Spans, less, rounds, within
 from infra.topics import PartitionOffsets, offsets
 from infra.unseen import in_transactions
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
-from tables.difference import duckdb_utc
 from tables.frontier import frontier
 from tables.gaps import between_gaps, gaps
 from tables.lake import QUARANTINE, Lake

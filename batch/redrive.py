@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from batch.publication import KEY, Work, publish, reconcile_below
+from infra.duck import duckdb_utc
 from infra.errors import BadArgument
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION
-from tables.difference import duckdb_utc
 from tables.lake import QUARANTINE, Lake
 from tables.outcome import Outcome, run_name
 from tables.registry import load

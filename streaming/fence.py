@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
-from tables.difference import duckdb_utc
 from tables.fingerprint import ACCEPTED
 from tables.lake import Lake
 from tables.scope import from_epoch_ms

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from tables.buckets import row_hash
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, TIMESTAMP
-from tables.difference import duckdb_utc
 from tables.lake import Lake
 from tables.writer import Stamp, Writer
 

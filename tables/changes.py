@@ -8,8 +8,8 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.duck import duckdb_utc
 from tables.decode import LATE_BY_MS, REPLAYED
-from tables.difference import duckdb_utc
 from tables.lake import Lake, LoggedCommit
 from tables.writer import BEFORE, CHANGE
 

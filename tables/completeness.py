@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from infra.duck import duckdb_utc
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.difference import duckdb_utc
 from tables.gaps import gaps
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry

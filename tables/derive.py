@@ -6,12 +6,14 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from infra.duck import duckdb_utc
 from infra.errors import BadDeclaration
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.registry import RECORD
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame
 
 _IMPURE = re.compile(
@@ -92,11 +94,14 @@ def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
     return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
 
 
-def is_first_of_each(topic: Topic) -> str:
-    """The same of a table as a condition of DuckDB's QUALIFY on `rows`."""
-    same = ", ".join(f'rows."{column}"' for column in topic.same_record)
-    order = ", ".join(f"rows.{column} NULLS FIRST" for column in (PARTITION, OFFSET))
-    return f"row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+def first_of_each_in_memory(rows: pa.Table, topic: Topic) -> pa.Table:
+    """The same of rows in this process, with the columns that tell where they stand in the log."""
+    same = ", ".join(f'"{column}"' for column in topic.same_record)
+    order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
+    connection = duckdb_utc()
+    connection.register("rows", rows)
+    first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+    return connection.sql(first).to_arrow_table().cast(rows.schema)
 
 
 def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:

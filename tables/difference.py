@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:
-    from duckdb import DuckDBPyConnection
     from pyspark.sql import DataFrame
 
 
@@ -95,15 +95,6 @@ def difference_of_tables(
     ).to_arrow_table()
     types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
     return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))
-
-
-def duckdb_utc() -> DuckDBPyConnection:
-    """A connection of its own that reads and shows instants in UTC."""
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.execute("SET TimeZone = 'UTC'")
-    return connection
 
 
 def _unlike(should: str, live: str, error: float | None) -> str | None:

@@ -8,8 +8,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from tables.declaration import Table
-from tables.difference import difference_of_tables, duckdb_utc
+from tables.difference import difference_of_tables
 from tables.lake import Lake
 from tables.ledgers import Ledgers
 from tables.plain import from_plain

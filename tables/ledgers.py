@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from tables.declaration import Table
 from tables.decode import TIMESTAMP
-from tables.difference import duckdb_utc
 from tables.lake import Lake, LoggedCommit
 from tables.outcome import Audited, Outcome
 from tables.plain import plain, to_json

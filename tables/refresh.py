@@ -9,11 +9,12 @@ from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.derive import derive, first_of_each, greatest_by, is_first_of_each, latest_of_each, payload
-from tables.difference import difference, difference_of_tables, duckdb_utc
+from tables.derive import derive, first_of_each, first_of_each_in_memory, greatest_by, latest_of_each, payload
+from tables.difference import difference, difference_of_tables
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
 from tables.outcome import run_name as run_name
@@ -24,7 +25,6 @@ from tables.slice import Slice, slice_of
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
-    from arro3.core import RecordBatchReader
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
@@ -34,6 +34,20 @@ _ROWS_IN_MEMORY = 50  # times the rows of a small commit: to be held and compare
 _ROWS_LOOKED_AT = 1_000  # times as many: to be looked through in this process for those that matter
 _ROWS_HANDED_ON = 10  # times as many: to be handed to Spark from here
 _log = logging.getLogger("twofold.refresh")
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What is read of one input.
+
+    Attributes:
+        rows: at most so many, None where that is not known.
+        is_near: none of them is further than the lookback from a scope.
+    """
+
+    frame: DataFrame
+    rows: int | None
+    is_near: bool
 
 
 @dataclass(frozen=True)
@@ -108,8 +122,10 @@ class Refresher:
         Spark recomputes; the live side is read and compared in this process, which spares most of a small refresh.
         """
         wanted, bound = self._wanted(scopes), self.lake.settings.small_rows * _ROWS_IN_MEMORY
-        derived, rows_in = self._derived(scopes)
-        if rows_in is not None and rows_in <= bound:
+        derived, read = self._derived(scopes)
+        if all(one.is_near for one in read):
+            should = derived.toArrow()
+        elif all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
             should = wanted.near(derived).toArrow()
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
@@ -119,19 +135,24 @@ class Refresher:
         table = self._writer.newest()
         schema = pa.schema(table.schema())
         connection = duckdb_utc()
-        connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
+        known = wanted.as_table({f.name: f.type for f in schema})
+        connection.register("scopes", known)
 
-        def chosen(rows: pa.Table | RecordBatchReader, condition: str) -> pa.Table:
+        def chosen(rows: pa.Table | pa.RecordBatchReader, clauses: str) -> pa.Table:
             connection.register("rows", rows)
-            found = connection.sql(f"SELECT * FROM rows WHERE {condition} LIMIT {bound + 1}")
+            found = connection.sql(f"SELECT rows.* FROM rows {clauses} LIMIT {bound + 1}")
             return found.to_arrow_table().cast(schema)
 
-        is_wanted = is_ours = wanted.exact_sql("rows")
-        if wanted.leaves_open_rows:
-            connection.register("open", table.scan(columns=list(self.table.key), predicate=wanted.open_sql(schema)))
-            is_ours += f" AND {wanted.without_open_sql('rows', 'open')}"
-        should = chosen(should.select(schema.names).cast(schema), is_ours)
-        live = chosen(table.scan(predicate=wanted.near_sql(schema)), is_wanted)
+        open_rows = "open" if wanted.leaves_open_rows else None
+        if open_rows:
+            connection.register(open_rows, table.scan(columns=list(self.table.key), predicate=wanted.open_sql(schema)))
+        should = chosen(should.select(schema.names).cast(schema), wanted.exact_join(schema, open_rows))
+        files = slice_of(table, wanted.bounds(schema.names))
+        live = files.few(wanted.exact_join(schema), known, bound, schema.names)
+        if live is None:
+            # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
+            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
+            live = chosen(rows, wanted.exact_join(schema))
         if len(live) > bound:
             return None
         return difference_of_tables(should, live, self.table.key, approximate=self.table.approximate)
@@ -139,20 +160,16 @@ class Refresher:
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
         return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
 
-    def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, int | None]:
-        """Rows by the table's function, of inputs that hold all that the scopes depend on; how many rows were read."""
+    def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
+        """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs."""
         wanted = self._wanted(scopes)
-        inputs: dict[str, DataFrame] = {}
-        read: list[int | None] = []
-        for name, declaration in zip(self.table.inputs, self.registry.upstream(self.table), strict=True):
-            inputs[name], rows_in = self._input(declaration, wanted)
-            read.append(rows_in)
-        rows = derive(self.table, inputs)
+        read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
+        rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
         if self.table.latest_by:
             rows = latest_of_each(wanted.closed(rows), self.table)
         elif self.registry.strategy(self.table) == "append":
             rows = rows.dropDuplicates(list(self.table.key))
-        return rows, None if None in read else sum(filter(None, read))
+        return rows, read
 
     def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
         """Bring the scopes of the live table to what they should hold, in one commit; none when nothing differs.
@@ -203,20 +220,22 @@ class Refresher:
         """Whether a row of the scopes can meet another of its key that lies outside of them."""
         return bool(self.table.latest_by) and self.registry.strategy(self.table) != "latest"
 
-    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> tuple[DataFrame, int | None]:
+    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self._opened(declaration.full_name)
         bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
         files = slice_of(table, bounds)
         few = self._few(files, declaration, wanted)
-        rows_in = files.rows if few is None else len(few)
         if few is not None:
-            frame = self.spark.createDataFrame(few)
+            # In one partition, of which Spark needs no shuffle to bring equal keys together.
+            frame = self.spark.createDataFrame(few).coalesce(1)
         else:
-            many = rows_in is None or rows_in > self.lake.settings.small_rows * _ROWS_IN_MEMORY
+            many = files.rows is None or files.rows > self.lake.settings.small_rows * _ROWS_IN_MEMORY
             frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
             if self._counts_once(declaration):
                 frame = first_of_each(frame, declaration)
-        return payload(frame, declaration, self.table) if isinstance(declaration, Topic) else frame, rows_in
+        if isinstance(declaration, Topic):
+            frame = payload(frame, declaration, self.table)
+        return _Input(frame, files.rows if few is None else len(few), is_near=few is not None)
 
     def _few(self, files: Slice, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
@@ -229,10 +248,11 @@ class Refresher:
             return None
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
-        if self._counts_once(declaration):
-            clauses += f" QUALIFY {is_first_of_each(declaration)}"
-        types = {f.name: f.type for f in schema}
-        return files.few(clauses, wanted.as_table(types), settings.small_rows * _ROWS_HANDED_ON, columns)
+        scopes = wanted.as_table({f.name: f.type for f in schema})
+        rows = files.few(clauses, scopes, settings.small_rows * _ROWS_HANDED_ON, columns)
+        if rows is not None and self._counts_once(declaration):
+            return first_of_each_in_memory(rows, declaration)
+        return rows
 
     def _counts_once(self, declaration: Topic | Table) -> TypeGuard[Topic]:
         """Whether records of an input that agree in their identity count as one."""

@@ -48,11 +48,11 @@ class ScopeFilter:
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
-        return Bounds(
-            time=time_column(source),
-            ranges=self._ranges(self.table.lookback_ms or 0),
-            values={column: frozenset(values) for column, values in self._values(columns)},
-        )
+        return self._bounds(time_column(source), self.table.lookback_ms or 0, columns)
+
+    def bounds(self, columns: Sequence[str]) -> Bounds:
+        """A superset of the table's rows in the scopes, to choose its files by."""
+        return self._bounds(self.table.event_time, 0, columns)
 
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str | None:
         """DuckDB's clauses that keep of an input, as `rows`, those within `lookback` of a scope in `scopes`.
@@ -65,29 +65,9 @@ class ScopeFilter:
         """
         if not self.table.recompute_by or not set(self.table.recompute_by) <= set(schema.names):
             return None
-        match = []
-        for n, column in enumerate(self.table.recompute_by):
-            if self._has_any(n):
-                return None
-            nullable = any(s.values[n] is None for s in self.scopes)
-            match.append(f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}')
-        time, slack_ms = time_column(source), self.table.lookback_ms or 0
-        ranges = self._ranges(slack_ms)
-        scopes, where = "scopes", ""
-        if time and ranges:
-            # The column stays as it is: to convert each of its values would cost more than all the rest.
-            is_utc = getattr(schema.field(time).type, "tz", None)
-            instant, at = (
-                ("make_timestamptz", f'rows."{time}"') if is_utc else ("make_timestamp", f'rows."{time}"::TIMESTAMP')
-            )
-            scopes = (
-                f"(SELECT *, {instant}((_start - {slack_ms}) * 1000) AS _from, "
-                f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
-            )
-            match += [f"{at} >= scopes._from", f"{at} < scopes._until"]
-            spans = [f"{at} BETWEEN {instant}({r.start * 1_000}) AND {instant}({r.end * 1_000})" for r in ranges]
-            where = f" WHERE {' OR '.join(spans)}"
-        return f"SEMI JOIN {scopes} ON {' AND '.join(match)}{where}"
+        if any(self._has_any(n) for n in range(len(self.table.recompute_by))):
+            return None
+        return " ".join(self._semi_join(schema, time_column(source), self.table.lookback_ms or 0))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
@@ -140,26 +120,20 @@ class ScopeFilter:
         watermark = _instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
         return f'("{self.table.closes_at}" >= {watermark} OR "{self.table.closes_at}" IS NULL)'
 
-    def exact_sql(self, alias: str) -> str:
-        """The predicate of `exact` on a DuckDB relation, with `as_table` registered as `scopes`."""
-        parts = []
-        if self._closes:
-            parts.append(f'epoch_us({alias}."{self._closes}") < {(self.closed_before_ms or 0) * 1_000}')
-        if not self._is_everything:
-            match = []
-            for n, column in enumerate(self.table.recompute_by):
-                same = f'{alias}."{column}" IS NOT DISTINCT FROM scopes._v{n}'
-                match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
-            if self.table.event_time:
-                at = f'epoch_ms({alias}."{self.table.event_time}"::TIMESTAMP)'
-                match.append(f"(scopes._start IS NULL OR ({at} >= scopes._start AND {at} < scopes._end))")
-            parts.append(f"EXISTS (SELECT 1 FROM scopes WHERE {' AND '.join(match)})")
-        return " AND ".join(parts) or "true"
+    def exact_join(self, schema: pa.Schema, open_rows: str | None = None) -> str:
+        """DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, just those in `scopes`.
 
-    def without_open_sql(self, alias: str, open_rows: str) -> str:
-        """The predicate of `without_open` on a DuckDB relation, beside one with the live rows that are open."""
-        same = " AND ".join(f'{alias}."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.key)
-        return f"NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
+        Args:
+            open_rows: a relation with the live rows that are open; rows of their keys are left out.
+        """
+        join, where = ("", "WHERE true") if self._is_everything else self._semi_join(schema, self.table.event_time, 0)
+        if self._closes:
+            at, instant = _comparable(schema, self._closes)
+            where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
+        if open_rows:
+            same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.key)
+            where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
+        return f"{join} {where}"
 
     def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
         """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval."""
@@ -202,6 +176,33 @@ class ScopeFilter:
         ranges = coalesce(s.interval.widened(slack_ms) for s in self.scopes if s.interval)
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
+    def _semi_join(self, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
+        """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
+        match, scopes, where = ["true"], "scopes", "true"
+        for n, column in enumerate(self.table.recompute_by):
+            nullable = any(s.values[n] is None for s in self.scopes)
+            same = f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}'
+            match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
+        if time and any(s.interval for s in self.scopes):
+            at, instant = _comparable(schema, time)
+            scopes = (
+                f"(SELECT *, {instant}((_start - {slack_ms}) * 1000) AS _from, "
+                f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
+            )
+            inside = f"{at} >= scopes._from AND {at} < scopes._until"
+            match.append(inside if all(s.interval for s in self.scopes) else f"(scopes._start IS NULL OR {inside})")
+            spans = self._ranges(slack_ms)
+            edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in spans]
+            where = " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or where
+        return f"SEMI JOIN {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
+
+    def _bounds(self, time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
+        return Bounds(
+            time=time,
+            ranges=self._ranges(slack_ms),
+            values={column: frozenset(values) for column, values in self._values(columns)},
+        )
+
     def _within(self, rows: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
         """The rows that have a scope's values and lie in its interval, widened by the slack."""
         from pyspark.sql import functions as F
@@ -236,6 +237,15 @@ class ScopeFilter:
                 condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
             frame = frame.where(condition)
         return frame
+
+
+def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:
+    """A time of `rows` in DuckDB's SQL, and the function that makes such a time of microseconds.
+
+    A timestamp stays as it is: to convert each value of the column would cost more than all the rest.
+    """
+    is_utc = getattr(schema.field(column).type, "tz", None)
+    return (f'rows."{column}"', "make_timestamptz") if is_utc else (f'rows."{column}"::TIMESTAMP', "make_timestamp")
 
 
 def _instant(kind: pa.DataType, ms: int) -> str:

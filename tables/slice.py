@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from tables.difference import duckdb_utc
+from infra.duck import duckdb_utc
 from tables.scope import Interval, epoch_ms
 
 if TYPE_CHECKING:

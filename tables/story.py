@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.duck import duckdb_utc
 from infra.settings import ROOT
 from tables.declaration import Table
-from tables.difference import duckdb_utc
 from tables.fingerprint import fingerprint
 from tables.lake import Lake, LoggedCommit
 from tables.ledgers import Ledgers, is_held
