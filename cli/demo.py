@@ -163,8 +163,8 @@ def print_account(account: Account) -> None:
             right=topics,
         )
     )
-    heads = ["rows", "stream", "late", "corrected", "unexplained", "compared", "differing"]
-    facts = ["rows", "by_stream", "late", "corrected", "unexplained", "compared"]
+    heads = ["by stream", "late", "corrected", "un- explained", "compared", "differing"]
+    facts = ["by_stream", "late", "corrected", "unexplained", "compared"]
     out.print(
         make_table(
             f"Tables, against DuckDB over the source files of {account.start} to {account.end - timedelta(days=1)}",
@@ -174,10 +174,11 @@ def print_account(account: Account) -> None:
                 for t in account.tables
             ],
             right=heads,
+            whole=["table"],
         )
     )
     out.print(
-        "[dim]Stream: rows as the stream left them. Late: records later than their table's watermark, "
+        "[dim]By stream: rows as the stream left them. Late: records later than their table's watermark, "
         "repeats among them. Compared: the rows that are closed.[/]"
     )
     compared = sum(table.compared for table in account.tables)

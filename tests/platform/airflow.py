@@ -27,11 +27,11 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         airflow_port=free_port(),
     )
     try:
-        _twofold(settings, "up")
-        _twofold(settings, "traffic", "flights", "--start", "2013-01-01", "--end", "2013-01-03")
+        twofold(settings, "up")
+        feed(settings, "2013-01-01", "2013-01-03")
         yield settings
     finally:
-        _twofold(settings, "down")
+        twofold(settings, "down")
 
 
 @pytest.fixture(scope="module")
@@ -40,7 +40,13 @@ def airflow(platform: Settings) -> Client:
     return Client(platform)
 
 
-def _twofold(settings: Settings, *arguments: str) -> None:
+def feed(settings: Settings, start: str, end: str) -> None:
+    """Put these days of flights into the log."""
+    twofold(settings, "traffic", "flights", "--start", start, "--end", end)
+
+
+def twofold(settings: Settings, *arguments: str) -> None:
+    """Run a command, as a person would."""
     environment = {**os.environ, **settings.environment()}
     command = [sys.executable, "-m", "cli", *arguments]
     said = Path(settings.home) / f"{arguments[0]}.log"

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import json
+import shutil
 import time
 
 import pyarrow as pa
 import pytest
 
+from dags.watch import driver_name
+from infra import supervisor
 from infra.airflow_api import Client
 from infra.errors import BadArgument
+from infra.locks import is_held
 from infra.settings import Settings
 from tables.checkpoint import Checkpoint
 from tables.lake import Lake
 from tables.registry import load
+from tests.platform.airflow import feed
 from tests.platform.conftest import wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(900)]
@@ -120,3 +125,27 @@ def test_a_damaged_row_is_shown_to_a_person_and_overwritten_once_they_approve(
     ledger = pa.table(lake.open("ledger.corrections").scan(predicate="cause = 'repair'")).to_pylist()
     sides = [(c["table"], json.loads(c["before"])["flights"], json.loads(c["after"])["flights"]) for c in ledger]
     assert sides == [(name, right["flights"] + 1000, right["flights"])]
+
+
+def test_lost_state_is_made_again_and_its_stream_goes_on(airflow: Client, platform: Settings) -> None:
+    dag, name, lake = "flights.recover", "flights.delays_by_hour", Lake(platform)
+    checkpoint = Checkpoint.of(platform, load().find_table(name))
+    lost = checkpoint.stream
+    supervisor.stop_program(platform, driver_name("flights"))
+    wait_until(lambda: not is_held(platform.driver_lock("flights")))
+    shutil.rmtree(checkpoint.path / "state")
+
+    run = airflow.trigger(dag, {"table": name})
+    assert airflow.wait(dag, run, RUN_TIMEOUT_S) == "success", airflow.task_log(dag, run, "recover")
+    made = airflow.result(dag, run, "recover")
+    assert (made["found"], made["rows"]["missing"], made["rows"]["extra"], made["rows"]["changed"]) == ("lost", 0, 0, 0)
+    supervisor.start_program(platform, driver_name("flights"))
+    feed(platform, "2013-01-03", "2013-01-04")
+
+    def hours() -> int:
+        return len(pa.table(lake.open(name).scan(predicate="hour >= '2013-01-03T10:00:00Z'")))
+
+    wait_until(lambda: hours() > 30, RUN_TIMEOUT_S)
+    assert checkpoint.stream not in ("", lost)
+    run = airflow.trigger("flights.reconcile", {"verify": True})
+    assert airflow.wait("flights.reconcile", run, RUN_TIMEOUT_S) == "success"
