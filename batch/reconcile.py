@@ -15,6 +15,7 @@ import pyarrow as pa
 from batch.evidence import evidence_of, touch
 from batch.plan import has_taken_in, has_work, idle
 from batch.unexplained import named, require_explained
+from infra.errors import DefinitionChanged
 from infra.locks import is_held
 from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
@@ -60,28 +61,41 @@ def reconcile(
 
     Raises:
         BadArgument: an unknown table; nothing was touched.
-        DefinitionChanged: the rows of a table were computed by another definition than the declared one.
+        DefinitionChanged: after all other tables were corrected; the rows of a table were computed by another
+            definition than the declared one.
         QualityFailed: recomputed rows break their rules; the tables before it are published, this one is not.
         UnexplainedDifference: with `verify`, after all tables were looked at; of what was not repaired.
     """
     from tables.registry import load
 
-    registry = load()
-    wanted = registry.chosen(tables)
+    wanted = load().chosen(tables)
+    with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
+        return reconcile_tables(platform, wanted, verify=verify, repair=repair)
+
+
+def reconcile_tables(
+    platform: Platform, tables: Sequence[Table], *, verify: bool = False, repair: Approve | None = None
+) -> list[Outcome]:
+    """The same on a platform that is open, of tables each of which comes after those that it reads."""
     outcomes: list[Outcome] = []
     unfolded: list[str] = []
-    with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
-        for table in wanted:
-            # Only now: what was published above it is news for this table.
-            if not verify and not repair and not has_work(platform.lake, registry, table):
-                outcomes.append(idle(table))
-                continue
-            outcomes += Reconcile(platform, table).run(verify=verify or repair is not None)
-            if repair and outcomes[-1].unexplained and repair(outcomes[-1]):
-                outcomes[-1:] = Reconcile(platform, table).repair(outcomes[-1])
-            if verify and (rows := unfolded_rows(platform.lake, table)):
-                unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
-    require_explained(outcomes, unfolded)
+    refused: list[DefinitionChanged] = []
+    for table in tables:
+        # Only now: what was published above it is news for this table.
+        if not verify and not repair and not has_work(platform.lake, platform.registry, table):
+            outcomes.append(idle(table))
+            continue
+        try:
+            found = Reconcile(platform, table).run(verify=verify or repair is not None)
+        except DefinitionChanged as changed:
+            refused.append(changed)
+            continue
+        if repair and found[-1].unexplained and repair(found[-1]):
+            found[-1:] = Reconcile(platform, table).repair(found[-1])
+        if verify and (rows := unfolded_rows(platform.lake, table)):
+            unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
+        outcomes += found
+    require_explained(outcomes, unfolded, refused)
     return outcomes
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
-from infra.errors import UnexplainedDifference
+from infra.errors import DefinitionChanged, UnexplainedDifference
 from tables.declaration import Table
 from tables.outcome import Difference, Outcome
 from tables.plain import plain
@@ -36,22 +36,36 @@ def named(table: Table, rows: pa.Table) -> list[Difference]:
     return found
 
 
-def require_explained(outcomes: Sequence[Outcome], unfolded: Sequence[str]) -> None:
-    """Refuse to end well when rows differ and nothing says why.
+def require_explained(
+    outcomes: Sequence[Outcome], unfolded: Sequence[str], refused: Sequence[DefinitionChanged] = ()
+) -> None:
+    """Refuse to end well when rows differ and nothing says why, or when tables were not looked at.
 
     Args:
         unfolded: sentences about tables that are not what their history adds up to.
+        refused: what was said of tables whose definition has changed.
 
     Raises:
         UnexplainedDifference: names the first rows of each table, by key and by the columns that differ.
+        DefinitionChanged: nothing else is wrong.
     """
     unexplained = [o for o in outcomes if o.unexplained]
+    unseen = [f"Left as it is: {error.message}" for error in refused]
     if not unexplained and not unfolded:
+        if len(refused) == 1:
+            raise refused[0]
+        if refused:
+            raise DefinitionChanged(
+                " ".join(unseen),
+                hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other "
+                "tables were reconciled.",
+                tables=[error.facts["table"] for error in refused],
+            )
         return
     told = [f"{o.table}: {o.unexplained} rows differ and nothing touched them{_examples(o)}" for o in unexplained]
     names = " ".join(o.table for o in unexplained)
     raise UnexplainedDifference(
-        "; ".join([*told, *unfolded]) + ".",
+        " ".join(["; ".join([*told, *unfolded]) + ".", *unseen]),
         hint=(
             "They were left as they are. `./twofold why TABLE key=value` tells who wrote such a row; "
             f"`./twofold reconcile {names} --repair` overwrites them once you say so."

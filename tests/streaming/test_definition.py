@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.backfill import recompute
+from batch.reconcile import reconcile_tables
 from infra.errors import DefinitionChanged
 from tables.checkpoint import Checkpoint
 from tables.fold import unfolded_rows
@@ -36,8 +37,8 @@ def a_world(spark: SparkSession, settings: Settings, folder: Path, text: str) ->
     return World(spark, settings, "plant", plant(folder, hours=text))
 
 
-def totals(world: World) -> dict[tuple[str, datetime], float]:
-    rows = world.rows("plant.hours").to_pylist()
+def totals(world: World, table: str = "plant.hours") -> dict[tuple[str, datetime], float]:
+    rows = world.rows(table).to_pylist()
     return {(row["sensor"], row["hour"]): row["total"] for row in rows}
 
 
@@ -110,3 +111,19 @@ def test_a_definition_that_says_the_same_is_accepted_without_a_change(
     assert (outcome.cause, outcome.changed) == ("definition", 0)
     after.maintain(["hours"])
     assert totals(after) == rows
+
+
+def test_reconcile_corrects_the_other_tables_and_then_names_those_that_have_changed(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    other = HOURS_FILE.format(name="other", late="correct")
+    before = World(spark, settings, "plant", plant(tmp_path / "old", other=other))
+    for readings in ([reading("a", at, at) for at in (0, 1, 2, 8)], [reading("a", 0.5, 7)]):
+        before.append({"readings": readings})
+        before.maintain(["hours", "other"])
+    after = World(spark, settings, "plant", plant(tmp_path / "new", hours=NEW, other=other))
+    platform = Platform(spark, after.lake, after.registry)
+    with pytest.raises(DefinitionChanged, match=r"plant\.hours: its rows were computed by the definition "):
+        reconcile_tables(platform, after.registry.chosen(["plant.hours", "plant.other"]))
+    assert totals(after)["a", hour(0)] == 0
+    assert totals(after, "plant.other")["a", hour(0)] == 7
