@@ -5,9 +5,12 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
+from operator import and_
 from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
 from infra.errors import QualityFailed, WriteConflict
@@ -176,7 +179,7 @@ class Refresher:
 
         Two refreshes of a table that overlap in time are fenced by its transaction id `refresh`: the slower one finds
         that the number it read has been used, and recomputes. A row that anybody else changed meanwhile is left alone
-        and looked at again.
+        and looked at again. A row that meets one of its key outside of the scopes takes its place.
 
         Args:
             info: what the commit says of itself, see `tables.writer.Stamp`.
@@ -192,9 +195,11 @@ class Refresher:
         if self.closed_before_ms is not None:
             info["watermark_ms"] = self.closed_before_ms
         total = Written()
-        for _ in range(_ATTEMPTS):
+        for attempt in range(_ATTEMPTS):
             number = self._writer.next_number(_FENCE)
             changes = self.difference(scopes)
+            if attempt and not self._has_rivals:
+                changes = self._moved(changes)
             if not isinstance(changes, pa.Table):
                 changes = self._writer.collect(changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
@@ -214,6 +219,29 @@ class Refresher:
             f"{self.table.full_name}: other writers changed the rows of this refresh {_ATTEMPTS} times in a row.",
             hint="Run it again when the table is quieter.",
         )
+
+    def _moved(self, changes: pa.Table | DataFrame) -> pa.Table | DataFrame:
+        """A difference, each insert that meets a row of its key as an update of that row.
+
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since.
+        """
+        columns, key = [f.name for f in self._writer.newest().schema().fields], self.table.key
+        if not isinstance(changes, pa.Table):
+            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
+            live = self.lake.frame(self.spark, self.table.full_name)
+            other = inserts.toDF(*(f"_other_{c}" for c in columns))
+            met = live.join(other, reduce(and_, (live[c].eqNullSafe(other[f"_other_{c}"]) for c in key)), "left_semi")
+            moved = difference(inserts, met, key)
+            return changes.where(f"{CHANGE} <> 'insert'").unionByName(moved)
+        is_insert = pc.equal(changes[CHANGE], "insert")
+        inserts = changes.filter(is_insert).select(columns)
+        connection = duckdb_utc()
+        connection.register("inserts", inserts)
+        connection.register("rows", pa.table(self._writer.newest().scan()).cast(inserts.schema))
+        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
+        met = connection.sql(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}").to_arrow_table()
+        moved = difference_of_tables(inserts, met.cast(inserts.schema), key)
+        return pa.concat_tables([changes.filter(pc.invert(is_insert)), moved.select(changes.column_names)])
 
     @property
     def _has_rivals(self) -> bool:

@@ -318,6 +318,18 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]
 
 
+def test_a_row_that_moved_into_the_scopes_takes_the_place_of_the_one_outside(plant: Plant, engine: Engine) -> None:
+    """The one hour of each sensor: that of `a` was ten once, and is eleven by what the log says now."""
+    table = named(replace(HOURS, key=["sensor"], rules=[]), "hours")
+    plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))
+    plant.live(("a", 0, 1, 1.0))
+    refresher = using(plant, engine).refresher(table)
+    written = refresher.publish([around("a", 1, 1), around("b", 1, 1)], {"cause": "late"}, check=False)
+    assert (written.inserted, written.updated, written.deleted) == (1, 1, 0)
+    assert plant.stored() == [("a", 1, 1, 4.0), ("b", 1, 1, 8.0)]
+    assert refresher.publish([around("a", 0, 1)], {"cause": "late"}, check=False) == Written()
+
+
 def test_a_function_that_returns_a_key_twice_is_refused(plant: Plant) -> None:
     def doubled(readings: DataFrame) -> DataFrame:
         return hours(readings).union(hours(readings))
