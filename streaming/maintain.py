@@ -12,7 +12,7 @@ from infra.spark import suit_to_rows
 from streaming.upkeep import Upkeep
 from tables.declaration import Topic
 from tables.decode import REPLAYED
-from tables.derive import derive, first_of_each, greatest_by, latest_of_each, payload
+from tables.derive import derive, first_of_each, greatest_by, latest_of_each, payload, require_closing
 from tables.writer import Stamp, Written
 
 if TYPE_CHECKING:
@@ -137,7 +137,9 @@ class Maintain(Upkeep):
             frame = latest_of_each(frame, self.table)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if self._is_small(rows_in, _REVISED):
-            return self._upsert(frame.toArrow(), stamp, **how)
+            rows = frame.toArrow()
+            require_closing(self.table, rows)
+            return self._upsert(rows, stamp, **how)
         frame = frame.persist()
         try:
             return self._upsert(frame, stamp, **how) if frame.count() else Written()

@@ -198,7 +198,8 @@ class Table:
         ends_at: the output column where the time that a row covers ends, as that of a session: a change within that
             time, or less than `lookback` from it, has the whole row computed again.
         watermark: how long the stream waits for stragglers before it closes a row.
-        closes_at: the output column that says when a row is final on the stream; needed by windows and joins.
+        closes_at: the output column that says when a row is final on the stream, at most `lookback` after its
+            `event_time`; needed by windows and joins.
         latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest. With
             `closes_at`, of the final rows that a join gives for one key.
         approximate: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import timedelta
 from typing import TYPE_CHECKING
 
 from infra.duck import duckdb_utc
@@ -111,6 +112,30 @@ def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:
     version = version_columns(table, rows.columns)
     greatest = rows.groupBy(*table.key).agg(F.max(F.struct(*version)).alias("_greatest"))
     return greatest.select(*table.key, "_greatest.*").select(*rows.columns)
+
+
+def require_closing(table: Table, rows: pa.Table) -> None:
+    """Refuse rows that stay open for longer than `lookback`: a late record of one would be forgotten before it closes.
+
+    Raises:
+        BadDeclaration: names such a row.
+    """
+    if not (table.closes_at and table.event_time and table.lookback_ms is not None and len(rows)):
+        return
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dated, closes = (rows[c].cast(pa.timestamp("us")).cast(pa.int64()) for c in (table.event_time, table.closes_at))
+    open_us = pc.subtract(closes, dated)
+    longest = pc.max(open_us).as_py()
+    if longest is not None and longest > table.lookback_ms * 1_000:
+        row = rows.slice(pc.index(open_us, longest).as_py(), 1).to_pylist()[0]
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: the row { ({c: row[c] for c in table.key}) } closes "
+            f"{timedelta(microseconds=longest)} after its event time; expected at most lookback, {table.lookback}.",
+            hint="closes_at is the end of what a row is made from, which lookback bounds: lengthen lookback, or let "
+            "the row close earlier.",
+        )
 
 
 def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
