@@ -9,9 +9,10 @@ import sys
 import threading
 import uuid
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from queue import SimpleQueue
 from typing import IO
 
 from infra.files import write_at_once
@@ -20,6 +21,7 @@ from infra.settings import ROOT
 
 # Airflow kills a task that does not end within 5 s of being told to.
 STOP_WAIT_S = 3
+LOG_WAIT_S = 30
 KEPT_LINES = 20_000
 
 Log = Callable[[str], None]
@@ -58,7 +60,7 @@ class Child:
         self.was_stopped = False
 
     def run(self, log: Log) -> Ended:
-        """Run to the end; each line that the command writes goes to `log` at once.
+        """Run to the end; each line that the command writes goes to `log`, as soon as that takes it.
 
         What an earlier attempt left running in this place is ended first.
         """
@@ -80,8 +82,9 @@ class Child:
         )
         try:
             _take(self._place, guard.pid, order.mark)
-            stdout, stderr = _Lines(guard.stdout, log), _Lines(guard.stderr, log)
-            return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
+            with _telling(log) as tell:
+                stdout, stderr = _Lines(guard.stdout, tell), _Lines(guard.stderr, tell)
+                return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
         finally:
             end_leftover(self._place)
 
@@ -118,6 +121,24 @@ def _take(place: Path, pid: int, mark: str) -> None:
     with contextlib.suppress(psutil.NoSuchProcess):
         known = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
         write_at_once(place, json.dumps(known))
+
+
+@contextlib.contextmanager
+def _telling(log: Log) -> Iterator[Log]:
+    """A log that never makes its caller wait: Airflow's own can stand still for half a minute."""
+    waiting: SimpleQueue[str | None] = SimpleQueue()
+
+    def tell() -> None:
+        while (line := waiting.get()) is not None:
+            log(line)
+
+    teller = threading.Thread(target=tell, daemon=True)
+    teller.start()
+    try:
+        yield waiting.put
+    finally:
+        waiting.put(None)
+        teller.join(LOG_WAIT_S)
 
 
 class _Lines:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -53,6 +54,19 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
     ended = child.run(lambda line: seen.update({line: time.monotonic()}))
     assert (ended.code, ended.stdout, ended.stderr) == (0, ["at the end"], ["half way"])
     assert seen["at the end"] - seen["half way"] > 0.8
+
+
+def test_a_log_that_stands_still_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from dags import child
+
+    monkeypatch.setattr(child, "LOG_WAIT_S", 0.1)
+    script = "import json; print(json.dumps({'rows': list(range(5_000))}, indent=1))"
+    command = child.Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
+    goes_on = threading.Event()
+    try:
+        assert command.run(lambda _: goes_on.wait() and None).document == {"rows": list(range(5_000))}
+    finally:
+        goes_on.set()
 
 
 @pytest.mark.parametrize(
