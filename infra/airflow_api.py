@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import time
 import urllib.error
@@ -16,6 +17,8 @@ from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 
 TIMEOUT_S = 30
+LOOKS = 3
+"""How often a question is asked to which no answer comes: a writer of Airflow's SQLite can keep all others waiting."""
 FINISHED = frozenset({"success", "failed"})
 SERVING = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
@@ -162,7 +165,7 @@ class Client:
         if authenticate and self._token is None:
             self._token = self._sign_in()
         try:
-            return self._send(method, path, body)
+            return self._answered(method, path, body)
         except urllib.error.HTTPError as error:
             if error.code == 401 and authenticate:
                 # Tokens end after a day; a signing key that changed ends them at once.
@@ -179,6 +182,13 @@ class Client:
         credentials = {"username": airflow.USER, "password": airflow.password(self._settings)}
         self._token = None
         return str(self._call("POST", "/auth/token", credentials, authenticate=False)["access_token"])
+
+    def _answered(self, method: str, path: str, body: object) -> dict[str, Any]:
+        """The answer to a request; one that changes nothing is made again while none comes in time."""
+        for _ in range(LOOKS - 1 if method == "GET" else 0):
+            with contextlib.suppress(TimeoutError):
+                return self._send(method, path, body)
+        return self._send(method, path, body)
 
     def _send(self, method: str, path: str, body: object) -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

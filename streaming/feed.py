@@ -68,7 +68,7 @@ class Feed:
         self._quarantine = frontier(self._lake, self._topic, quarantine=True)
 
     def take(self, raw: pa.Table, ranges: Ranges) -> None:
-        """Write the records of one micro-batch from this process."""
+        """Write the records of one micro-batch, in the order of the log, from this process."""
         self._require_no_gap(ranges)
         decoded = self._decoder.decode(raw, self.events.newest_ms)
         newest = _newest_ms(decoded.accepted, self._topic.event_time)
@@ -79,7 +79,12 @@ class Feed:
         self._seen(_newest_ms(decoded.accepted, APPENDED_AT))
 
     def take_frame(self, raw: DataFrame, ranges: Ranges) -> None:
-        """Write the records of a large micro-batch through Spark, decoding them once in its workers."""
+        """Write the records of a large micro-batch through Spark, decoding them once in its workers.
+
+        Args:
+            raw: the records of each partition of the topic in one of Spark's, in the order of the log, as a consumer
+                gives them: of records that repeat each other the streams take the one that they read first.
+        """
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
@@ -187,6 +192,11 @@ class Feed:
 def is_large(settings: Settings, records: int) -> bool:
     """Whether a micro-batch is for Spark's workers, not for this process."""
     return settings.engine == "spark" or (settings.engine == "auto" and records > settings.small_rows)
+
+
+def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:
+    """Records that come from many files at once, in the order in which a consumer would have them."""
+    return raw.repartition(len(ranges), "partition").sortWithinPartitions("partition", "offset")
 
 
 def _beyond(rows: pa.Table | DataFrame, ranges: Ranges, before: Frontier) -> pa.Table | DataFrame:

@@ -21,7 +21,7 @@ from infra.archive.union import broker_frame
 from infra.errors import LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import PartitionOffsets, offsets, topic_ids
-from streaming.feed import Feed, is_large
+from streaming.feed import Feed, in_log_order, is_large
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
 from tables.decode import RAW_SCHEMA
 from tables.gaps import Gap, record
@@ -151,7 +151,7 @@ class Fill:
             self._note(records, began)
 
     def _archived_frame(self, topic: str, ranges: Ranges) -> DataFrame:
-        return frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names)
+        return in_log_order(frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names), ranges)
 
     def _archived_rows(self, topic: str, ranges: Ranges) -> pa.Table:
         columns = RAW_SCHEMA.names

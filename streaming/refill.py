@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
-from streaming.feed import Feed, is_large
+from streaming.feed import Feed, in_log_order, is_large
 from streaming.holes import chunks
 from tables.declaration import Topic
 from tables.frontier import frontier
@@ -71,16 +71,16 @@ def _end_newest(shadow: Platform, read: Read) -> None:
     for name, topic in shadow.registry.topics.items():
         known = frontier(shadow.lake, topic)
         ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
-        if is_large(shadow.lake.settings, _records(ranges)):
+        if ranges and is_large(shadow.lake.settings, _records(ranges)):
             _take(Feed(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
             _log.info("ended topic=%s ranges=%s", name, ranges)
 
 
 def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
     if is_large(shadow.lake.settings, _records(ranges)):
-        feed.take_frame(frame, ranges)
+        feed.take_frame(in_log_order(frame, ranges), ranges)
     else:
-        feed.take(frame.toArrow(), ranges)
+        feed.take(frame.toArrow().sort_by([("partition", "ascending"), ("offset", "ascending")]), ranges)
     return _records(ranges)
 
 
