@@ -11,6 +11,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.files import write_at_once
 from quality.check import measure, naming
 from quality.rules import Rule
 from quality.suite import PANDAS_ROWS, Outcome, Report, run_name, validate
@@ -76,10 +77,8 @@ def _agreed(measured: RuleVerdict, outcome: Outcome) -> RuleVerdict:
 def _keep(verdict: Verdict, report: Report, results: Path) -> None:
     """Write the run as one file that is whole or absent."""
     results.parent.mkdir(parents=True, exist_ok=True)
-    part = results.with_suffix(".part")
     kept = verdict.as_json() | {"great_expectations": _strict(report.validation)}
-    part.write_text(json.dumps(kept, indent=1, allow_nan=False), "utf-8")
-    part.replace(results)
+    write_at_once(results, json.dumps(kept, indent=1, allow_nan=False))
 
 
 def _strict(value: object) -> object:

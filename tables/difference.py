@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from functools import reduce
-from typing import TYPE_CHECKING
+from operator import and_
+from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
@@ -42,7 +43,7 @@ def difference(
     others = [c for c in live.columns if c not in key]
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes)).withColumn("_in", F.lit(True))
     present = live.select(*(F.col(c).alias(f"_live_{c}") for c in live.columns)).withColumn("_was", F.lit(True))
-    same_key = reduce(lambda a, b: a & b, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
+    same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
     unlike = [
         _unlike(f"`{c}`", f"`_live_{c}`", (approximate or {}).get(c))
         for c in (others if compared is None else compared)
@@ -95,6 +96,16 @@ def difference_of_tables(
     ).to_arrow_table()
     types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
     return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))
+
+
+def matching(
+    rows: DataFrame, others: DataFrame, key: Sequence[str], how: Literal["left_semi", "left_anti"]
+) -> DataFrame:
+    """The rows of whose keys the others have one (`left_semi`) or none (`left_anti`); nulls of a key are equal."""
+    from pyspark.sql import functions as F
+
+    keys = others.select(*(F.col(c).alias(f"_other_{c}") for c in key))
+    return rows.join(keys, reduce(and_, (F.col(c).eqNullSafe(F.col(f"_other_{c}")) for c in key)), how)
 
 
 def _unlike(should: str, live: str, error: float | None) -> str | None:

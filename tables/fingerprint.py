@@ -11,6 +11,7 @@ import importlib.util
 import inspect
 import sysconfig
 import textwrap
+import threading
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
@@ -182,12 +183,15 @@ class _Reader:
 
 
 _UNKNOWN = object()
+_PARSING = threading.Lock()  # threads that make syntax trees at once disturb each other: python/cpython#106905
 
 
 def _tree(code: FunctionType | type) -> ast.AST | None:
     """The code without what does not run: docstrings, comments, formatting; None where its text is not at hand."""
     try:
-        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+        text = textwrap.dedent(inspect.getsource(code))
+        with _PARSING:
+            tree = ast.parse(text)
     except (OSError, SyntaxError, TypeError):  # made by exec, or a lambda in the middle of an expression
         return None
     for node in ast.walk(tree):

@@ -5,8 +5,6 @@ from __future__ import annotations
 import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import reduce
-from operator import and_
 from typing import TYPE_CHECKING, TypeGuard
 
 import pyarrow as pa
@@ -17,7 +15,7 @@ from infra.errors import QualityFailed, WriteConflict
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.derive import derive, first_of_each, first_of_each_in_memory, greatest_by, latest_of_each, payload
-from tables.difference import difference, difference_of_tables
+from tables.difference import difference, difference_of_tables, matching
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
 from tables.outcome import run_name as run_name
@@ -228,9 +226,7 @@ class Refresher:
         columns, key = [f.name for f in self._writer.newest().schema().fields], self.table.key
         if not isinstance(changes, pa.Table):
             inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
-            live = self.lake.frame(self.spark, self.table.full_name)
-            other = inserts.toDF(*(f"_other_{c}" for c in columns))
-            met = live.join(other, reduce(and_, (live[c].eqNullSafe(other[f"_other_{c}"]) for c in key)), "left_semi")
+            met = matching(self.lake.frame(self.spark, self.table.full_name), inserts, key, "left_semi")
             moved = difference(inserts, met, key)
             return changes.where(f"{CHANGE} <> 'insert'").unionByName(moved)
         is_insert = pc.equal(changes[CHANGE], "insert")

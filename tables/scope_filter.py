@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import partial, reduce
-from operator import and_
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from tables.declaration import Table, Topic
+from tables.difference import matching
 from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
 from tables.slice import Bounds
 
@@ -92,9 +92,7 @@ class ScopeFilter:
 
         watermark = F.lit(from_epoch_ms(self.closed_before_ms or 0))
         is_open = ~F.coalesce(F.col(self.table.closes_at or "") < watermark, F.lit(False))
-        held = live.where(is_open).select(*(F.col(c).alias(f"_open_{c}") for c in self.table.key))
-        same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_open_{c}")) for c in self.table.key))
-        return rows.join(held, same_key, "left_anti")
+        return matching(rows, live.where(is_open), self.table.key, "left_anti")
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""

@@ -47,7 +47,7 @@ def airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
         do_GET = do_POST = answer
 
         def log_message(self, *_: object) -> None:
-            pass
+            """Keep quiet."""
 
     monkeypatch.setattr(airflow_api, "TIMEOUT_S", 0.3)
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:

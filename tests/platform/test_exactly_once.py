@@ -206,7 +206,7 @@ def test_a_checkpoint_ahead_of_its_table_is_refused_and_its_removal_repairs(log:
 def test_a_broker_killed_under_load_loses_and_repeats_nothing(broker: Settings, log: Settings) -> None:
     with live_driver(broker, log) as driver:
         began = datetime.now(UTC)
-        with sending(log, days=3, seconds=45, imperfections=PROMPT) as sent:
+        with sending(log, days=14, seconds=600, imperfections=PROMPT) as sent:
             wait_until(lambda: works_since(log, began, tables=False))
             before, starts = driver().pid, process(broker, "broker").starts
             assert not sent.done(), "no load was left"

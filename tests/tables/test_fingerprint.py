@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pyarrow as pa
@@ -214,3 +216,39 @@ def test_records_are_decoded_otherwise_when_their_declaration_says_so(change: di
 
 def test_how_a_topic_is_kept_does_not_change_what_its_records_become() -> None:
     assert decoding(a_topic(partitions=9, tiered=False, local_retention="2 days")) == decoding(a_topic())
+
+
+class Garbage:
+    """What only the garbage collector removes, and that then lets other threads run."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(50):
+            pass
+
+
+@pytest.fixture
+def collected_often() -> Iterator[None]:
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    yield
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("collected_often")
+def test_threads_may_ask_at_once_whenever_garbage_is_collected() -> None:
+    """Where threads make syntax trees at once, Python 3.11 says SystemError: python/cpython#106905."""
+    table = next(iter(load().tables.values()))
+    alone = fingerprint(table)
+
+    def ask(_: int) -> str:
+        for _ in range(50):
+            Garbage()
+        return fingerprint(table)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(ask, range(60))) == {alone}

@@ -220,8 +220,12 @@ def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(platfor
 @pytest.mark.platform
 def test_a_run_that_is_told_to_end_journals_all_that_it_sent(platform: Settings) -> None:
     stop = threading.Event()
-    threading.Timer(1.0, stop.set).start()
-    summary = replay.run(platform, **DAY, speed=7_200, stop=stop)
+
+    def stop_early(progress: replay.Progress) -> None:
+        if progress.sent:
+            stop.set()
+
+    summary = replay.run(platform, **DAY, speed=7_200, stop=stop, on_progress=stop_early)
     assert not summary.complete
     assert 0 < summary.records < 1_500
     assert journalled(summary) == contents(platform)
