@@ -1,4 +1,4 @@
-"""A Spark session for all tests that need one, and a fresh lake for each test."""
+"""A Spark session for all tests that need one, a fresh lake for each test, and what runs beside what."""
 
 from __future__ import annotations
 
@@ -15,6 +15,13 @@ from tables.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Let one worker have all that uses the Spark session of its process, so that there is one; others take files."""
+    for item in items:
+        alone = "spark" not in getattr(item, "fixturenames", ())
+        item.add_marker(pytest.mark.xdist_group(str(item.path) if alone else "spark"))
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 KILLED = 128 + signal.SIGKILL
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 QUICK_START = "-XX:TieredStopAtLevel=1"
 """A JVM that is killed after seconds gains nothing from the slow compiler."""
 

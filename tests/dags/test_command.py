@@ -215,12 +215,12 @@ def test_no_process_of_a_task_outlives_its_worker(home: Path, sleepers: tuple[st
     script, file = sleepers
     worker = start_worker(script)
     try:
-        assert wait_for(file.exists, 30)
+        assert wait_for(file.exists, 60)
         pids = [int(pid) for pid in file.read_text().split()]
         assert len(alive(pids)) == 3
         worker.send_signal(end)
-        worker.wait(10)
-        assert wait_for(lambda: not alive(pids), 10), alive(pids)
+        worker.wait(30)
+        assert wait_for(lambda: not alive(pids), 30), alive(pids)
     finally:
         worker.kill()
 
@@ -231,14 +231,14 @@ def test_a_retry_first_ends_what_an_earlier_attempt_left_running(
     script, file = sleepers
     worker = start_worker(script)
     try:
-        assert wait_for(file.exists, 30)
+        assert wait_for(file.exists, 60)
         pids = [int(pid) for pid in file.read_text().split()]
         os.kill(worker.pid, signal.SIGSTOP)  # a worker that lost its heartbeat, but whose process is still there
         stand_in(f"import psutil, json\nprint(json.dumps([psutil.pid_exists(pid) for pid in {pids}]))")
         assert execute(operator()) == [False, False, False]
     finally:
         worker.kill()
-        worker.wait(10)
+        worker.wait(30)
 
 
 def test_another_process_with_a_reused_id_is_left_alone(home: Path, stand_in: StandIn) -> None:

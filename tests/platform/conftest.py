@@ -24,7 +24,7 @@ __all__ = ["airflow", "platform"]
 _numbers = count(1)
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 120) -> None:
+def wait_until(condition: Callable[[], object], timeout_s: float = 300) -> None:
     """Return when the condition holds, looked at twice a second."""
     deadline = time.monotonic() + timeout_s
     while not condition():

@@ -38,7 +38,7 @@ def test_the_query_begins_when_the_fill_is_done() -> None:
     done, order = threading.Event(), []
 
     def fill(_: Callable[[], bool]) -> None:
-        done.wait(10)
+        done.wait(30)
         order.append("filled")
 
     def start() -> Query:
@@ -78,7 +78,7 @@ def test_a_fill_that_is_stopped_ends_early_and_starts_no_query() -> None:
             threading.Event().wait(0.01)
 
     filling = Filling("plant.ingest", fill, lambda: started.append(1) or Query())
-    began.wait(10)
+    began.wait(30)
     filling.stop()
     assert (filling.isActive, filling.exception(), started) == (False, None, [])
 
