@@ -6,7 +6,7 @@ import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -17,11 +17,17 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Let one worker have all that uses the Spark session of its process, so that there is one; others take files."""
-    for item in items:
-        alone = "spark" not in getattr(item, "fixturenames", ())
-        item.add_marker(pytest.mark.xdist_group(str(item.path) if alone else "spark"))
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Files go to workers one by one, but those that use the Spark session all to one, so that one is started."""
+    from xdist.scheduler import LoadScopeScheduling
+
+    class OneSession(LoadScopeScheduling):
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.split("::")[0]
+            return "spark" if "SparkSession" in (ROOT / file).read_text() else file
+
+    return OneSession(config, log)
 
 
 @pytest.fixture(scope="session")
