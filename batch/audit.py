@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from batch.reconcile import Reconcile
+from batch.transactions import explain_missing
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, DefinitionChanged, UnexplainedDifference
 from infra.locks import is_held
@@ -114,8 +115,8 @@ def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05
     turn = turn_of(share, day or datetime.now(UTC).date())
     registry = load()
     wanted = registry.chosen(tables)
-    topics = audit_topics(settings, registry, wanted)
     with opened(settings, "audit", [table.domain for table in wanted]) as platform:
+        topics = audit_topics(platform, wanted)
         return Report(tables=audit_tables(platform, wanted, turn), topics=topics)
 
 
@@ -225,23 +226,26 @@ class Audit(Reconcile):
             yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))
 
 
-def audit_topics(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[AuditedTopic]:
-    """What became of every record of the topics that these tables come from, directly or through others."""
-    from tables.lake import Lake
+def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:
+    """What became of every record of the topics that these tables come from, directly or through others.
 
-    topics = {t.full_name: t for table in tables for t in _topics_above(registry, table)}
-    on_broker = _on_broker(settings, list(topics))
-    lake = Lake(settings)
+    The log is read only where offsets are missing, to see whether it has records there at all; markers and aborted
+    records of transactions go to `ledger.transactions`.
+    """
+    topics = {t.full_name: t for table in tables for t in _topics_above(platform.registry, table)}
+    on_broker = _on_broker(platform.lake.settings, list(topics))
     return [
-        _audit_topic(lake, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
+        _audit_topic(platform, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
         for topic in topics.values()
     ]
 
 
-def _audit_topic(lake: Lake, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
-    name = topic.full_name
+def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
+    name, lake = topic.full_name, platform.lake
     for look in range(_LOOKS):
         found = coverage(lake, topic) if lake.exists(topic.full_name) else []
+        if bounds is not None and any(c.missing for c in found) and explain_missing(platform, topic):
+            found = coverage(lake, topic)
         # The quarantine of a large micro-batch is written after its events.
         if all(c.is_complete for c in found) or not is_held(lake.settings.driver_lock(topic.domain)):
             break

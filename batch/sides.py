@@ -12,6 +12,7 @@ from tables.declaration import Topic
 from tables.frontier import frontier
 from tables.gaps import gaps, places
 from tables.setup import Platform
+from tables.transactions import record
 
 Place = tuple[int, int, int]
 """A partition, and the offsets `[start, end)` of it."""
@@ -48,11 +49,15 @@ class Sides:
 
 
 def sides_of(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> Sides:
-    """Where the records of ranges are, and what became of the offsets at which the log gives none."""
+    """Where the records of ranges are, and what became of the offsets at which the log gives none.
+
+    What transactions fill of them is noted in the ledger.
+    """
     name, identity = topic.full_name, frontier(platform.lake, topic).log
     known = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
     holes = less(empty, places(known))
     transactions = log.in_transactions(name, holes)
+    record(platform.lake, name, identity, transactions, platform.spark)
     missing = [(p, *hole) for p, here in less(holes, transactions).items() for hole in here]
     missing += [(gap.partition, gap.start, gap.end) for gap in known if gap.is_open and gap.partition in ranges]
 

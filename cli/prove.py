@@ -216,7 +216,7 @@ def _print_report(report: Report) -> None:
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))
-    columns = ["topic", "records", "events", "quarantined", "lost", "missing", "repeated", "waiting"]
+    columns = ["topic", "offsets", "events", "quarantined", "in transactions", "lost", "missing", "repeated", "waiting"]
     out.print(
         make_table(
             None,
@@ -227,6 +227,7 @@ def _print_report(report: Report) -> None:
                     sum(p.records for p in topic.partitions),
                     sum(p.events for p in topic.partitions),
                     sum(p.quarantined for p in topic.partitions),
+                    sum(p.in_transactions for p in topic.partitions),
                     sum(p.lost for p in topic.partitions),
                     sum(p.missing for p in topic.partitions),
                     sum(p.repeated for p in topic.partitions),
@@ -246,15 +247,15 @@ def _share(turn: int, of: int) -> str:
 
 
 def _print_certificate(certificate: Certificate) -> None:
-    columns = ["topic", "partition", "offsets", "records", "events", "quarantined", "lost", "each once"]
+    columns = ["topic", "partition", "offsets", "events", "quarantined", "in transactions", "lost", "each once"]
     rows = [
         (
             topic.topic,
             p.partition,
             escape(f"[{p.start}, {p.end})"),
-            p.records,
             p.events,
             p.quarantined,
+            p.in_transactions,
             p.lost,
             "[green]yes[/]" if p.is_complete else "[bold red]no[/]",
         )

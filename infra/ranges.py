@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import itemgetter
 
 Range = tuple[int, int]
 Ranges = Mapping[int, Range]
@@ -18,12 +20,23 @@ def spans(ranges: Ranges) -> dict[int, list[Range]]:
     return {partition: [one] for partition, one in ranges.items()}
 
 
+def joined(some: Iterable[Range]) -> list[Range]:
+    """The same offsets, in order and apart from each other."""
+    found: list[Range] = []
+    for start, end in sorted(some):
+        if found and start <= found[-1][1]:
+            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        else:
+            found.append((start, end))
+    return found
+
+
 def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
     """What lies in both; partitions without any are left out."""
     found = {}
     for partition, here in some.items():
-        there = others.get(partition, ())
-        shared = [(max(a, c), min(b, d)) for a, b in here for c, d in there if max(a, c) < min(b, d)]
+        met = _met(here, joined(others.get(partition, ())))
+        shared = [(max(a, c), min(b, d)) for (a, b), there in met for c, d in there]
         if shared:
             found[partition] = shared
     return found
@@ -42,8 +55,18 @@ def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
 
 def less(some: Spans, taken: Spans) -> dict[int, list[Range]]:
     """What is left of some; partitions without any are left out."""
-    left = {p: [rest for one in here for rest in without(one, taken.get(p, ()))] for p, here in some.items()}
+    left = {}
+    for partition, here in some.items():
+        met = _met(here, joined(taken.get(partition, ())))
+        left[partition] = [rest for one, there in met for rest in without(one, there)]
     return {partition: here for partition, here in left.items() if here}
+
+
+def _met(here: Iterable[Range], others: Sequence[Range]) -> Iterator[tuple[Range, Sequence[Range]]]:
+    """Each range with those of others, which lie in order and apart, that share offsets with it."""
+    for start, end in here:
+        first = bisect_right(others, start, key=itemgetter(1))
+        yield (start, end), others[first : bisect_left(others, end, lo=first, key=itemgetter(0))]
 
 
 def size(some: Spans) -> int:

@@ -6,17 +6,23 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from infra.duck import duckdb_utc
+from infra.ranges import Range, Spans, less, size, within
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.gaps import gaps
+from tables.frontier import frontier
+from tables.gaps import gaps, places
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
+from tables.transactions import in_transactions
 
 if TYPE_CHECKING:
-    import pyarrow as pa
+    from duckdb import DuckDBPyConnection
 
 _ALL_COMMITS = 100_000
+_NO_OFFSET = 2**63 - 1  # lies behind every one
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -31,6 +37,7 @@ class Coverage:
         repeated: rows beyond the first of their offset, in both tables together.
         astray: rows of either table that lie outside of the range.
         lost: offsets of the range that are in neither, as the ledger of gaps says; they do not count as missing.
+        in_transactions: the same, of the ledger of transactions: markers, and records that were aborted.
     """
 
     topic: str
@@ -43,6 +50,7 @@ class Coverage:
     repeated: int
     astray: int
     lost: int = 0
+    in_transactions: int = 0
 
     @property
     def records(self) -> int:
@@ -50,7 +58,7 @@ class Coverage:
 
     @property
     def is_complete(self) -> bool:
-        """Every offset of the range is in one of the two tables, once, but for those that are known to be lost."""
+        """Every offset of the range is in one of the two tables, once, but for those that a ledger explains."""
         return not (self.missing or self.repeated or self.astray)
 
     @property
@@ -156,49 +164,94 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
 
     A replay moves records from one table to the other: both are read as they are now, up to what the version had.
     """
+    connection, log = _stored(lake, topic, version)
+    rows = connection.execute(_COUNTS).fetchall()
+    names = ("partition", "start", "end", "events", "quarantined", "absent", "repeated", "astray")
+    found = [dict(zip(names, map(int, row), strict=True)) for row in rows]
+    absent = _absent(lake, topic, version) if sum(counts.pop("absent") for counts in found) else {}
+    lost, hidden, unexplained = _explained(lake, topic, log, absent)
+    return [
+        Coverage(
+            topic=topic.full_name,
+            **counts,
+            missing=_in(counts["partition"], unexplained),
+            lost=_in(counts["partition"], lost),
+            in_transactions=_in(counts["partition"], hidden),
+        )
+        for counts in found
+    ]
+
+
+def missing(lake: Lake, topic: Topic) -> dict[int, list[Range]]:
+    """The offsets, by partition, that were taken in and are in neither table, and that no ledger explains."""
+    return _explained(lake, topic, frontier(lake, topic).log, _absent(lake, topic, None))[2]
+
+
+_TAKEN = f"""
+WITH stored AS (
+    SELECT {PARTITION} AS p, {OFFSET} AS o, true AS is_event FROM events WHERE {OFFSET} IS NOT NULL
+    UNION ALL
+    SELECT {PARTITION}, {OFFSET}, false FROM quarantine
+),
+taken AS (FROM stored JOIN bounds USING (p) WHERE CASE WHEN is_event THEN o < until ELSE o < e END)"""
+_COUNTS = f"""{_TAKEN}
+SELECT b.p, b.s, b.e,
+    count(*) FILTER (t.o >= b.s AND t.o < b.e AND t.is_event) AS events,
+    count(*) FILTER (t.o >= b.s AND t.o < b.e AND NOT t.is_event) AS quarantined,
+    b.e - b.s - count(DISTINCT t.o) FILTER (t.o >= b.s AND t.o < b.e) AS absent,
+    count(t.o) - count(DISTINCT t.o) AS repeated,
+    count(DISTINCT t.o) FILTER (t.o < b.s OR t.o >= b.e) AS astray
+FROM bounds b LEFT JOIN taken t USING (p)
+GROUP BY b.p, b.s, b.e ORDER BY b.p
+"""
+_ABSENT = f"""{_TAKEN},
+edges AS (
+    SELECT p, o FROM taken WHERE o >= s AND o < e
+    UNION ALL SELECT p, s - 1 FROM bounds
+    UNION ALL SELECT p, e FROM bounds
+),
+steps AS (SELECT p, o, lead(o) OVER (PARTITION BY p ORDER BY o) AS following FROM edges)
+SELECT p, o + 1, following FROM steps WHERE following > o + 1 ORDER BY p, o
+"""
+
+
+def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConnection, str]:
+    """Events, bad records, and the bounds of what was taken in, to be asked once; and the topic's id on the broker."""
     newest = lake.version(topic.full_name)
     connection = duckdb_utc()
     connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
     starts, ends, log = _bounds(lake, topic, newest if version is None else version)
-    connection.register("bounds", _as_table(starts, ends))
-    known = [(gap.partition, gap.start, gap.end) for gap in gaps(lake, topic.full_name) if gap.log == log]
-    connection.register("gaps", _columns(["p", "s", "e"], known))
     # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
-    until = "true" if version is None else "o < e"
-    rows = connection.execute(_COVERAGE.format(partition=PARTITION, offset=OFFSET, until=until)).fetchall()
-    names = ("partition", "start", "end", "events", "quarantined", "missing", "repeated", "astray", "lost")
-    return [Coverage(topic=topic.full_name, **dict(zip(names, map(int, row), strict=True))) for row in rows]
+    bounds = [(p, starts[p], end, _NO_OFFSET if version is None else end) for p, end in ends.items()]
+    columns = [pa.array([bound[n] for bound in bounds], pa.int64()) for n in range(4)]
+    connection.register("bounds", pa.table(columns, names=["p", "s", "e", "until"]))
+    return connection, log
 
 
-_COVERAGE = """
-WITH stored AS (
-    SELECT {partition} AS p, {offset} AS o, true AS is_event FROM events WHERE {offset} IS NOT NULL
-    UNION ALL
-    SELECT {partition}, {offset}, false FROM quarantine
-),
-taken AS (FROM stored JOIN bounds USING (p) WHERE CASE WHEN is_event THEN {until} ELSE o < e END),
-counted AS (
-    SELECT b.p, b.s, b.e,
-        count(*) FILTER (t.o >= b.s AND t.o < b.e AND t.is_event) AS events,
-        count(*) FILTER (t.o >= b.s AND t.o < b.e AND NOT t.is_event) AS quarantined,
-        b.e - b.s - count(DISTINCT t.o) FILTER (t.o >= b.s AND t.o < b.e) AS absent,
-        count(t.o) - count(DISTINCT t.o) AS repeated,
-        count(DISTINCT t.o) FILTER (t.o < b.s OR t.o >= b.e) AS astray
-    FROM bounds b LEFT JOIN taken t USING (p)
-    GROUP BY b.p, b.s, b.e
-),
-known AS (
-    SELECT b.p, least(g.e, b.e) - greatest(g.s, b.s) - (
-        SELECT count(DISTINCT t.o) FROM taken t
-        WHERE t.p = b.p AND t.o >= greatest(g.s, b.s) AND t.o < least(g.e, b.e)
-    ) AS lost
-    FROM bounds b JOIN gaps g USING (p) WHERE least(g.e, b.e) > greatest(g.s, b.s)
-),
-lost AS (SELECT p, sum(lost) AS lost FROM known GROUP BY p)
-SELECT p, s, e, events, quarantined, absent - coalesce(lost, 0), repeated, astray, coalesce(lost, 0)
-FROM counted LEFT JOIN lost USING (p) ORDER BY p
-"""
+def _absent(lake: Lake, topic: Topic, version: int | None) -> dict[int, list[Range]]:
+    """The offsets that were taken in by a version and that neither table has."""
+    connection, _ = _stored(lake, topic, version)
+    found: dict[int, list[Range]] = {}
+    for partition, start, end in connection.execute(_ABSENT).fetchall():
+        found.setdefault(int(partition), []).append((int(start), int(end)))
+    return found
+
+
+def _explained(
+    lake: Lake, topic: Topic, log: str, absent: Spans
+) -> tuple[dict[int, list[Range]], dict[int, list[Range]], dict[int, list[Range]]]:
+    """Of offsets that neither table has: those that are lost, those of transactions, and those that are missing."""
+    if not absent:
+        return {}, {}, {}
+    lost = within(absent, places(gap for gap in gaps(lake, topic.full_name) if gap.log == log))
+    rest = less(absent, lost)
+    known = within(rest, in_transactions(lake, topic.full_name, log))
+    return lost, known, less(rest, known)
+
+
+def _in(partition: int, some: Spans) -> int:
+    return size({partition: some.get(partition, ())})
 
 
 def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dict[int, int], str]:
@@ -218,17 +271,6 @@ def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dic
     except FileNotFoundError:  # the oldest commits were cleaned up: a log begins at 0
         return dict.fromkeys(ends, 0), ends, log
     return {p: starts.get(p, 0) for p in ends}, ends, log
-
-
-def _as_table(starts: Mapping[int, int], ends: Mapping[int, int]) -> pa.Table:
-    return _columns(["p", "s", "e"], [(p, starts[p], end) for p, end in ends.items()])
-
-
-def _columns(names: Sequence[str], rows: Sequence[tuple[int, ...]]) -> pa.Table:
-    """Rows of whole numbers."""
-    import pyarrow as pa
-
-    return pa.table([pa.array([row[n] for row in rows], pa.int64()) for n in range(len(names))], names=list(names))
 
 
 def _duplicates(lake: Lake, topic: Topic, version: int) -> int:

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
-from infra.errors import BadArgument
+from infra.errors import BadArgument, SchemaMismatch
 from tables.checksum import write_checksum
 
 if TYPE_CHECKING:
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 QUARANTINE = "_quarantine"
 _log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
+_ATTEMPTS = 3  # of a commit that meets others
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.checkpointInterval": "100",
@@ -117,6 +118,38 @@ class Lake:
         )
         self.write_checksum(name, 0)
 
+    def extend(self, name: str, schema: pa.Schema) -> None:
+        """Give the table the columns of a schema that it lacks; the rows that are there have nulls in them.
+
+        Raises:
+            SchemaMismatch: a column of the table has another type; nothing was changed.
+        """
+        from deltalake import Schema
+        from deltalake.exceptions import CommitFailedError
+
+        wanted = Schema.from_arrow(schema).fields
+        for attempt in range(_ATTEMPTS):
+            table = self.open(name)
+            types = {column.name: column.type for column in table.schema().fields}
+            for column in wanted:
+                if column.name in types and column.type != types[column.name]:
+                    raise SchemaMismatch(
+                        f"{name}: the column {column.name} is declared as {_type(column.type)}, and its rows have "
+                        f"{_type(types[column.name])}.",
+                        hint="Declare it under a new name, or the topic under a new name.",
+                    )
+            new = [column for column in wanted if column.name not in types]
+            if not new:
+                return
+            try:
+                table.alter.add_columns(new)
+            except CommitFailedError:  # another process adds them, or writes
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            _log.info("extended table=%s columns=%s", name, ",".join(column.name for column in new))
+            self.write_checksum(name, table.version())
+
     def names(self) -> list[str]:
         """Every Delta table that exists, sorted."""
         filesystem, root = _filesystem(self.settings.lake_uri)
@@ -209,6 +242,11 @@ class Lake:
             return
         self.write_checksum(name, table.version())
         table.create_checkpoint()
+
+
+def _type(kind: Any) -> str:
+    """A Delta type, for people."""
+    return str(kind.to_json()).strip('"')
 
 
 def _filesystem(uri: str) -> tuple[Any, str]:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from tables import gaps
+from tables import gaps, transactions
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.derive import derive, payload
@@ -70,16 +70,19 @@ def opened(settings: Settings, name: str, domains: Iterable[str]) -> Iterator[Pl
 def ensure_domain(
     session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
 ) -> None:
-    """Create what is missing: ledgers, events and quarantine of each topic, then each table.
+    """Create what is missing: ledgers, events and quarantine of each topic, new fields of events, then each table.
 
     Raises:
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
         BadDeclaration: a table's function does not fit its inputs or its own declaration.
     """
     Ledgers(lake).ensure()
     gaps.ensure(lake)
+    transactions.ensure(lake)
     for topic in registry.domain_topics(domain):
         statistics = [topic.event_time, topic.key, PARTITION, OFFSET, LATE_BY_MS]
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
+        lake.extend(topic.full_name, events_schema(topic))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
     for table in registry.in_order(domain):
         if not lake.exists(table.full_name):

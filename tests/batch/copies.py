@@ -62,7 +62,7 @@ class TwoCopies:
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
         patch.setattr("batch.log.open_archive", copies._archive)
         for module in ("batch.log", "infra.archive.union"):
-            patch.setattr(f"{module}.offsets", copies._offsets)
+            patch.setattr(f"{module}.offsets", copies.offsets)
             patch.setattr(f"{module}.broker_frame", copies._broker)
         patch.setattr("batch.log.in_transactions", lambda *_: {0: list(copies.markers)})
         return copies
@@ -86,7 +86,8 @@ class TwoCopies:
         made.write(store)
         return Archive(store, archived([made.segment], {TOPIC: TOPIC_ID}))
 
-    def _offsets(self, *_: object) -> dict[str, dict[int, PartitionOffsets]]:
+    def offsets(self, *_: object) -> dict[str, dict[int, PartitionOffsets]]:
+        """What the broker says of them."""
         bounds = PartitionOffsets(earliest=0, earliest_local=AT_HAND[0], latest=self.latest, tiered=ARCHIVED[1])
         return {TOPIC: {0: bounds}}
 

@@ -9,13 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import Audit, Report, audit_tables, audit_topics, turn_of
+from batch.audit import Audit, AuditedTopic, Report, audit_tables, audit_topics, turn_of
 from infra.errors import BadArgument, DefinitionChanged, UnexplainedDifference
 from tables.audits import last_audits
 from tables.buckets import Turn
+from tables.completeness import missing
 from tables.decode import OFFSET
 from tables.outcome import Audited
 from tables.setup import Platform
+from tests.batch.copies import TOPIC, TwoCopies
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 
@@ -61,6 +63,11 @@ def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
 def look(world: World, name: str, turn: Turn = ALL) -> Audited:
     platform = Platform(world.spark, world.lake, world.registry)
     return Audit(platform, world.registry.find_table(name)).look(turn)
+
+
+def topics_of(world: World) -> list[AuditedTopic]:
+    platform = Platform(world.spark, world.lake, world.registry)
+    return audit_topics(platform, list(world.registry.tables.values()))
 
 
 def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
@@ -148,12 +155,34 @@ def test_what_the_stream_has_still_to_take_in_is_no_drift(world: World) -> None:
 
 @pytest.mark.spark
 def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
-    [topic] = audit_topics(world.settings, world.registry, list(world.registry.tables.values()))
+    [topic] = topics_of(world)
     [partition] = topic.partitions
     assert (partition.start, partition.end, partition.events, partition.quarantined) == (0, 49, 48, 1)
     assert (topic.faults, topic.waiting) == ([], None)
     world.lake.open("plant.readings").delete(f"{OFFSET} = 30")
-    [topic] = audit_topics(world.settings, world.registry, list(world.registry.tables.values()))
+    [topic] = topics_of(world)
     assert topic.faults == ["plant.readings, partition 0, [0, 49): 1 missing offsets"]
     with pytest.raises(UnexplainedDifference, match="1 missing offsets"):
         Report(topics=[topic]).raise_if_wrong()
+
+
+@pytest.mark.spark
+def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    copies = TwoCopies.of(World(spark, settings, "plant", plant(tmp_path / "plant")), tmp_path / "archive", monkeypatch)
+    monkeypatch.setattr("infra.topics.offsets", copies.offsets)
+    world = copies.world
+    assert topics_of(world)[0].faults == []
+    world.lake.open(TOPIC).delete(f"{OFFSET} IN (1, 4, 5)")
+    copies.served = [(offset, record) for offset, record in copies.served if offset != 5]
+    copies.markers = [(5, 6)]
+    [topic] = topics_of(world)
+    assert topic.faults == ["plant.readings, partition 0, [0, 7): 2 missing offsets"], "the log has them"
+    assert sum(p.in_transactions for p in topic.partitions) == 1
+
+    # It is known from then on, also where the log is not asked.
+    monkeypatch.setattr("batch.audit.explain_missing", lambda *_: False)
+    [topic] = topics_of(world)
+    assert [(p.missing, p.in_transactions) for p in topic.partitions] == [(2, 1)]
+    assert missing(world.lake, world.registry.topics[TOPIC]) == {0: [(1, 2), (4, 5)]}

@@ -21,7 +21,7 @@ from cli.__main__ import app
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from quality.rules import RECORD_RULES
-from tables import gaps, ledgers, registry
+from tables import gaps, ledgers, registry, transactions
 from tables.declaration import Table, Topic
 from tables.decode import QUARANTINE_SCHEMA, events_schema
 
@@ -213,6 +213,7 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
     declared = registry.load()
     known = {f"ledger.{name.split('.')[1]}": schema for name, schema in ledgers._SCHEMAS.items()}
     known[gaps.GAPS] = gaps.SCHEMA
+    known[transactions.TRANSACTIONS] = transactions.SCHEMA
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
     for name, schema in known.items():

@@ -106,11 +106,12 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     assert faults(log) == {}
 
     tables = list(declared.tables.values())
-    told = [fault for found in audit_topics(log, declared, tables) for fault in found.faults]
+    platform = Platform(spark, world.lake, declared)
+    told = [fault for found in audit_topics(platform, tables) for fault in found.faults]
     assert len(told) == len(lost)
     assert all("are lost: the broker's log begins at" in fault for fault in told)
     gaps.acknowledge(world.lake, TOPIC, "the test deleted them")
-    assert [found.faults for found in audit_topics(log, declared, tables) if found.faults] == []
+    assert [found.faults for found in audit_topics(platform, tables) if found.faults] == []
 
     # What was deleted with them, and had been ingested before, is not to be had again either.
     since = {p: (seen[p], end) for p, end in frontier(world.lake, topic).ends.items()}

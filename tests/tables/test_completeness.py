@@ -10,8 +10,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tables import gaps
-from tables.completeness import Coverage, certify, coverage
+from tables import gaps, transactions
+from tables.completeness import Coverage, certify, coverage, missing
 from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
 from tables.frontier import Frontier
@@ -147,6 +147,18 @@ def test_an_offset_that_is_known_to_be_lost_is_not_missing(lake: Lake, log: Log)
     # Of partition 0 the offset 3, of partition 1 the offset 2 is missing and not named; offset 4 is there after all.
     assert [(c.missing, c.lost) for c in found] == [(1, 5), (1, 1)]
     assert all(c.events + c.quarantined + c.missing + c.lost == c.records for c in found)
+
+
+def test_an_offset_that_a_transaction_fills_is_not_missing(lake: Lake, log: Log) -> None:
+    log.ingest({0: 0, 1: 0}, {0: 9, 1: 4}, [(0, 0), (0, 4), (1, 0), (1, 1)], bad=[(0, 8)])
+    gaps.ensure(lake)
+    gaps.record(lake, [Gap(topic=TOPIC.full_name, partition=0, start=1, end=3, recorded_at=EPOCH, why="gone")])
+    transactions.ensure(lake)
+    transactions.record(lake, TOPIC.full_name, "", {0: [(2, 6)], 1: [(3, 4)]})
+    transactions.record(lake, TOPIC.full_name, "another log", {0: [(6, 8)]})
+    # Of partition 0, 2 is lost and a marker at once, and 4 is there after all; 6 and 7 are explained by nothing.
+    assert [(c.missing, c.lost, c.in_transactions) for c in coverage(lake, TOPIC)] == [(2, 2, 2), (1, 0, 1)]
+    assert missing(lake, TOPIC) == {0: [(6, 8)], 1: [(2, 3)]}
 
 
 def test_a_certificate_counts_what_went_in_and_what_came_out(lake: Lake, log: Log) -> None:

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
+
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadArgument
+from infra.errors import BadArgument, SchemaMismatch
 from tables.lake import Lake
 from tables.writer import Stamp, Writer
 
@@ -102,3 +104,29 @@ def clean_log(lake: Lake, name: str, through: int) -> None:
     lake.open(name).create_checkpoint()
     for version in range(through + 1):
         Path(lake.uri(name), "_delta_log", f"{version:020d}.json").unlink()
+
+
+MORE = pa.schema([("at", pa.timestamp("us", tz="UTC")), *SCHEMA, ("names", pa.list_(pa.string()))])
+
+
+def test_a_table_gets_the_columns_that_it_lacks_once(lake: Lake, counts: Writer) -> None:
+    append(counts, 1, rows(a=1))
+    lake.extend(NAME, SCHEMA)
+    assert lake.version(NAME) == 1
+    for _ in range(2):
+        lake.extend(NAME, MORE)
+        assert lake.version(NAME) == 2
+    assert pa.table(lake.open(NAME).scan()).to_pylist() == [{"k": "a", "n": 1, "at": None, "names": None}]
+
+
+def test_a_column_of_another_type_is_refused_and_none_is_added(lake: Lake, counts: Writer) -> None:
+    with pytest.raises(SchemaMismatch, match=r"plant\.counts: the column n is declared as string, and .* have long"):
+        lake.extend(NAME, pa.schema([("names", pa.list_(pa.string())), ("n", pa.string())]))
+    assert lake.version(NAME) == 0
+
+
+def test_processes_that_add_the_same_columns_at_once_agree(lake: Lake, counts: Writer) -> None:
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda _: lake.extend(NAME, MORE), range(8)))
+    assert [field.name for field in lake.open(NAME).schema().fields] == ["k", "n", "at", "names"]
+    assert lake.version(NAME) == 1

@@ -1,0 +1,35 @@
+"""Finds out which of the offsets that events and quarantine lack are markers of transactions, or aborted records."""
+
+from __future__ import annotations
+
+from batch.contiguous import holes
+from batch.log import Log
+from infra.errors import BrokerUnreachable, LogGap, NotArchived
+from infra.ranges import within
+from tables.completeness import missing
+from tables.declaration import Topic
+from tables.decode import OFFSET, PARTITION
+from tables.frontier import frontier
+from tables.setup import Platform
+from tables.transactions import record
+
+
+def explain_missing(platform: Platform, topic: Topic) -> bool:
+    """Look into the log, from the first to the last offset that is missing, and note what transactions fill.
+
+    An offset at which the log gives a record stays missing, and so does every one of a log that cannot be read.
+
+    Returns:
+        Whether it explains anything.
+    """
+    lacking = missing(platform.lake, topic)
+    around = {partition: (here[0][0], here[-1][1]) for partition, here in lacking.items()}
+    log = Log(platform, [topic.full_name])
+    try:
+        places = log.read(topic, around).selectExpr(f"partition AS {PARTITION}", f"offset AS {OFFSET}")
+        empty = within(holes(places, around), lacking)
+        found = log.in_transactions(topic.full_name, empty)
+    except (BrokerUnreachable, LogGap, NotArchived):
+        return False
+    record(platform.lake, topic.full_name, frontier(platform.lake, topic).log, found, platform.spark)
+    return bool(found)

@@ -1,0 +1,72 @@
+"""Offsets that transactions fill with what no consumer of committed records sees: the ledger that names them, once."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.errors import WriteConflict
+from infra.ranges import Range, Spans, joined, less
+from tables.decode import TIMESTAMP
+from tables.lake import Lake
+from tables.writer import Stamp, Writer
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRANSACTIONS = "ledger.transactions"
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("recorded_at", TIMESTAMP),
+        ("log", pa.string()),
+    ]
+)
+_ATTEMPTS = 3
+
+
+def ensure(lake: Lake) -> None:
+    """Create the ledger when it is not there."""
+    lake.ensure(TRANSACTIONS, SCHEMA, statistics=["topic", "partition", "start"])
+
+
+def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
+    """The markers and aborted records that are known of a topic's log, by partition, in order.
+
+    Args:
+        log: the topic's id on the broker; a topic that is made anew begins another log.
+    """
+    found: dict[int, list[Range]] = {}
+    if lake.exists(TRANSACTIONS):
+        rows = lake.open(TRANSACTIONS).scan(columns=["topic", "log", "partition", "start", "end"])
+        for row in pa.table(rows).to_pylist():
+            if (row["topic"], row["log"]) == (topic, log):
+                found.setdefault(row["partition"], []).append((row["start"], row["end"]))
+    return {partition: joined(here) for partition, here in found.items()}
+
+
+def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession | None = None) -> None:
+    """Write what the ledger does not name yet.
+
+    Raises:
+        WriteConflict: others record those of the same topic. Retryable.
+    """
+    writer, app, now = Writer(lake, TRANSACTIONS, spark), f"transactions/{topic}", datetime.now(UTC)
+    for _ in range(_ATTEMPTS):
+        # Before the ledger is read: whoever writes meanwhile takes this number, and this commit is skipped.
+        number = writer.next_number(app)
+        new = less(found, in_transactions(lake, topic, log))
+        rows = [
+            {"topic": topic, "partition": p, "start": start, "end": end, "recorded_at": now, "log": log}
+            for p, here in new.items()
+            for start, end in here
+        ]
+        stamp = Stamp(app=app, version=number)
+        if not rows or not writer.append(pa.Table.from_pylist(rows, schema=SCHEMA), stamp).skipped:
+            return
+    raise WriteConflict(f"{TRANSACTIONS}: others write those of {topic}.", hint="Run it again.")
