@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Begin with what takes longest, so that workers end at the same time."""
+    items.sort(key=lambda item: item.path.parent.name != "platform")
+
+
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files go to workers one by one, but those that use the Spark session all to one, so that one is started."""
+    """Files go to workers one by one; those of the Spark session all to one, but for those of a whole platform."""
     from xdist.scheduler import LoadScopeScheduling
 
-    class OneSession(LoadScopeScheduling):
+    class FewSessions(LoadScopeScheduling):
         def _split_scope(self, nodeid: str) -> str:
-            file = nodeid.split("::")[0]
-            return "spark" if "SparkSession" in (ROOT / file).read_text() else file
+            file = ROOT / nodeid.split("::")[0]
+            alone = file.parent.name == "platform" or "SparkSession" not in file.read_text()
+            return str(file) if alone else "spark"
 
-    return OneSession(config, log)
+    return FewSessions(config, log)
 
 
 @pytest.fixture(scope="session")
