@@ -85,6 +85,10 @@ class Client:
         answer = self._call("GET", "/api/v2/importErrors?limit=1000")
         return {error["filename"]: error["stack_trace"] for error in answer["import_errors"]}
 
+    def pause(self, dag_id: str, *, paused: bool) -> None:
+        """Let the scheduler start no run of a DAG, or let it start them again."""
+        self._call("PATCH", f"/api/v2/dags/{_quoted(dag_id)}", {"is_paused": paused})
+
     def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
         """Start a run of a DAG; its run id.
 

@@ -183,15 +183,20 @@ class _Reader:
 
 
 _UNKNOWN = object()
-_PARSING = threading.Lock()  # threads that make syntax trees at once disturb each other: python/cpython#106905
+_PARSING = threading.Lock()
 
 
 def _tree(code: FunctionType | type) -> ast.AST | None:
     """The code without what does not run: docstrings, comments, formatting; None where its text is not at hand."""
+    # Threads that make syntax trees at once disturb each other (python/cpython#106905), as finding a class's text does.
+    with _PARSING:
+        return _parsed(code)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _parsed(code: FunctionType | type) -> ast.AST | None:
     try:
-        text = textwrap.dedent(inspect.getsource(code))
-        with _PARSING:
-            tree = ast.parse(text)
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
     except (OSError, SyntaxError, TypeError):  # made by exec, or a lambda in the middle of an expression
         return None
     for node in ast.walk(tree):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -15,6 +16,12 @@ from tables.lake import Lake
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+# A worker of xdist is to be as the process that a person starts. For want of a file pyspark takes its main module for a
+# run of its own doctests; and the library readline, which pytest imports, hands the size of a terminal on to it.
+sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
+for _name in ("COLUMNS", "LINES"):
+    os.environ.pop(_name, None)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -69,7 +69,7 @@ def test_a_package_of_another_version_is_found(tmp_path: Path) -> None:
 
 def test_a_socket_that_nobody_answers_is_found(settings: Settings) -> None:
     path = supervisord.socket_path(settings)
-    path.parent.mkdir(parents=True)
+    path.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as stale:
         stale.bind(str(path))
 

@@ -128,9 +128,10 @@ def test_a_damaged_row_is_shown_to_a_person_and_overwritten_once_they_approve(
 
 
 def test_lost_state_is_made_again_and_its_stream_goes_on(airflow: Client, platform: Settings) -> None:
-    dag, name, lake = "flights.recover", "flights.delays_by_hour", Lake(platform)
+    dag, watch, name, lake = "flights.recover", "flights.stream", "flights.delays_by_hour", Lake(platform)
     checkpoint = Checkpoint.of(platform, load().find_table(name))
     lost = checkpoint.stream
+    airflow.pause(watch, paused=True)  # it would start the driver again
     supervisor.stop_program(platform, driver_name("flights"))
     wait_until(lambda: not is_held(platform.driver_lock("flights")))
     shutil.rmtree(checkpoint.path / "state")
@@ -140,6 +141,7 @@ def test_lost_state_is_made_again_and_its_stream_goes_on(airflow: Client, platfo
     made = airflow.result(dag, run, "recover")
     assert (made["found"], made["rows"]["missing"], made["rows"]["extra"], made["rows"]["changed"]) == ("lost", 0, 0, 0)
     supervisor.start_program(platform, driver_name("flights"))
+    airflow.pause(watch, paused=False)
     feed(platform, "2013-01-03", "2013-01-04")
 
     def hours() -> int:
