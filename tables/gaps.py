@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.errors import BadArgument, WriteConflict
+from infra.errors import BadArgument
 from infra.ranges import Range, Ranges, less, rounds, spans
+from tables.additions import append_new
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
 from tables.writer import Stamp, Writer
@@ -33,7 +34,6 @@ SCHEMA = pa.schema(
     ]
 )
 _KEY = ("topic", "log", "partition", "start", "end")
-_ATTEMPTS = 3
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -91,17 +91,11 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
         WriteConflict: others record gaps of the same topic. Retryable.
     """
     topic = found[0].topic
-    writer, app = Writer(lake, GAPS, spark), f"gaps/{topic}"
-    for _ in range(_ATTEMPTS):
-        # Before the ledger is read: whoever writes meanwhile takes this number, and this commit is skipped.
-        number = writer.next_number(app)
-        new = list(_beyond(found, gaps(lake, topic)))
-        if not new:
-            return []
-        rows = pa.Table.from_pylist([asdict(gap) for gap in new], schema=SCHEMA)
-        if not writer.append(rows, Stamp(app=app, version=number)).skipped:
-            return new
-    raise WriteConflict(f"{GAPS}: others write gaps of {topic}.", hint="Run it again; look for a second driver.")
+
+    def new() -> pa.Table:
+        return pa.Table.from_pylist([asdict(gap) for gap in _beyond(found, gaps(lake, topic))], schema=SCHEMA)
+
+    return [Gap(**row) for row in append_new(Writer(lake, GAPS, spark), f"gaps/{topic}", new).to_pylist()]
 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.errors import WriteConflict
 from infra.ranges import Range, Spans, joined, less
+from tables.additions import append_new
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
-from tables.writer import Stamp, Writer
+from tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -27,7 +27,6 @@ SCHEMA = pa.schema(
         ("log", pa.string()),
     ]
 )
-_ATTEMPTS = 3
 
 
 def ensure(lake: Lake) -> None:
@@ -56,17 +55,14 @@ def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession |
     Raises:
         WriteConflict: others record those of the same topic. Retryable.
     """
-    writer, app, now = Writer(lake, TRANSACTIONS, spark), f"transactions/{topic}", datetime.now(UTC)
-    for _ in range(_ATTEMPTS):
-        # Before the ledger is read: whoever writes meanwhile takes this number, and this commit is skipped.
-        number = writer.next_number(app)
-        new = less(found, in_transactions(lake, topic, log))
+    now = datetime.now(UTC)
+
+    def new() -> pa.Table:
         rows = [
             {"topic": topic, "partition": p, "start": start, "end": end, "recorded_at": now, "log": log}
-            for p, here in new.items()
+            for p, here in less(found, in_transactions(lake, topic, log)).items()
             for start, end in here
         ]
-        stamp = Stamp(app=app, version=number)
-        if not rows or not writer.append(pa.Table.from_pylist(rows, schema=SCHEMA), stamp).skipped:
-            return
-    raise WriteConflict(f"{TRANSACTIONS}: others write those of {topic}.", hint="Run it again.")
+        return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+    append_new(Writer(lake, TRANSACTIONS, spark), f"transactions/{topic}", new)
