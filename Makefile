@@ -16,7 +16,7 @@ demo: setup  ## Run the whole platform on a month of real flights
 	@./twofold demo
 
 test: setup  ## Run every test, two at a time, since many wait
-	@$(PYTHON) -m pytest --numprocesses 2 --no-loadscope-reorder
+	@$(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 
 fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} \

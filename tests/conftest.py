@@ -1,4 +1,4 @@
-"""A Spark session for all tests that need one, a fresh lake for each test, and what runs beside what."""
+"""A Spark session for all tests that need one, a fresh lake for each test, and the order of the files."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
 
@@ -25,22 +25,8 @@ for _name in ("COLUMNS", "LINES"):
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with what takes longest, so that workers end at the same time."""
-    items.sort(key=lambda item: item.path.parent.name != "platform")
-
-
-@pytest.hookimpl(optionalhook=True)
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Files go to workers one by one; those of the Spark session all to one, but for those of a whole platform."""
-    from xdist.scheduler import LoadScopeScheduling
-
-    class FewSessions(LoadScopeScheduling):
-        def _split_scope(self, nodeid: str) -> str:
-            file = ROOT / nodeid.split("::")[0]
-            alone = file.parent.name == "platform" or "SparkSession" not in file.read_text()
-            return str(file) if alone else "spark"
-
-    return FewSessions(config, log)
+    """Begin with the files that take longest, so that workers, which take one after the other, end at the same time."""
+    items.sort(key=lambda item: item.path.parent.name not in ("platform", "chaos"))
 
 
 @pytest.fixture(scope="session")
