@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
-PAUSE_S = 4
+PAUSE_S = 20
 
 
 @pytest.fixture
