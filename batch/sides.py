@@ -7,12 +7,12 @@ from dataclasses import dataclass
 
 from batch.copies import Unlike, compare_copies
 from batch.log import Log
+from batch.transactions import note_transactions
 from infra.ranges import Ranges, Spans, less, size, spans, within
 from tables.declaration import Topic
 from tables.frontier import frontier
 from tables.gaps import gaps, places
 from tables.setup import Platform
-from tables.transactions import record
 
 Place = tuple[int, int, int]
 """A partition, and the offsets `[start, end)` of it."""
@@ -56,8 +56,7 @@ def sides_of(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: 
     name, identity = topic.full_name, frontier(platform.lake, topic).log
     known = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
     holes = less(empty, places(known))
-    transactions = log.in_transactions(name, holes)
-    record(platform.lake, name, identity, transactions, platform.spark)
+    transactions = note_transactions(platform, topic, log, holes)
     missing = [(p, *hole) for p, here in less(holes, transactions).items() for hole in here]
     missing += [(gap.partition, gap.start, gap.end) for gap in known if gap.is_open and gap.partition in ranges]
 

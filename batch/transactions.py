@@ -5,7 +5,7 @@ from __future__ import annotations
 from batch.contiguous import holes
 from batch.log import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
-from infra.ranges import within
+from infra.ranges import Range, Spans, within
 from tables.completeness import missing
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION
@@ -27,9 +27,17 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
     log = Log(platform, [topic.full_name])
     try:
         places = log.read(topic, around).selectExpr(f"partition AS {PARTITION}", f"offset AS {OFFSET}")
-        empty = within(holes(places, around), lacking)
-        found = log.in_transactions(topic.full_name, empty)
+        return bool(note_transactions(platform, topic, log, within(holes(places, around), lacking)))
     except (BrokerUnreachable, LogGap, NotArchived):
         return False
+
+
+def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
+    """What transactions fill of offsets at which the log gives no record; the ledger names it from then on.
+
+    Raises:
+        BrokerUnreachable: retryable.
+    """
+    found = log.in_transactions(topic.full_name, empty)
     record(platform.lake, topic.full_name, frontier(platform.lake, topic).log, found, platform.spark)
-    return bool(found)
+    return found
