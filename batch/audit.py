@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batch.reconcile import Reconcile
 from batch.transactions import explain_missing
-from batch.unexplained import named
+from batch.unexplained import named, redefined
 from infra.errors import BadArgument, BrokerUnreachable, DefinitionChanged, UnexplainedDifference
 from infra.locks import is_held
 from tables.buckets import DAY_MS, Turn, compare_buckets, in_buckets, of_turn
@@ -91,12 +91,7 @@ class Report:
                 skipped=[t.table for t in skipped],
             )
         if skipped:
-            raise DefinitionChanged(
-                " ".join(unseen),
-                hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other "
-                "tables were looked at.",
-                tables=[t.table for t in skipped],
-            )
+            raise redefined(unseen, [t.table for t in skipped], "were looked at")
 
 
 def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05, day: date | None = None) -> Report:
@@ -242,34 +237,32 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
 
 def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
     name, lake = topic.full_name, platform.lake
-    for look in range(_LOOKS):
-        found = coverage(lake, topic) if lake.exists(topic.full_name) else []
-        if bounds is not None and any(c.missing for c in found) and explain_missing(platform, topic):
-            found = coverage(lake, topic)
+    found = coverage(lake, topic) if lake.exists(name) else []
+    for _ in range(_LOOKS - 1):
         # The quarantine of a large micro-batch is written after its events.
         if all(c.is_complete for c in found) or not is_held(lake.settings.driver_lock(topic.domain)):
             break
-        if look < _LOOKS - 1:
-            time.sleep(_PAUSE_S)
+        time.sleep(_PAUSE_S)
+        found = coverage(lake, topic)
+    if bounds is not None and any(c.missing for c in found) and explain_missing(platform, topic):
+        found = coverage(lake, topic)
     faults = [c.fault for c in found if c.fault]
     faults += [f"{gap}; `./twofold acknowledge` notes who knows of it" for gap in gaps(lake, name) if gap.is_open]
     if bounds is None:
-        return AuditedTopic(topic=topic.full_name, partitions=found, waiting=None, faults=faults)
+        return AuditedTopic(topic=name, partitions=found, waiting=None, faults=faults)
     reached = {c.partition: c for c in found}
     waiting = 0
     for partition, bound in bounds.items():
         ingested = reached.get(partition)
         waiting += max(0, bound.latest - (ingested.end if ingested else bound.earliest))
         if ingested and ingested.start > bound.earliest:
-            faults.append(
-                f"{topic.full_name}, partition {partition}: [{bound.earliest}, {ingested.start}) was never ingested"
-            )
+            faults.append(f"{name}, partition {partition}: [{bound.earliest}, {ingested.start}) was never ingested")
         if ingested and ingested.end > bound.latest:
             faults.append(
-                f"{topic.full_name}, partition {partition}: ingested up to offset {ingested.end}, "
+                f"{name}, partition {partition}: ingested up to offset {ingested.end}, "
                 f"and the log ends at {bound.latest}"
             )
-    return AuditedTopic(topic=topic.full_name, partitions=found, waiting=waiting, faults=faults)
+    return AuditedTopic(topic=name, partitions=found, waiting=waiting, faults=faults)
 
 
 def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]] | None:

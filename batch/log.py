@@ -81,8 +81,9 @@ class Log:
             self._require_all_before(topic, span.end, reach, latest)
         frontier_of = "what ingest has taken in"
         if span.archived:
-            archived, frontier_of = self._archive.bounds(topic.full_name), "the archive"
-            reach = {p: min(reach[p], archived[p].end if p in archived else there) for p, there in earliest.items()}
+            # A hole in the archive is no end of it: what lies there the broker is asked for, and missed if it has not.
+            archived, frontier_of = self._archive.runs(topic.full_name), "the archive"
+            reach = {p: min(reach[p], archived[p][-1].end if p in archived else there) for p, there in earliest.items()}
         start, end = self._resolved(topic, span.start, earliest), self._resolved(topic, span.end, reach)
         found = {}
         for partition, there in earliest.items():

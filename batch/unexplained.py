@@ -55,12 +55,7 @@ def require_explained(
         if len(refused) == 1:
             raise refused[0]
         if refused:
-            raise DefinitionChanged(
-                " ".join(unseen),
-                hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other "
-                "tables were reconciled.",
-                tables=[error.facts["table"] for error in refused],
-            )
+            raise redefined(unseen, [error.facts["table"] for error in refused], "were reconciled")
         return
     told = [f"{o.table}: {o.unexplained} rows differ and nothing touched them{_examples(o)}" for o in unexplained]
     names = " ".join(o.table for o in unexplained)
@@ -75,6 +70,22 @@ def require_explained(
         tables=[o.table for o in unexplained],
         rows={o.table: o.unexplained for o in unexplained},
         differences={o.table: [asdict(d) for d in o.differences] for o in unexplained},
+    )
+
+
+def redefined(unseen: Sequence[str], tables: Sequence[object], others: str) -> DefinitionChanged:
+    """What is wrong where nothing else is than that tables have another definition than their rows.
+
+    Args:
+        unseen: a sentence about each of them.
+        tables: their names.
+        others: what was done with all other tables.
+    """
+    return DefinitionChanged(
+        " ".join(unseen),
+        hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other tables "
+        f"{others}.",
+        tables=tables,
     )
 
 

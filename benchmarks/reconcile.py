@@ -1,4 +1,4 @@
-"""Seconds of a reconcile over a long history, against recomputing it in three obvious ways, on the same tables."""
+"""Seconds of a reconcile of a long history, against three obvious ways to recompute it, and of a short history."""
 
 from __future__ import annotations
 
@@ -6,8 +6,9 @@ import argparse
 import shutil
 import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -57,22 +58,28 @@ TABLE = Table(
 '''
 DAY_S = 86_400
 START_S = 1_700_006_400  # midnight
-DAYS = 100
 SENSORS = 1_000
+GROWTH = 1.10
+OWN, DAYS_ANEW, ALL_ANEW, EXCEPT_ALL = "reconcile", "overwrite of days", "overwrite of all", "exceptAll"
 
 
 @dataclass(frozen=True)
 class History:
-    """`events` of `DAYS` days in files by time, their table, a first reconcile; then `new` events, some of them late.
+    """Days of `new` events in files by time, their table, a first reconcile; then one more such day, some of it late.
 
     The late ones are of distinct sensors and hours, of the last `late_days` full days of the history.
     """
 
     platform: Platform
     table: Table
-    events: int
+    days: int
     new: int
     late: int
+
+    @property
+    def events(self) -> int:
+        """Of the history before it goes on."""
+        return self.days * self.new
 
     @property
     def _spark(self) -> SparkSession:
@@ -83,7 +90,7 @@ class History:
 
     def make(self) -> None:
         """Write the history and its table, as a stream would have left them."""
-        step_us = DAYS * DAY_S * 1_000_000 // self.events
+        step_us = self.days * DAY_S * 1_000_000 // self.events
         at = f"timestamp_micros({START_S}000000L + id * {step_us})"
         files = max(8, self.events // 250_000)
         self._append(self._spark.range(self.events, numPartitions=files), at, "0L")
@@ -94,7 +101,7 @@ class History:
 
     def go_on(self, late_days: int, turn: int) -> None:
         """The next events, on time, with their rows, and late ones that the stream would have dropped."""
-        first = START_S + DAYS * DAY_S + turn * DAY_S
+        first = START_S + (self.days + turn) * DAY_S
         now = self._spark.range(self.new - self.late, numPartitions=4)
         step_us = DAY_S * 1_000_000 // self.new
         at = f"timestamp_micros({first}000000L + id * {step_us})"
@@ -103,7 +110,7 @@ class History:
         self._derived(fresh).coalesce(2).write.format("delta").mode("append").save(self.uri("by_hour"))
         late = self._spark.range(self.late, numPartitions=1)
         span_s = late_days * DAY_S
-        past_s = START_S + (DAYS - 40) * DAY_S
+        past_s = START_S + (self.days - late_days) * DAY_S
         past = f"timestamp_micros(({past_s}L + (id * {span_s // self.late} + {turn * 7}) % {span_s}) * 1000000 + 1)"
         self._append(late, past, f"{30 * DAY_S * 1_000}L")
 
@@ -183,53 +190,76 @@ def declared(home: Path) -> Path:
     return folder.parent
 
 
+def beside_others(history: History, turns: Iterator[int], late_days: int, rounds: int) -> dict[str, list[float]]:
+    """Seconds of a reconcile and of three other ways to the same rows, by turns.
+
+    Raises:
+        RuntimeError: their results differ.
+    """
+    taken: dict[str, list[float]] = {OWN: [], DAYS_ANEW: [], ALL_ANEW: [], EXCEPT_ALL: []}
+    for _ in range(rounds):
+        history.go_on(late_days, next(turns))
+        history.copy()
+        taken[OWN].append(timed(history.reconcile))
+        taken[EXCEPT_ALL].append(timed(history.except_all))
+        for way, overwrite in ((DAYS_ANEW, history.overwrite_days), (ALL_ANEW, history.overwrite_all)):
+            taken[way].append(timed(overwrite))
+            if differing := history.differing():
+                raise RuntimeError(f"{differing} rows of the reconciled table differ after an {way}")
+        print({way: round(seconds[-1], 2) for way, seconds in taken.items()}, flush=True)
+    return taken
+
+
+def beside_a_short(history: History, short: History, turns: Iterator[int], rounds: int) -> dict[str, list[float]]:
+    """Seconds of a reconcile in a long and in a short history, by turns, after a round that does not count."""
+    taken: dict[str, list[float]] = {OWN: [], "short": []}
+    for number, turn in zip(range(1 + rounds), turns, strict=False):
+        for one, seconds in zip((history, short), taken.values(), strict=True):
+            one.go_on(3, turn)
+            seconds.append(timed(one.reconcile))
+        print(f"growth {number}:", {one: round(seconds[-1], 2) for one, seconds in taken.items()}, flush=True)
+    return {one: seconds[1:] for one, seconds in taken.items()}
+
+
 def main() -> int:
-    """Measure over one history."""
+    """Measure over a history of so many days, and over one of a tenth."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--events", type=int, default=100_000_000)
-    parser.add_argument("--new", type=int, default=1_000_000)
+    parser.add_argument("--days", type=int, default=100)
+    parser.add_argument("--new", type=int, default=1_000_000, help="events of each day")
     parser.add_argument("--rounds", type=int, default=3)
     args = parser.parse_args()
     home = ROOT / ".twofold" / "benchmark-reconcile"
     shutil.rmtree(home, ignore_errors=True)
-    settings = Settings(home=home, driver_memory="8g")
     registry = load(declared(home))
-    spark = session(settings, "benchmark")
-    figures: dict[str, object] = {"events": args.events, "new": args.new, "late": args.new // 1000}
+    spark = session(Settings(home=home, driver_memory="8g"), "benchmark")
+    figures: dict[str, object] = {"events": args.days * args.new, "new": args.new, "late": args.new // 1000}
     claims: dict[str, bool] = {}
-    try:
-        lake = Lake(settings)
+
+    def made(days: int) -> History:
+        lake = Lake(Settings(home=home / str(days)))
         ensure_domain(spark, lake, registry, "plant")
-        history = History(
-            Platform(spark, lake, registry), registry.find_table("by_hour"), args.events, args.new, args.new // 1000
-        )
-        print(f"history of {args.events:,} events made in {timed(history.make):.0f} s", flush=True)
-        turn = 0
+        platform, table = Platform(spark, lake, registry), registry.find_table("by_hour")
+        history = History(platform, table, days=days, new=args.new, late=args.new // 1000)
+        print(f"history of {history.events:,} events made in {timed(history.make):.0f} s", flush=True)
+        return history
+
+    try:
+        history, turns = made(args.days), count()
         for late_days, least in ((3, 1.0), (30, 3.0)):
-            ways = ("reconcile", "overwrite of days", "overwrite of all", "exceptAll")
-            taken: dict[str, list[float]] = {way: [] for way in ways}
-            for _ in range(args.rounds):
-                history.go_on(late_days, turn)
-                turn += 1
-                history.copy()
-                taken["reconcile"].append(timed(history.reconcile))
-                taken["exceptAll"].append(timed(history.except_all))
-                taken["overwrite of days"].append(timed(history.overwrite_days))
-                equal = history.differing() == 0
-                taken["overwrite of all"].append(timed(history.overwrite_all))
-                claims[f"{late_days} days: results are equal"] = equal and history.differing() == 0
-                print({name: round(seconds[-1], 2) for name, seconds in taken.items()}, flush=True)
-            for name, seconds in taken.items():
-                figures[f"{late_days} days: {name}, s"] = spread(seconds)
-            own = spread(taken["reconcile"])["median"]
-            wanted = {"overwrite of days": least, "overwrite of all": 6.0, "exceptAll": 15.0}
-            for name, times in wanted.items():
-                ratio = spread(taken[name])["median"] / own
-                figures[f"{late_days} days: times faster than {name}"] = ratio
-                claims[f"{late_days} days: >= {times} x faster than {name}"] = ratio >= times
+            taken = beside_others(history, turns, late_days, args.rounds)
+            figures |= {f"{late_days} days: {way}, s": spread(seconds) for way, seconds in taken.items()}
+            for way, times in ((DAYS_ANEW, least), (ALL_ANEW, 6.0), (EXCEPT_ALL, 15.0)):
+                ratio = spread(taken[way])["median"] / spread(taken[OWN])["median"]
+                figures[f"{late_days} days: times faster than {way}"] = ratio
+                claims[f"{late_days} days: >= {times} x faster than {way}"] = ratio >= times
         idle = [timed(history.reconcile) for _ in range(5)]
         figures["nothing to do, s"] = spread(idle)
         claims["nothing to do < 0.5 s"] = spread(idle)["median"] < 0.5
+        long, short = beside_a_short(history, made(args.days // 10), turns, 2 * args.rounds).values()
+        figures |= {"growth, long history, s": spread(long), "growth, a tenth of it, s": spread(short)}
+        growth = spread(long)["median"] / spread(short)["median"]
+        figures["growth, ratio"] = growth
+        claims[f"ten times the history costs at most {GROWTH} x"] = growth <= GROWTH
     finally:
         spark.stop()
         shutil.rmtree(home, ignore_errors=True)

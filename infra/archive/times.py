@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 
 from infra.archive.indexes import time_index
 from infra.archive.manifest import ArchivedPartition, Piece
-from infra.archive.plan import Archive
+from infra.archive.plan import Archive, Bounds
 from infra.archive.read import Part, batches_of, read_all
 from infra.archive.rows import schema
 from infra.errors import NotArchived
@@ -19,7 +21,8 @@ def between(archive: Archive, topic: str, start_ms: int, end_ms: int) -> dict[in
     """The offsets of each archived partition from its first record of `start_ms` or later to that of `end_ms`.
 
     Where records are out of order, some from the time between can lie outside, as with a Kafka consumer that seeks
-    by time.
+    by time. A hole of the archive counts to the range where the first or last of it can lie in the hole: a plan of
+    the range names it then.
 
     Args:
         start_ms: milliseconds since 1970, as is `end_ms`.
@@ -30,30 +33,46 @@ def between(archive: Archive, topic: str, start_ms: int, end_ms: int) -> dict[in
         ArchiveUnreachable: retryable.
     """
     ranges = {}
-    for partition, bounds in archive.bounds(topic).items():
+    for partition, runs in archive.runs(topic).items():
         found = archive.partitions[topic][partition]
-        end = first_since(archive, found, end_ms, bounds.end)
-        if end is None:
+        last = first_since(archive, found, runs, end_ms)
+        if last is None:
             raise NotArchived(
-                f"{topic}, partition {partition}: the archive reaches up to offset {bounds.end}, its frontier, and has "
-                f"no record of {end_ms} ms since 1970 or later.",
+                f"{topic}, partition {partition}: the archive reaches up to offset {runs[-1].end}, its frontier, and "
+                f"has no record of {end_ms} ms since 1970 or later.",
                 hint="Ask for an earlier time, or wait until the broker closes and copies more.",
                 topic=topic,
                 partition=partition,
-                frontier=bounds.end,
+                frontier=runs[-1].end,
             )
-        start = first_since(archive, found, start_ms, bounds.end)
-        ranges[partition] = (end if start is None else min(start, end), end)
+        first = first_since(archive, found, runs, start_ms) or last
+        ranges[partition] = min(first.start, last.end), last.end
     return ranges
 
 
-def first_since(archive: Archive, found: ArchivedPartition, time_ms: int, frontier: int) -> int | None:
-    """The offset of the first record before the frontier whose timestamp is not before a time."""
-    for piece in found.pieces:
-        if piece.segment.max_timestamp_ms < time_ms or piece.start >= frontier:
+def first_since(archive: Archive, found: ArchivedPartition, runs: Sequence[Bounds], time_ms: int) -> Bounds | None:
+    """The first archived record whose timestamp is not before a time, `end`, and the first that may be it, `start`.
+
+    They differ where all that is archived before a hole is older, and nothing behind it is.
+
+    Args:
+        runs: what can be read of the partition.
+    """
+    before = None
+    for run in runs:
+        offset = _first_of_run(archive, found, run, time_ms)
+        if offset is not None:
+            return Bounds(start=before if before is not None and offset == run.start else offset, end=offset)
+        before = run.end
+    return None
+
+
+def _first_of_run(archive: Archive, found: ArchivedPartition, run: Bounds, time_ms: int) -> int | None:
+    for piece in found.run(run.start):
+        if piece.segment.max_timestamp_ms < time_ms or piece.start >= run.end:
             continue
         for low, high in _where(archive, piece, time_ms):
-            offset = _first_in(archive, piece, max(low, piece.start), min(high, piece.end, frontier), time_ms)
+            offset = _first_in(archive, piece, max(low, piece.start), min(high, piece.end, run.end), time_ms)
             if offset is not None:
                 return offset
     return None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from uuid import UUID
 
 import pyarrow as pa
 
@@ -43,6 +44,7 @@ class TwoCopies:
         served: what the broker gives at each offset that it has; a record is there as often as it is listed.
         latest: where the broker's log ends.
         markers: offsets that transactions fill.
+        segments: offsets of the archived segments.
     """
 
     world: World
@@ -51,6 +53,7 @@ class TwoCopies:
     served: list[tuple[int, Record]]
     latest: int = AT_HAND[1]
     markers: Sequence[tuple[int, int]] = ()
+    segments: Sequence[tuple[int, int]] = (ARCHIVED,)
     fetched: list[Ranges] = field(default_factory=list)
 
     @classmethod
@@ -80,11 +83,14 @@ class TwoCopies:
         self.records[offset] = replace(self.records[offset], **changes)
 
     def _archive(self, *_: object) -> Archive:
-        made = stored([Batch(base=ARCHIVED[0], records=self.records[slice(*ARCHIVED)]).encode()])
-        made = replace(made, segment=replace(made.segment, topic=TOPIC))
-        store = Store(str(self.root))
-        made.write(store)
-        return Archive(store, archived([made.segment], {TOPIC: TOPIC_ID}))
+        store, segments = Store(str(self.root)), []
+        for start, end in self.segments:
+            batch = Batch(base=start, records=self.records[start:end])
+            made = stored([batch.encode()], identity=UUID(int=1 + start))
+            made = replace(made, segment=replace(made.segment, topic=TOPIC))
+            made.write(store)
+            segments.append(made.segment)
+        return Archive(store, archived(segments, {TOPIC: TOPIC_ID}))
 
     def offsets(self, *_: object) -> dict[str, dict[int, PartitionOffsets]]:
         """What the broker says of them."""

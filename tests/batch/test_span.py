@@ -69,6 +69,16 @@ def test_ranges_by_offset(copies: TwoCopies) -> None:
 
 
 @pytest.mark.spark
+def test_a_hole_is_not_the_end_of_the_archive(copies: TwoCopies) -> None:
+    copies.segments = [(0, 2), (3, 5)]
+    assert meant(copies, Span(archived=True)) == {0: (0, 5)}
+    assert meant(copies, Span(start={0: 3}, archived=True)) == {0: (3, 5)}
+    topic = copies.world.registry.topics[TOPIC]
+    offsets = [row["offset"] for row in copies.log.read(topic, {0: (1, 5)}).collect()]
+    assert sorted(offsets) == [1, 2, 3, 4], "the broker has offset 2"
+
+
+@pytest.mark.spark
 def test_a_range_of_time_ends_where_all_before_it_is_certain_to_be_in(copies: TwoCopies) -> None:
     first, second = appended(copies)
     after, now = second + timedelta(microseconds=1), second + timedelta(seconds=1)

@@ -10,8 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from infra.archive.times import between
-from infra.errors import NotArchived
-from tests.infra.archive.logs import NOON_MS, TOPIC, Batch, Record, archive_of, stored
+from infra.errors import LogGap, NotArchived
+from tests.infra.archive.logs import NOON_MS, TOPIC, Batch, Record, Stored, archive_of, stored
 from tests.infra.archive.random_logs import Log, random_logs
 
 
@@ -34,6 +34,25 @@ def test_a_time_that_the_archive_has_not_reached_names_the_frontier(tmp_path: Pa
     assert between(archive, TOPIC, NOON_MS, NOON_MS) == {0: (0, 0)}
     with pytest.raises(NotArchived, match=f"up to offset 3, its frontier, and has no record of {NOON_MS + 1} ms"):
         between(archive, TOPIC, NOON_MS, NOON_MS + 1)
+
+
+def test_times_on_either_side_of_a_hole_and_in_it(tmp_path: Path) -> None:
+    def segment(base: int) -> Stored:
+        records = [Record(timestamp=NOON_MS + 1_000 * offset) for offset in range(base, base + 10)]
+        return stored([Batch(base=base, records=records).encode()])
+
+    archive = archive_of(tmp_path, [segment(0), segment(50)])
+
+    assert between(archive, TOPIC, NOON_MS + 2_000, NOON_MS + 55_000) == {0: (2, 55)}
+    assert between(archive, TOPIC, NOON_MS + 51_000, NOON_MS + 55_000) == {0: (51, 55)}
+    # The first record of that second or later was in the hole.
+    missing = between(archive, TOPIC, NOON_MS + 20_000, NOON_MS + 55_000)
+    assert missing == {0: (10, 55)}
+    with pytest.raises(LogGap, match=r"no segment for \[10, 50\)"):
+        archive.plan({TOPIC: missing})
+    assert between(archive, TOPIC, NOON_MS + 3_000, NOON_MS + 20_000) == {0: (3, 50)}, "up to where records are newer"
+    with pytest.raises(NotArchived, match="up to offset 60, its frontier"):
+        between(archive, TOPIC, NOON_MS, NOON_MS + 60_000)
 
 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
