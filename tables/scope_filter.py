@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from tables.datafusion import instant, literal
 from tables.declaration import Table, Topic
 from tables.difference import matching
 from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
@@ -99,13 +100,13 @@ class ScopeFilter:
         parts = []
         for column, values in self._values(schema.names):
             if all(isinstance(v, str | int) for v in values if v is not None):
-                known = ", ".join(_literal(v) for v in values if v is not None)
+                known = ", ".join(literal(v) for v in values if v is not None)
                 same = f'"{column}" IN ({known})' if known else "false"
                 parts.append(f'({same} OR "{column}" IS NULL)' if None in values else same)
         time = self.table.event_time
         ranges = self._ranges(0)
         if time and ranges:
-            bound = partial(_instant, schema.field(time).type)
+            bound = partial(instant, schema.field(time).type)
             parts.append(
                 "("
                 + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges)
@@ -115,7 +116,7 @@ class ScopeFilter:
 
     def open_sql(self, schema: pa.Schema) -> str:
         """The table's rows that are not closed, as a DataFusion predicate."""
-        watermark = _instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
+        watermark = instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
         return f'("{self.table.closes_at}" >= {watermark} OR "{self.table.closes_at}" IS NULL)'
 
     def exact_join(self, schema: pa.Schema, open_rows: str | None = None) -> str:
@@ -244,17 +245,6 @@ def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:
     """
     is_utc = getattr(schema.field(column).type, "tz", None)
     return (f'rows."{column}"', "make_timestamptz") if is_utc else (f'rows."{column}"::TIMESTAMP', "make_timestamp")
-
-
-def _instant(kind: pa.DataType, ms: int) -> str:
-    """Epoch milliseconds as a DataFusion literal of a column's type, a date or a timestamp."""
-    if pa.types.is_date(kind):
-        return f"arrow_cast({ms // 86_400_000}, 'Date32')"
-    return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
-
-
-def _literal(value: str | int) -> str:
-    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
 
 
 def _arrow_schema(frame: DataFrame) -> pa.Schema:

@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
+from tables.datafusion import span
 from tables.lake import WRITER, Lake
 
 if TYPE_CHECKING:
@@ -381,7 +382,9 @@ def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitPropertie
 
 
 def _merge_arrow(table: DeltaTable, rows: pa.Table, plan: _Merge, properties: CommitProperties) -> None:
-    merger = table.merge(rows, plan.rust(plan.on), source_alias="s", target_alias="t", commit_properties=properties)
+    # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
+    on = f"{plan.rust(plan.on)} AND {span(rows, plan.key, 't')}"
+    merger = table.merge(rows, on, source_alias="s", target_alias="t", commit_properties=properties)
     values = {f'"{c}"': f's."{c}"' for c in plan.columns}
     if plan.delete:
         merger = merger.when_matched_delete(predicate=plan.rust(plan.delete))

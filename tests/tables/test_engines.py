@@ -182,3 +182,28 @@ def _no_leftover_streams(request: pytest.FixtureRequest) -> Iterator[None]:
     if "spark" in request.fixturenames:
         for query in request.getfixturevalue("spark").streams.active:
             query.stop()
+
+
+KEYS = pa.schema([("k", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
+
+
+@pytest.mark.spark
+def test_a_row_is_found_by_its_key_in_a_file_that_spark_wrote(spark: SparkSession, settings: Settings) -> None:
+    # Its statistics cut instants to the millisecond and texts to 32 letters.
+    keys: list[Row] = [
+        ("it's", date(2013, 1, 1), datetime(2013, 1, 1, 10, 0, 0, 123456, tzinfo=UTC), -(2**63)),
+        ("é" * 40, date(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), 2**63 - 1),
+        ("", date(9999, 12, 31), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), 0),
+        ("z" * 33, None, datetime(2013, 1, 1, 10, 0, 0, 123457, tzinfo=UTC), 7),
+    ]
+    schema = pa.schema([*KEYS, ("x", pa.int64())])
+    Lake(settings).ensure(NAME, schema, statistics=KEYS.names)
+    by_spark = Writer(Lake(replace(settings, engine="spark")), NAME, spark)
+    by_rust = Writer(Lake(replace(settings, engine="delta-rs")), NAME)
+    # A file for each, so that nothing but the row itself is in its statistics.
+    stale = spark.createDataFrame(rows(*((*key, 0) for key in keys), schema=schema))
+    by_spark.append(stale.repartitionByRange(len(keys), "n"), stamp(0, "spark"))
+    for version, key in enumerate(keys):
+        written = by_rust.upsert(rows((*key, 1 + version), schema=schema), KEYS.names, stamp(version, "rust"))
+        assert (written.inserted, written.updated) == (0, 1), key
+    assert stored(Lake(settings)) == sorted(((*key, x) for x, key in enumerate(keys, 1)), key=repr)

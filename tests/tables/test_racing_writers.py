@@ -10,8 +10,10 @@ import sys
 import time
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from infra.settings import ROOT, Settings
@@ -77,6 +79,22 @@ def test_racing_merges_of_the_same_rows_end_in_one_of_them(settings: Settings) -
     with ThreadPoolExecutor(4) as pool:
         list(pool.map(write, range(4)))
     assert stored(lake) == [("a", 23, None)]
+
+
+def test_racing_merges_of_rows_by_time_are_all_found(settings: Settings) -> None:
+    lake = Lake(replace(settings, engine="delta-rs"))
+    schema = pa.schema([("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
+    lake.ensure(NAME, schema, statistics=["at"])
+    hours = [datetime(2013, 1, 1, hour, 0, 0, 123456, tzinfo=UTC) for hour in range(6)]
+
+    def write(number: int) -> None:
+        for turn in range(3):
+            mine = rows(*((at, 10 * turn + number) for at in hours[turn : turn + 4]), schema=schema)
+            Writer(lake, NAME).upsert(mine, ["at"], stamp(turn, f"writer-{number}"), greatest=["n"])
+
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(write, range(4)))
+    assert stored(lake) == list(zip(hours, [3, 13, 23, 23, 23, 23], strict=True))
 
 
 CHILD = """
