@@ -203,14 +203,17 @@ class Reconcile:
     def _let_the_stream_catch_up(self) -> None:
         """Wait, within bounds, until the running stream of a table that reads tables has taken in what is pinned.
 
-        What it is about to do by itself is no correction.
+        What it is about to do by itself is no correction. A table that the driver does not keep is not waited for.
         """
-        lake, deadline = self.platform.lake, time.monotonic() + _PATIENCE_S
+        settings, deadline = self.platform.lake.settings, time.monotonic() + _PATIENCE_S
         if self.platform.registry.strategy(self.table) != "touched":
             return
         pinned = [self._pinned[s.full_name] for s in self._sources]
-        while is_held(lake.settings.driver_lock(self.table.domain)) and time.monotonic() < deadline:
-            if all(a > b for a, b in zip(self._checkpoint.next_versions() or [-1], pinned, strict=False)):
+        while is_held(settings.driver_lock(self.table.domain)) and time.monotonic() < deadline:
+            following = self._checkpoint.next_versions()
+            if not following and not is_held(settings.stream_lock(self.table.full_name)):
+                return
+            if all(a > b for a, b in zip(following or [-1], pinned, strict=False)):
                 return
             time.sleep(0.2)
 

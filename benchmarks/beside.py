@@ -11,7 +11,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from functools import partial
 from typing import Any
 
@@ -34,6 +34,7 @@ from tables.topics import spec
 
 CODEC, SEGMENT_BYTES = "lz4", 4 << 20
 FIRST_DAY, DAYS = date(2013, 1, 3), 360  # after the history, so that nothing is late by it
+APART_S = 90  # from one departure of the history to the next, so that it breaks no rule of a table
 WARM_S, BEFORE_S, EVERY_S = 60, 60, 1.0
 KEPT = ["delays_by_hour"]
 LAG_S = 10
@@ -63,7 +64,8 @@ def make_history(settings: Settings, records: int, wrong: int) -> None:
     ensure_topics(settings, [replace(declared, configs={**declared.configs, "segment.bytes": str(SEGMENT_BYTES)})])
     spark = session(settings, "beside")
     lake, registry = Lake(settings), load()
-    produce(spark, settings, records, CODEC)
+    first = datetime(FIRST_DAY.year, FIRST_DAY.month, FIRST_DAY.day, tzinfo=UTC) - timedelta(seconds=APART_S * records)
+    produce(spark, settings, records, CODEC, first=first, apart_s=APART_S, tasks=1)
     ensure_domain(spark, lake, registry, "flights")
     Ingest(spark, lake, registry, "flights").start(available_now=True).awaitTermination()
     archived(settings, TOPIC, records // 2)
@@ -146,7 +148,7 @@ def measure(
             beside = watch(settings, lambda: replay.poll() is None)
             told, _ = replay.communicate()
         if replay.returncode:
-            raise RuntimeError(f"the replay ended with {replay.returncode}")
+            raise RuntimeError(f"the replay ended with {replay.returncode}: {told[-2_000:]}")
         time.sleep(LAG_S)
     return alone, beside, json.loads(told)
 

@@ -79,7 +79,7 @@ def main() -> int:
 
 def _seconds(query: Any) -> float:
     """Seconds that the micro-batches of a streaming query took."""
-    return sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000
+    return float(sum(progress["durationMs"]["triggerExecution"] for progress in query.recentProgress) / 1000)
 
 
 if __name__ == "__main__":

@@ -7,6 +7,7 @@ import shutil
 import sys
 import time
 from dataclasses import replace
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from benchmarks.figures import report, spread
@@ -24,20 +25,37 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 TOPIC = "flights.departures"
+FIRST = datetime(2013, 1, 1, 10, 15, tzinfo=UTC)
 
 
-def produce(spark: SparkSession, settings: Settings, records: int, codec: str = "none", topic: str = TOPIC) -> None:
-    """Fill a topic with departures, none of them late or broken."""
+def produce(
+    spark: SparkSession,
+    settings: Settings,
+    records: int,
+    codec: str = "none",
+    topic: str = TOPIC,
+    *,
+    first: datetime = FIRST,
+    apart_s: float = 0.02,
+    tasks: int = 4,
+) -> None:
+    """Fill a topic with departures, none of them broken.
+
+    Args:
+        apart_s: seconds from one departure to the next.
+        tasks: that write at once, each of them a part of the time in order.
+    """
     (
-        spark.range(records, numPartitions=4)
+        spark.range(records, numPartitions=tasks)
         .selectExpr(
             "cast(id as string) as key",
-            """to_json(named_struct(
+            f"""to_json(named_struct(
                 'flight_id', concat('UA', id, '/2013-01-01T10:15Z'), 'kind', 'departed', 'carrier', 'UA',
                 'flight', cast(id % 9000 as int), 'tail_number', concat('N', id % 5000), 'origin',
                 element_at(array('EWR', 'JFK', 'LGA'), cast(id % 3 + 1 as int)), 'destination', 'IAH',
                 'scheduled_at', '2013-01-01T10:15:00Z',
-                'occurred_at', date_format(timestamp_seconds(1357035300 + id div 50), "yyyy-MM-dd'T'HH:mm:ss'Z'"),
+                'occurred_at', date_format(
+                    timestamp_seconds({int(first.timestamp())} + floor(id * {apart_s})), "yyyy-MM-dd'T'HH:mm:ss'Z'"),
                 'delay_min', cast(id % 200 as int), 'reported_at', '2013-01-01T10:17:05Z')) as value""",
         )
         .write.format("kafka")

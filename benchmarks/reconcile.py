@@ -94,9 +94,8 @@ class History:
         at = f"timestamp_micros({START_S}000000L + id * {step_us})"
         files = max(8, self.events // 250_000)
         self._append(self._spark.range(self.events, numPartitions=files), at, "0L")
-        self._derived(self._read("measured")).repartitionByRange(16, "hour").write.format("delta").mode("append").save(
-            self.uri("by_hour")
-        )
+        rows = self._derived(self._read("measured")).repartitionByRange(max(2, self.days // 6), "hour")
+        rows.write.format("delta").mode("append").save(self.uri("by_hour"))
         Reconcile(self.platform, self.table).run(verify=False)
 
     def go_on(self, late_days: int, turn: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -205,15 +205,7 @@ class Ledgers:
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[Evidence]) -> None:
         """Append, before anything is published, why the run touches the table."""
-        rows = [
-            {
-                "run": run,
-                "table": table,
-                **asdict(e),
-                "scope": json.dumps(plain(e.scope)),
-            }
-            for e in evidence
-        ]
+        rows = [{"run": run, "table": table, **vars(e), "scope": json.dumps(plain(e.scope))} for e in evidence]
         self._append(EVIDENCE, rows, run + table)
 
     def record_corrections(self, table: Table) -> int:

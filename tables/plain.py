@@ -14,8 +14,11 @@ if TYPE_CHECKING:
 
 
 def to_json(values: Mapping[str, Any]) -> str:
-    """A row as one line of strict JSON."""
-    return json.dumps(plain(values), allow_nan=False)
+    """A row as one line of strict JSON, its values as `plain` gives them."""
+    try:
+        return _STRICT.encode(values)
+    except ValueError:  # it has what is no number
+        return _STRICT.encode(plain(values))
 
 
 def plain(value: Any) -> Any:
@@ -65,3 +68,6 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
             for n in range(kind.num_fields)
         }
     return value
+
+
+_STRICT = json.JSONEncoder(allow_nan=False, default=plain)
