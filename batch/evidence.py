@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from tables.columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declaration import Table, Topic
-from tables.ledgers import Evidence
+from tables.evidence import Evidence
 from tables.plain import plain
 from tables.scope import Interval, epoch_ms, time_column
 

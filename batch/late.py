@@ -10,7 +10,8 @@ from typing import Any, Literal
 
 from batch.reconcile import Reconcile
 from tables.declaration import Table
-from tables.ledgers import Evidence, Ledgers
+from tables.evidence import Evidence
+from tables.ledgers import Ledgers
 from tables.plain import plain
 from tables.scope import Scope, from_epoch_ms
 from tables.setup import Platform

@@ -21,9 +21,10 @@ from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION
+from tables.evidence import Evidence
 from tables.fingerprint import fingerprint, require_one_definition
 from tables.fold import unfolded_rows
-from tables.ledgers import Evidence, Ledgers, Reconciled
+from tables.ledgers import Ledgers, Reconciled
 from tables.outcome import Cause, Outcome, run_name
 from tables.plain import plain
 from tables.refresh import Refresher, everything

@@ -35,7 +35,7 @@ from tables.topics import spec
 CODEC, SEGMENT_BYTES = "lz4", 4 << 20
 FIRST_DAY, DAYS = date(2013, 1, 3), 360  # after the history, so that nothing is late by it
 APART_S = 90  # from one departure of the history to the next, so that it breaks no rule of a table
-WARM_S, BEFORE_S, EVERY_S = 60, 60, 1.0
+WARM_S, BEFORE_S, EVERY_S = 60, 40, 1.0
 KEPT = ["delays_by_hour"]
 LAG_S = 10
 """The bound: the stream is never further behind than what arrives in so many seconds."""
@@ -165,7 +165,7 @@ def visible_after(settings: Settings, since: float) -> list[tuple[float, float]]
 def main() -> int:
     """Make a history, keep up with live traffic, replay the history beside it."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--records", type=int, default=2_000_000)
+    parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--wrong", type=int, default=1_000)
     parser.add_argument("--rate", type=int, default=1_000)
     parser.add_argument("--warm", type=float, default=WARM_S)

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import UTC, date, datetime
+from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,10 +14,12 @@ import pyarrow as pa
 from infra.duck import duckdb_utc
 from tables.declaration import Table
 from tables.decode import TIMESTAMP
+from tables.evidence import RECORD, Evidence, Forced, records
 from tables.lake import Lake, LoggedCommit
 from tables.outcome import Audited, Outcome
 from tables.plain import plain, to_json
-from tables.scope import Interval, Scope, epoch_ms
+from tables.scope import Scope
+from tables.scope_text import from_text, to_text
 from tables.standing import RUNS as RUNS
 from tables.standing import standings
 from tables.writer import Stamp, Writer
@@ -69,9 +71,6 @@ _EVIDENCE_SCHEMA = pa.schema(
         ("end_ms", pa.int64()),
     ]
 )
-_RECORD = pa.struct(
-    [("source", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("late_by_ms", pa.int64())]
-)
 _CORRECTIONS_SCHEMA = pa.schema(
     [
         ("table", pa.string()),
@@ -84,7 +83,7 @@ _CORRECTIONS_SCHEMA = pa.schema(
         ("version", pa.int64()),
         ("recorded_at", TIMESTAMP),
         ("fingerprint", pa.string()),
-        ("evidence", pa.list_(_RECORD)),
+        ("evidence", pa.list_(RECORD)),
         ("inputs", pa.string()),
     ]
 )
@@ -97,37 +96,6 @@ _COUNTS = (
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
 _SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
-
-
-@dataclass(frozen=True, kw_only=True)
-class Evidence:
-    """A record that forced a recomputation: where in which log it stands, how late it was, what it can have changed.
-
-    Attributes:
-        source: the topic; or the table above, where its change has no record that forced it.
-        event_ms: when the changed input row happened.
-        scope: `recompute_by` column -> value, as JSON can hold it; a column that is not named may have any.
-        start_ms, end_ms: the rows that it can have changed are dated `[start_ms, end_ms)`; None: any time.
-    """
-
-    source: str
-    partition: int | None = None
-    offset: int | None = None
-    late_by_ms: int | None = None
-    event_ms: int | None = None
-    scope: Mapping[str, Any] = field(default_factory=dict)
-    start_ms: int | None = None
-    end_ms: int | None = None
-
-    def holds(self, row: Mapping[str, Any], first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether it can have changed a row (in JSON's form) that covers this time."""
-        return all(row.get(column) == value for column, value in self.scope.items()) and self.meets(first_ms, last_ms)
-
-    def meets(self, first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether it can have changed rows of this time."""
-        if None in (self.start_ms, self.end_ms, first_ms, last_ms):
-            return True
-        return bool(first_ms < self.end_ms and last_ms >= self.start_ms)  # type: ignore[operator]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -171,7 +139,7 @@ class Ledgers:
         last = standings(self._lake).get(table)
         if last is None:
             return Reconciled()
-        return Reconciled(consumed=last.consumed, stream=last.stream, pending=_scopes(last.pending))
+        return Reconciled(consumed=last.consumed, stream=last.stream, pending=from_text(last.pending))
 
     def record_run(self, outcome: Outcome, state: Reconciled | None, fingerprint: str) -> None:
         """Append a finished run; with `state` it is also where the next reconcile begins."""
@@ -182,7 +150,7 @@ class Ledgers:
             "recorded_at": datetime.now(UTC),
             "consumed": json.dumps(dict(state.consumed)) if state else None,
             "stream": state.stream if state else None,
-            "pending": _text(state.pending) if state else None,
+            "pending": to_text(state.pending) if state else None,
             "fingerprint": fingerprint,
             **{name: getattr(outcome, name) for name in _COUNTS},
         }
@@ -304,7 +272,7 @@ class Ledgers:
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
             side = "before" if kind in ("update_preimage", "delete") else "after"
             sides[to_json({c: values[c] for c in table.key})][side] = values
-        forced = _Forced(table, [e for _, e in self.evidence(table.full_name, str(info["run"]))])
+        forced = Forced(table, [e for _, e in self.evidence(table.full_name, str(info["run"]))])
         for name, both in sides.items():
             yield {
                 "table": table.full_name,
@@ -317,7 +285,7 @@ class Ledgers:
                 "version": version,
                 "recorded_at": datetime.fromtimestamp(timestamp_ms / 1000, UTC),
                 "fingerprint": info.get("fingerprint"),
-                "evidence": _records(e for row in both.values() for e in forced.of(row)),
+                "evidence": records(e for row in both.values() for e in forced.of(row)),
                 "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
 
@@ -335,78 +303,3 @@ class Ledgers:
             rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))
         connection.register("ledger", rows)
         return connection.execute(sql, list(parameters)).fetchall()
-
-
-def is_held(table: Table, row: Mapping[str, Any], evidence: Evidence) -> bool:
-    """Whether the record can have changed this row of the table."""
-    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, *_span(table, row))
-
-
-def _span(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """The time that a row covers."""
-    first = epoch_ms(row[table.event_time]) if table.event_time else None
-    return first, epoch_ms(row[table.ends_at]) if table.ends_at else first
-
-
-class _Forced:
-    """Finds the records of a run that can have changed a row, without a look at each of them for each row."""
-
-    def __init__(self, table: Table, evidence: Iterable[Evidence]) -> None:
-        self._table = table
-        self._by_scope: dict[tuple[tuple[str, ...], str], list[Evidence]] = defaultdict(list)
-        for e in evidence:
-            columns = tuple(sorted(e.scope))
-            self._by_scope[columns, json.dumps([e.scope[c] for c in columns])].append(e)
-        self._columns = {columns for columns, _ in self._by_scope}
-
-    def of(self, row: Mapping[str, Any]) -> Iterator[Evidence]:
-        span = _span(self._table, row)
-        for columns in self._columns:
-            known = self._by_scope.get((columns, json.dumps([plain(row[c]) for c in columns])), ())
-            yield from (e for e in known if e.meets(*span))
-
-
-def _records(evidence: Iterable[Evidence]) -> list[dict[str, Any]]:
-    """The records themselves, each once, in the order of their logs."""
-    found = {(e.source, e.partition, e.offset): e for e in evidence}
-    names = [_RECORD.field(n).name for n in range(_RECORD.num_fields)]
-    ordered = sorted(found.values(), key=lambda e: (e.source, e.partition or 0, e.offset or 0))
-    return [{name: getattr(e, name) for name in names} for e in ordered]
-
-
-def _text(scopes: Sequence[Scope]) -> str:
-    return json.dumps(
-        [
-            {
-                "values": [{"any": True} if v is ... else _tagged(v) for v in s.values],
-                "interval": [s.interval.start, s.interval.end] if s.interval else None,
-            }
-            for s in scopes
-        ]
-    )
-
-
-def _scopes(pending: Sequence[Mapping[str, Any]]) -> list[Scope]:
-    return [
-        Scope(
-            tuple(_untagged(v) for v in item["values"]),
-            Interval(*item["interval"]) if item["interval"] else None,
-        )
-        for item in pending
-    ]
-
-
-def _tagged(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return {"timestamp": value.isoformat()}
-    return {"date": value.isoformat()} if isinstance(value, date) else value
-
-
-def _untagged(value: Any) -> Any:
-    if not isinstance(value, dict):
-        return value
-    if "any" in value:
-        return ...
-    if "date" in value:
-        return date.fromisoformat(value["date"])
-    return datetime.fromisoformat(value["timestamp"])

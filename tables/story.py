@@ -14,9 +14,10 @@ import pyarrow as pa
 from infra.duck import duckdb_utc
 from infra.settings import ROOT
 from tables.declaration import Table
+from tables.evidence import is_held
 from tables.fingerprint import fingerprint
 from tables.lake import Lake, LoggedCommit
-from tables.ledgers import Ledgers, is_held
+from tables.ledgers import Ledgers
 from tables.plain import plain
 
 if TYPE_CHECKING:

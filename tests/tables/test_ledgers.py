@@ -11,8 +11,9 @@ import pyarrow as pa
 import pytest
 
 from tables import ledgers as ledgers_module
+from tables.evidence import Evidence
 from tables.lake import Lake
-from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS, Evidence, Ledgers, Reconciled
+from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers, Reconciled
 from tables.outcome import Outcome
 from tables.scope import Interval, Scope
 from tables.writer import BEFORE, CHANGE, Stamp, Writer
