@@ -18,8 +18,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from tables.datafusion import span
 from tables.lake import WRITER, Lake
+from tables.merge import Merge, equal, greater
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -133,11 +133,11 @@ class Writer:
         if keep:
             condition = "false"
         elif greatest:
-            condition = _greater(greatest)
+            condition = greater(greatest)
         else:
-            condition = " OR ".join(f"NOT {_same(c)}" for c in others) or "false"
-        plan = _Merge(
-            on=" AND ".join(_same(c) for c in key),
+            condition = " OR ".join(f"NOT {equal(c)}" for c in others) or "false"
+        plan = Merge(
+            on=" AND ".join(equal(c) for c in key),
             update=None if keep else condition,
             columns=columns,
             key=tuple(key),
@@ -161,12 +161,12 @@ class Writer:
         """
         columns = [c for c in _columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
-        same = " AND ".join(_same(c, BEFORE + c) for c in others) or "true"
+        same = " AND ".join(equal(c, BEFORE + c) for c in others) or "true"
         update = f"s.`{CHANGE}` = 'update' AND {same}"
         if greatest:
-            update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {_greater(greatest)})"
-        plan = _Merge(
-            on=" AND ".join(_same(c) for c in key),
+            update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {greater(greatest)})"
+        plan = Merge(
+            on=" AND ".join(equal(c) for c in key),
             update=update,
             delete=f"s.`{CHANGE}` = 'delete' AND {same}",
             insert=f"s.`{CHANGE}` = 'insert'",
@@ -196,14 +196,12 @@ class Writer:
         """Whether a commit of that app and version, or a later one, is in the table."""
         return _done(self.lake.open(self.name), stamp)
 
-    def _merge(self, rows: pa.Table | DataFrame, plan: _Merge, stamp: Stamp, extra: set[str]) -> Written:
+    def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: Stamp, extra: set[str]) -> Written:
         if self._through_rust(rows):
             _require_unique(self.name, rows, plan.key)
-            return self._commit(
-                rows, stamp, lambda table: _merge_arrow(table, rows, plan, self._properties(stamp)), extra
-            )
-        frame = self._frame(rows)
-        return self._commit(rows, stamp, lambda table: self._merge_spark(frame, plan, stamp), extra)
+            return self._commit(rows, stamp, lambda table: plan.by_rust(table, rows, self._properties(stamp)), extra)
+        frame, uri, says = self._frame(rows), self.lake.uri(self.name), self._session(stamp)
+        return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
 
     def _commit(
         self,
@@ -282,31 +280,16 @@ class Writer:
         """What makes a commit of Spark's say and be what the stamp says."""
         return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
 
-    def _append_spark(self, frame: DataFrame, stamp: Stamp) -> None:
-        frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
-
-    def _merge_spark(self, frame: DataFrame, plan: _Merge, stamp: Stamp) -> None:
-        from delta.tables import DeltaTable
-
-        # Session settings are shared by threads: a session of its own keeps this commit's id to itself.
-        spark = frame.sparkSession.newSession()
-        for setting, value in {
+    def _session(self, stamp: Stamp) -> dict[str, str]:
+        """The same for a commit of Spark's that takes no options."""
+        return {
             "spark.databricks.delta.write.txnAppId": stamp.app,
             "spark.databricks.delta.write.txnVersion": str(stamp.version),
             "spark.databricks.delta.commitInfo.userMetadata": stamp.metadata(self._id),
-        }.items():
-            spark.conf.set(setting, value)
-        target = DeltaTable.forPath(spark, self.lake.uri(self.name)).alias("t")
-        if not _differs(frame, target.toDF(), plan):
-            return
-        merger = target.merge(frame.alias("s"), plan.on)
-        values = {f"`{c}`": f"s.`{c}`" for c in plan.columns}
-        if plan.delete:
-            merger = merger.whenMatchedDelete(condition=plan.delete)
-        if plan.update:
-            merger = merger.whenMatchedUpdate(condition=plan.update, set=values)  # type: ignore[arg-type]
-        merger = merger.whenNotMatchedInsert(condition=plan.insert, values=values)  # type: ignore[arg-type]
-        merger.execute()
+        }
+
+    def _append_spark(self, frame: DataFrame, stamp: Stamp) -> None:
+        frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
     def _frame(self, rows: pa.Table | DataFrame) -> DataFrame:
         if not isinstance(rows, pa.Table):
@@ -314,22 +297,6 @@ class Writer:
         if self._spark is None:
             raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
         return self._spark.createDataFrame(rows)
-
-
-@dataclass(frozen=True, kw_only=True)
-class _Merge:
-    """A MERGE in Spark's spelling; `rust` gives DataFusion's."""
-
-    on: str
-    columns: list[str]
-    key: tuple[str, ...]
-    update: str | None = None
-    delete: str | None = None
-    insert: str | None = None
-
-    @staticmethod
-    def rust(sql: str) -> str:
-        return sql.replace("<=>", "IS NOT DISTINCT FROM").replace("`", '"')
 
 
 def _columns(rows: pa.Table | DataFrame) -> list[str]:
@@ -379,43 +346,3 @@ def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitPropertie
     from deltalake import write_deltalake
 
     write_deltalake(table, rows, mode="append", commit_properties=properties)
-
-
-def _merge_arrow(table: DeltaTable, rows: pa.Table, plan: _Merge, properties: CommitProperties) -> None:
-    # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
-    on = f"{plan.rust(plan.on)} AND {span(rows, plan.key, 't')}"
-    merger = table.merge(rows, on, source_alias="s", target_alias="t", commit_properties=properties)
-    values = {f'"{c}"': f's."{c}"' for c in plan.columns}
-    if plan.delete:
-        merger = merger.when_matched_delete(predicate=plan.rust(plan.delete))
-    if plan.update:
-        merger = merger.when_matched_update(updates=values, predicate=plan.rust(plan.update))
-    merger = merger.when_not_matched_insert(updates=values, predicate=plan.rust(plan.insert) if plan.insert else None)
-    merger.execute()
-
-
-def _differs(source: DataFrame, target: DataFrame, plan: _Merge) -> bool:
-    """Whether a merge would change a row: Spark commits one that changes none, and rewrites files for it."""
-    from pyspark.sql import functions as F
-
-    matched = " OR ".join(f"({condition})" for condition in (plan.update, plan.delete) if condition) or "false"
-    pairs = source.alias("s").join(target.withColumn("_there", F.lit(True)).alias("t"), F.expr(plan.on), "left")
-    changes = F.when(F.col("t._there"), F.expr(matched)).otherwise(F.expr(plan.insert or "true"))
-    return not pairs.where(changes).isEmpty()
-
-
-def _same(column: str, source: str | None = None) -> str:
-    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND."""
-    return f"(t.`{column}` <=> s.`{source or column}`)"
-
-
-def _greater(columns: Sequence[str]) -> str:
-    """SQL: the source row is greater than the target row, compared left to right, nulls lowest.
-
-    Flat, since DataFusion's parser takes no deep nesting.
-    """
-    cases = []
-    for n, column in enumerate(columns):
-        greater = f"(s.`{column}` > t.`{column}` OR (s.`{column}` IS NOT NULL AND t.`{column}` IS NULL))"
-        cases.append(" AND ".join([*map(_same, columns[:n]), greater]))
-    return f"({' OR '.join(f'({case})' for case in cases)})"

@@ -312,7 +312,7 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
             overtaken.append(fast.publish(around("b", 0, 0)))
         return True
 
-    monkeypatch.setattr("tables.writer._differs", overtake)
+    monkeypatch.setattr("tables.merge._differs", overtake)
     assert slow.publish(around("a", 0, 0)).changed == 1
     assert [written.changed for written in overtaken] == [1]
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]

@@ -1,0 +1,102 @@
+"""MERGE of rows into a Delta table, by Spark or by delta-rs, from one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from tables.datafusion import span
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """What a MERGE does with rows `s` and a table `t`, in Spark's spelling.
+
+    Attributes:
+        on: rows that meet.
+        columns: of the rows, all of which are written.
+        key: the columns in which rows that meet are equal.
+        update, delete: which rows that meet a row replace it, and remove it; None: none.
+        insert: which rows that meet none are added; None: all.
+    """
+
+    on: str
+    columns: Sequence[str]
+    key: Sequence[str]
+    update: str | None = None
+    delete: str | None = None
+    insert: str | None = None
+
+    def by_rust(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+        """Let delta-rs do it; one that changes nothing makes no commit."""
+        # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
+        on = f"{_rust(self.on)} AND {span(rows, self.key, 't')}"
+        merger = table.merge(rows, on, source_alias="s", target_alias="t", commit_properties=properties)
+        values = {f'"{c}"': f's."{c}"' for c in self.columns}
+        if self.delete:
+            merger = merger.when_matched_delete(predicate=_rust(self.delete))
+        if self.update:
+            merger = merger.when_matched_update(updates=values, predicate=_rust(self.update))
+        insert = _rust(self.insert) if self.insert else None
+        merger.when_not_matched_insert(updates=values, predicate=insert).execute()
+
+    def by_spark(self, uri: str, rows: DataFrame, says: Mapping[str, str]) -> None:
+        """Let Spark do it, unless it would change nothing.
+
+        Args:
+            says: settings of the session that make the commit say what it should.
+        """
+        from delta.tables import DeltaTable
+
+        # Session settings are shared by threads: a session of its own keeps this commit's id to itself.
+        spark = rows.sparkSession.newSession()
+        for setting, value in says.items():
+            spark.conf.set(setting, value)
+        target = DeltaTable.forPath(spark, uri).alias("t")
+        if not _differs(rows, target.toDF(), self):
+            return
+        merger = target.merge(rows.alias("s"), self.on)
+        values = {f"`{c}`": f"s.`{c}`" for c in self.columns}
+        if self.delete:
+            merger = merger.whenMatchedDelete(condition=self.delete)
+        if self.update:
+            merger = merger.whenMatchedUpdate(condition=self.update, set=values)  # type: ignore[arg-type]
+        merger.whenNotMatchedInsert(condition=self.insert, values=values).execute()  # type: ignore[arg-type]
+
+
+def equal(column: str, source: str | None = None) -> str:
+    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND."""
+    return f"(t.`{column}` <=> s.`{source or column}`)"
+
+
+def greater(columns: Sequence[str]) -> str:
+    """SQL: the source row is greater than the target row, compared left to right, nulls lowest.
+
+    Flat, since DataFusion's parser takes no deep nesting.
+    """
+    cases = []
+    for n, column in enumerate(columns):
+        is_greater = f"(s.`{column}` > t.`{column}` OR (s.`{column}` IS NOT NULL AND t.`{column}` IS NULL))"
+        cases.append(" AND ".join([*map(equal, columns[:n]), is_greater]))
+    return f"({' OR '.join(f'({case})' for case in cases)})"
+
+
+def _rust(sql: str) -> str:
+    """DataFusion's spelling."""
+    return sql.replace("<=>", "IS NOT DISTINCT FROM").replace("`", '"')
+
+
+def _differs(source: DataFrame, target: DataFrame, merge: Merge) -> bool:
+    """Whether a merge would change a row: Spark commits one that changes none, and rewrites files for it."""
+    from pyspark.sql import functions as F
+
+    matched = " OR ".join(f"({condition})" for condition in (merge.update, merge.delete) if condition) or "false"
+    pairs = source.alias("s").join(target.withColumn("_there", F.lit(True)).alias("t"), F.expr(merge.on), "left")
+    changes = F.when(F.col("t._there"), F.expr(matched)).otherwise(F.expr(merge.insert or "true"))
+    return not pairs.where(changes).isEmpty()
