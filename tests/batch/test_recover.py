@@ -60,13 +60,19 @@ TABLE = Table(
     lookback="1 hour",
 )
 '''
+WATCHED_FILE = (
+    ALARMED_FILE.replace("alarmed", "watched")
+    .replace("r.join(a, near)", 'r.join(a, near, "left")')
+    .replace('key=["alarm", "read_at"]', 'key=["sensor", "read_at", "alarm"]')
+)
 
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     folder = tmp_path_factory.mktemp("plant")
     twice = HOURS_FILE.format(name="kept", late="drop").replace('F.sum("value")', 'F.sum(F.col("value") * 2)')
-    return plant(folder, alarms=ALARMS_FILE, alarmed=ALARMED_FILE, days=DAYS_FILE, kept=twice)
+    joined = {"alarmed": ALARMED_FILE, "watched": WATCHED_FILE}
+    return plant(folder, alarms=ALARMS_FILE, days=DAYS_FILE, kept=twice, **joined)
 
 
 def alarm(name: str, at: float) -> bytes:
@@ -87,7 +93,7 @@ def before(spark: SparkSession, registry: Registry, tmp_path_factory: pytest.Tem
         {"readings": [reading("a", 1.5, 10), reading("a", 6, 1)], "alarms": [alarm("z", 6)]},
     ):
         world.append(records)
-        world.maintain(["hours", "kept", "alarmed"])
+        world.maintain(["hours", "kept", "alarmed", "watched"])
     world.reconcile(["hours"], verify=False)
     world.maintain(["newest", "days"])
     return world
@@ -191,6 +197,25 @@ def test_half_a_join_is_kept_through_a_recovery(world: World) -> None:
     assert rows == met
     # The reading of 1.5 came too late to meet the alarm x of 2.25.
     assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["alarmed"])] == [(1, 1, 0)]
+
+
+def test_a_row_that_waits_for_another_in_vain_appears_after_a_recovery(world: World) -> None:
+    def rows() -> set[tuple[str, datetime, str | None]]:
+        return {(row["sensor"], row["read_at"], row["alarm"]) for row in world.rows("plant.watched").to_pylist()}
+
+    met = {("a", hour(2), "x"), ("a", hour(5), "y"), ("a", hour(5), "z"), ("a", hour(6), "z")}
+    in_vain = {("a", hour(0), None), ("a", hour(1), None), ("b", hour(2.5), None)}
+    assert rows() == {*met, *in_vain}
+    append_more(world)
+    cut_off(checkpoint(world, "watched").path)
+    found = recover(world, "watched")
+    assert (found.found, found.differing) == ("lost", 0)
+    world.maintain(["watched"])
+    went_on = {("a", hour(6), "w"), ("a", hour(9), "v"), ("a", hour(6.5), None)}
+    assert rows() == {*met, *in_vain, *went_on}
+    # The reading of 1.5 came too late to meet the alarm x of 2.25.
+    assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["watched"])] == [(1, 1, 0)]
+    assert rows() == {*met, *in_vain, *went_on, ("a", hour(1.5), "x")}
 
 
 def test_where_nothing_of_the_state_is_readable_the_table_is_the_proof(world: World) -> None:
