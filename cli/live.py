@@ -28,22 +28,39 @@ TELL_S = 5.0
 
 @dataclass
 class Feed:
-    """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`."""
+    """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`.
+
+    Attributes:
+        rest: a day at whose start it rests until it is told to go on, so that what is reported late then is late to
+            streams that have caught up.
+    """
 
     settings: Settings
     domain: str
     start: date
     end: date
     seconds: float
+    rest: date
     progress: Progress | None = None
     summary: Summary | None = None
     failure: BaseException | None = None
     stop: threading.Event = field(default_factory=threading.Event)
+    _go_on: threading.Event = field(default_factory=threading.Event)
+    _rests: bool = False
 
     @property
     def reached(self) -> datetime | None:
         """The instant of 2013 that the traffic has reached; None before the first record."""
         return self.progress.event_time if self.progress else None
+
+    @property
+    def rests(self) -> bool:
+        """Whether it waits to be told to go on."""
+        return self._rests and not self._go_on.is_set()
+
+    def go_on(self) -> None:
+        """End the rest, or spare it."""
+        self._go_on.set()
 
     def run(self) -> None:
         from traffic.imperfections import Imperfections
@@ -56,7 +73,7 @@ class Feed:
                 start=self.start,
                 end=self.end,
                 speed=(self.end - self.start).total_seconds() / self.seconds,
-                # At this speed a micro-batch spans many hours: it takes more stragglers for some to come too late.
+                # More stragglers than usual, so that a month has a correction of every kind.
                 imperfections=Imperfections(hours_share=0.05),
                 on_progress=self._keep,
                 stop=self.stop,
@@ -65,7 +82,11 @@ class Feed:
             self.failure = error
 
     def _keep(self, progress: Progress) -> None:
+        """Called by the traffic, which waits meanwhile."""
         self.progress = progress
+        if progress.event_time is not None and progress.event_time.date() >= self.rest:
+            self._rests = True
+            self._go_on.wait()
 
 
 @contextmanager
@@ -77,6 +98,7 @@ def feeding(feed: Feed) -> Iterator[threading.Thread]:
         yield thread
     finally:
         feed.stop.set()
+        feed.go_on()
         thread.join()
 
 
@@ -117,7 +139,9 @@ def _picture(feed: Feed, now: Snapshot) -> RenderableType:
     share = (reached - feed.start) / (feed.end - feed.start)
     head = Table.grid(padding=(0, 2))
     done = feed.summary is not None
-    what = "the month is sent, the streams take what is left" if done else f"{reached:%A, %d %B %Y} in New York"
+    what = "all is sent, the streams take what is left" if done else f"{reached:%A, %d %B %Y} in New York"
+    if feed.rests:
+        what = "the streams catch up before the last stragglers come"
     head.add_row(ProgressBar(total=1, completed=1 if done else min(share, 1), width=30), what)
     freshness = next((q.freshness_s for q in now.queries if q.query == "ingest"), None)
     behind = {f"{q.domain}.{q.query}": q for q in now.queries}

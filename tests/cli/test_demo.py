@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -14,6 +15,7 @@ from cli.live import Feed, moving
 from cli.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow_api import TaskState
 from infra.settings import Settings
+from traffic.replay import Progress
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = TableAccount(
@@ -72,12 +74,33 @@ def test_the_streams_have_caught_up_when_nothing_waits_anywhere(
 
 
 def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 1), 60)
+    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1))
     with moving() as show:
         show(feed, snapshot(lag=34))
         show(feed, snapshot(lag=0))
     said = capsys.readouterr().out
     assert said.splitlines() == ["connecting  produced 1,234, lag 34, quarantined 50, late 66; rows: hours 777"]
+
+
+def test_the_traffic_rests_at_a_day_until_it_is_told_to_go_on(tmp_path: Path) -> None:
+    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1))
+
+    def reach(day: datetime) -> threading.Thread:
+        progress = Progress(sent=0, acknowledged={}, event_time=day, elapsed_s=0)
+        thread = threading.Thread(target=feed._keep, args=(progress,), daemon=True)
+        thread.start()
+        return thread
+
+    reach(datetime(2013, 1, 31, 23, 59, tzinfo=UTC)).join(10)
+    assert not feed.rests
+    waiting = reach(datetime(2013, 2, 1, tzinfo=UTC))
+    waiting.join(0.5)
+    assert (feed.rests, waiting.is_alive()) == (True, True)
+    feed.go_on()
+    waiting.join(10)
+    reach(datetime(2013, 2, 2, tzinfo=UTC)).join(10)
+    assert not feed.rests
+    assert not waiting.is_alive()
 
 
 def test_what_a_dag_does_is_what_is_not_done() -> None:
