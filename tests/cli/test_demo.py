@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+from dataclasses import replace
 from datetime import UTC, date, datetime
 from pathlib import Path
 
@@ -10,7 +11,7 @@ import pytest
 
 from cli.account import Account, TableAccount, TopicAccount
 from cli.dagrun import _doing
-from cli.demo import has_caught_up, print_account
+from cli.demo import has_caught_up, has_caught_up_with_topics, print_account
 from cli.live import Feed, moving
 from cli.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow_api import TaskState
@@ -71,6 +72,17 @@ def test_the_streams_have_caught_up_when_nothing_waits_anywhere(
     lag: int | None, behind: int | None, caught_up: bool
 ) -> None:
     assert has_caught_up(snapshot(lag=lag, behind=behind)) is caught_up
+
+
+@pytest.mark.parametrize(("strategy", "caught_up"), [("stateful", False), ("touched", True)])
+def test_the_streams_have_caught_up_with_topics_when_what_follows_tables_has_not(
+    strategy: str, caught_up: bool
+) -> None:
+    now = snapshot(behind=1)
+    now = replace(now, tables=[replace(table, strategy=strategy) for table in now.tables])
+    assert has_caught_up_with_topics(now) is caught_up
+    assert not has_caught_up(now)
+    assert not has_caught_up_with_topics(replace(now, topics=snapshot(lag=1).topics))
 
 
 def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
