@@ -46,7 +46,6 @@ class Feed:
     failure: BaseException | None = None
     stop: threading.Event = field(default_factory=threading.Event)
     _go_on: threading.Event = field(default_factory=threading.Event)
-    _rests: bool = False
 
     @property
     def reached(self) -> datetime | None:
@@ -56,7 +55,7 @@ class Feed:
     @property
     def rests(self) -> bool:
         """Whether it waits to be told to go on."""
-        return self._rests and not self._go_on.is_set()
+        return self.reached is not None and self.reached.date() >= self.rest and not self._go_on.is_set()
 
     def go_on(self) -> None:
         """End the rest, or spare it."""
@@ -84,8 +83,7 @@ class Feed:
     def _keep(self, progress: Progress) -> None:
         """Called by the traffic, which waits meanwhile."""
         self.progress = progress
-        if progress.event_time is not None and progress.event_time.date() >= self.rest:
-            self._rests = True
+        if self.rests:
             self._go_on.wait()
 
 
