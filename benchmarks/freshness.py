@@ -27,11 +27,12 @@ GOALS = {"events": {0.5: 0.7, 0.95: 1.5}, "flights.delays_by_hour": {0.5: 1.5}}
 SLOWEST_TABLE_P50_S = 3.0
 
 
-def produce(settings: Settings, rate: float, seconds: float) -> None:
-    """Send real flights at this rate for so long."""
+def produce(settings: Settings, rate: float, seconds: float, first: date = FIRST_DAY) -> date:
+    """Send the real flights from a day on, at this rate for so long; the day after the last."""
     days = math.ceil(rate * seconds / RECORDS_PER_DAY)
-    arguments, environment = command(settings, *traffic(rate, FIRST_DAY, days))
+    arguments, environment = command(settings, *traffic(rate, first, days))
     subprocess.run(arguments, env=environment, stdout=subprocess.DEVNULL, check=True)
+    return first + timedelta(days=days)
 
 
 def appended(lake: Lake, name: str, since: datetime) -> list[tuple[int, float, list[float]]]:

@@ -118,6 +118,7 @@ class Ledgers:
 
     def __init__(self, lake: Lake, spark: SparkSession | None = None) -> None:
         self._lake, self._spark = lake, spark
+        self._writers: dict[str, Writer] = {}
 
     def ensure(self) -> None:
         """Create the ledger tables that are not there; those of an older version get the columns that they lack."""
@@ -182,8 +183,8 @@ class Ledgers:
         What a crash left out is caught up by the next call; nothing is written twice.
         """
         name = table.full_name
-        writer, app = Writer(self._lake, CORRECTIONS, self._spark), f"corrections/{name}"
-        last = self._lake.open(CORRECTIONS).transaction_version(app)
+        writer, app = self._writer(CORRECTIONS), f"corrections/{name}"
+        last = writer.newest().transaction_version(app)
         done = -1 if last is None else last
         newest = self._lake.version(name)
         added = 0
@@ -201,7 +202,7 @@ class Ledgers:
     def catch_up(self, table: Table) -> None:
         """Note what runs that died have published into the table: their corrections, and the runs themselves."""
         name = table.full_name
-        last = self._lake.open(CORRECTIONS).transaction_version(f"corrections/{name}")
+        last = self._writer(CORRECTIONS).newest().transaction_version(f"corrections/{name}")
         self.record_corrections(table)
         published: dict[str, list[LoggedCommit]] = defaultdict(list)
         # The newest run of which the corrections are there may have died right after them.
@@ -209,7 +210,7 @@ class Ledgers:
             if "run" in commit.info:
                 published[str(commit.info["run"])].append(commit)
         for run, commits in published.items():
-            if not Writer(self._lake, RUNS).done(Stamp(app=run + name, version=1)):
+            if not self._writer(RUNS).done(Stamp(app=run + name, version=1)):
                 self._record_lost(name, run, commits)
 
     def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
@@ -289,16 +290,20 @@ class Ledgers:
                 "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
 
+    def _writer(self, name: str) -> Writer:
+        """Of a ledger: keeps what was read of its log."""
+        return self._writers.setdefault(name, Writer(self._lake, name, self._spark))
+
     def _append(self, name: str, rows: Sequence[Mapping[str, Any]], app: str) -> None:
         if rows:
             table = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[name])
-            written = Writer(self._lake, name, self._spark).append(table, Stamp(app=app, version=1))
+            written = self._writer(name).append(table, Stamp(app=app, version=1))
             if written.version and written.version % _TIDY_EVERY == 0:
                 self._lake.tidy(name)
 
     def _query(self, name: str, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         connection = duckdb_utc()
-        rows = pa.table(self._lake.open(name).scan())
+        rows = pa.table(self._writer(name).newest().scan())
         for missing in (f for f in _SCHEMAS[name] if f.name not in rows.column_names):  # a ledger of an older version
             rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))
         connection.register("ledger", rows)

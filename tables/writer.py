@@ -194,7 +194,7 @@ class Writer:
 
     def done(self, stamp: Stamp) -> bool:
         """Whether a commit of that app and version, or a later one, is in the table."""
-        return _done(self.lake.open(self.name), stamp)
+        return _done(self.newest(), stamp)
 
     def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: Stamp, extra: set[str]) -> Written:
         if self._through_rust(rows):

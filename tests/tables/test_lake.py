@@ -109,6 +109,19 @@ def clean_log(lake: Lake, name: str, through: int) -> None:
 MORE = pa.schema([("at", pa.timestamp("us", tz="UTC")), *SCHEMA, ("names", pa.list_(pa.string()))])
 
 
+def test_a_version_is_told_as_delta_tells_it_whatever_lies_behind_it(lake: Lake, counts: Writer) -> None:
+    for version in range(1, 20):
+        append(counts, version, rows(a=version))
+        assert lake.version(NAME) == version == lake.open(NAME).version()
+        if version == 12:
+            clean_log(lake, NAME, 11)
+
+
+def test_the_version_of_a_table_that_is_not_there_is_refused(lake: Lake) -> None:
+    with pytest.raises(BadArgument, match=r"plant\.counts does not exist yet"):
+        lake.version(NAME)
+
+
 def test_a_table_gets_the_columns_that_it_lacks_once(lake: Lake, counts: Writer) -> None:
     append(counts, 1, rows(a=1))
     lake.extend(NAME, SCHEMA)
