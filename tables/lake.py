@@ -158,7 +158,7 @@ class Lake:
         return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in found)
 
     def version(self, name: str) -> int:
-        """The newest version, without reading the log: its files are numbered without a gap from the last checkpoint on.
+        """The newest version, without reading the log: from its last checkpoint on, files are numbered without a gap.
 
         Raises:
             BadArgument: the table was never written.
