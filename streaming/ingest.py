@@ -23,6 +23,7 @@ from tables.checkpoint import Checkpoint
 from tables.decode import RAW_SCHEMA
 from tables.lake import Lake
 from tables.registry import Registry
+from tables.tidy import tidy
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -193,7 +194,7 @@ class Ingest:
         self._commits += 1
         if self._commits % _TIDY_EVERY == 0:
             for name in self._topics:
-                self._lake.tidy(name)
+                tidy(self._lake, name)
         write(
             self._settings,
             Progress(

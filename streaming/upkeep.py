@@ -17,6 +17,7 @@ from tables.fingerprint import FINGERPRINT, fingerprint, require_one_definition
 from tables.lake import Lake
 from tables.registry import Registry
 from tables.scope import from_epoch_ms
+from tables.tidy import tidy
 from tables.writer import Writer, Written
 
 if TYPE_CHECKING:
@@ -117,7 +118,7 @@ class Upkeep:
         if written.changed:
             self._commits += 1
             if self._commits % _TIDY_EVERY == 0:
-                self.lake.tidy(self.table.full_name)
+                tidy(self.lake, self.table.full_name, self.table.event_time)
         write(
             self.lake.settings,
             Progress(

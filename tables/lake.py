@@ -245,22 +245,6 @@ class Lake:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.uri(name))
 
-    def tidy(self, name: str) -> None:
-        """Merge small files and write a log checkpoint; rows stay as they are.
-
-        Best effort: files that somebody rewrites meanwhile are left for the next time.
-        """
-        from deltalake.exceptions import CommitFailedError
-
-        table = self.open(name)
-        try:
-            table.optimize.compact()
-        except CommitFailedError as error:
-            _log.info("not tidied table=%s error=%s", name, error)
-            return
-        self.write_checksum(name, table.version())
-        table.create_checkpoint()
-
 
 def _type(kind: Any) -> str:
     """A Delta type, for people."""

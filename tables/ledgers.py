@@ -22,6 +22,7 @@ from tables.scope import Scope
 from tables.scope_text import from_text, to_text
 from tables.standing import RUNS as RUNS
 from tables.standing import standings
+from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
@@ -299,7 +300,7 @@ class Ledgers:
             table = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[name])
             written = self._writer(name).append(table, Stamp(app=app, version=1))
             if written.version and written.version % _TIDY_EVERY == 0:
-                self._lake.tidy(name)
+                tidy(self._lake, name)
 
     def _query(self, name: str, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
         connection = duckdb_utc()

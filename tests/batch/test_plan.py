@@ -14,6 +14,7 @@ from batch.plan import has_taken_in, untouched
 from infra.settings import ROOT
 from tables.checkpoint import Checkpoint
 from tables.registry import load
+from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
@@ -48,7 +49,7 @@ def test_what_the_stream_has_taken_in_by_itself_is_no_work(
     for number in (1, 2):
         row = pa.table({"flight_id": [f"UA{number}"]}, schema=SCHEMA)
         Writer(lake, above.full_name).append(row, Stamp(app="stream/1", version=number))
-    lake.tidy(above.full_name)
+    tidy(lake, above.full_name)
     checkpoint = Checkpoint.of(settings, below)
     for folder in ("offsets", "commits"):
         (checkpoint.path / folder).mkdir(parents=True)

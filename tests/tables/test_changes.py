@@ -11,6 +11,7 @@ import pytest
 from tables.changes import changed_rows, missed_by_streams
 from tables.decode import LATE_BY_MS, OFFSET, REPLAYED
 from tables.lake import Lake
+from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 from tests.tables.test_lake import clean_log
 
@@ -113,7 +114,7 @@ def test_a_file_without_statistics_is_opened(lake: Lake) -> None:
 def test_a_late_row_is_found_after_its_file_was_merged_with_others(events: Events) -> None:
     events.append(0)
     events.append(7_000)
-    events.lake.tidy(NAME)
+    tidy(events.lake, NAME)
     events.append(3)
     assert events.missed() == ([1], [])
     assert events.missed(after=2) == ([], [])
@@ -122,7 +123,7 @@ def test_a_late_row_is_found_after_its_file_was_merged_with_others(events: Event
 def test_a_late_row_is_found_after_its_file_was_vacuumed(events: Events) -> None:
     events.append(0)
     events.append(7_000)
-    events.lake.tidy(NAME)
+    tidy(events.lake, NAME)
     events.lake.open(NAME).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     assert 1 in events.missed()[0]
 
@@ -153,10 +154,10 @@ def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_told(events: Eve
 
 def test_all_changes_of_a_table_are_told_without_maintenance(events: Events) -> None:
     events.append(0)
-    events.lake.tidy(NAME)
+    tidy(events.lake, NAME)
     events.upsert(0, "b")
     events.append(0)
-    events.lake.tidy(NAME)
+    tidy(events.lake, NAME)
     newest = events.lake.version(NAME)
     found = changed_rows(events.lake, NAME, -1, newest, ["sensor", OFFSET])
     assert sorted((r[OFFSET], r["sensor"]) for r in found.to_pylist()) == [(0, "a"), (0, "a"), (0, "b"), (1, "a")]

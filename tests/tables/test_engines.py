@@ -15,6 +15,7 @@ import pytest
 
 from infra.settings import Engine, Settings
 from tables.lake import Lake
+from tables.tidy import tidy
 from tables.writer import Writer, Written
 from tests.tables.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
@@ -138,7 +139,7 @@ def test_a_stream_reads_every_appended_row_once_whoever_wrote_it(
         for writer in writers:
             number = next(numbers)
             writer.append(rows((f"{number}", number, None)), stamp(number))
-        lake.tidy(NAME)
+        tidy(lake, NAME)
         writers[turn].upsert(rows(("1", 100 + turn, None)), ["k"], stamp(turn, "correction"))
         drain()
     assert seen == ["1", "2", "3", "4"]

@@ -9,6 +9,7 @@ import pytest
 
 from infra.errors import BadArgument, SchemaMismatch
 from tables.lake import Lake
+from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -54,21 +55,11 @@ def test_a_merge_rewrites_and_maintenance_changes_nothing(lake: Lake, counts: Wr
     append(counts, 2, rows(b=2))
     counts.upsert(rows(a=9), ["k"], Stamp(app="merge", version=1))
     before = lake.version(NAME)
-    lake.tidy(NAME)
+    tidy(lake, NAME)
     commits = {c.version: c for c in lake.commits(NAME, 2, lake.version(NAME))}
     assert (commits[3].rewrites, commits[3].changes) == (True, True)
     assert lake.version(NAME) > before
     assert [(c.rewrites, c.changes, c.added) for v, c in commits.items() if v > before] == [(False, False, ())]
-
-
-def test_tidying_keeps_the_rows_in_fewer_files(lake: Lake, counts: Writer) -> None:
-    for version in range(1, 6):
-        append(counts, version, rows(**{f"k{version}": version}))
-    lake.tidy(NAME)
-    table = lake.open(NAME)
-    assert len(table.file_uris()) == 1
-    assert sorted(pa.table(table.scan())["n"].to_pylist()) == [1, 2, 3, 4, 5]
-    assert table.transaction_version("test") == 5
 
 
 def test_the_newest_commit_with_a_fact_is_found_behind_others(lake: Lake, counts: Writer) -> None:

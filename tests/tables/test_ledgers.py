@@ -16,6 +16,7 @@ from tables.lake import Lake
 from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers, Reconciled
 from tables.outcome import Outcome
 from tables.scope import Interval, Scope
+from tables.tidy import tidy
 from tables.writer import BEFORE, CHANGE, Stamp, Writer
 from tests.tables.declared import a_table
 
@@ -256,7 +257,7 @@ def test_the_streams_own_commits_and_maintenance_are_no_corrections(
 ) -> None:
     by_stream(hours, 1, counts(a=1))
     by_stream(hours, 2, counts(a=2))
-    lake.tidy(TABLE)
+    tidy(lake, TABLE)
     assert ledgers.record_corrections(HOURS) == 0
 
 

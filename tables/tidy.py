@@ -1,0 +1,79 @@
+"""Keeps the files of a table few, and those of a table that is merged into apart by time.
+
+A MERGE writes every file anew in which it finds a row. What streams revise is recent: where recent rows lie together,
+a micro-batch costs the same however long the table's history is; where one file holds all, it costs as much as that.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+    from tables.lake import Lake
+
+TARGET = 4 << 20
+"""Bytes of a file that a MERGE writes anew in a tenth of a second or two."""
+_MOST = 256 << 20  # bytes that are sorted while a stream waits
+_SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
+_log = logging.getLogger("twofold.tidy")
+
+
+class Extent(NamedTuple):
+    """A data file: its bytes, and the times between which its rows lie; None: nobody knows."""
+
+    size: int
+    least: Any
+    greatest: Any
+
+
+def tidy(lake: Lake, name: str, by: str | None = None) -> None:
+    """Merge small files and write a log checkpoint; rows stay as they are.
+
+    Best effort: files that somebody rewrites meanwhile are left for the next time.
+
+    Args:
+        by: a time or date of the table's rows, by which its files are sorted apart when too much of them is mixed;
+            None: rows are appended, and not revised.
+    """
+    from deltalake.exceptions import CommitFailedError
+
+    table = lake.open(name)
+    try:
+        if by and is_mixed(_extents(table, by), TARGET):
+            table.optimize.z_order([by], target_size=TARGET)
+            _log.info("sorted table=%s by=%s files=%d", name, by, len(table.file_uris()))
+        else:
+            table.optimize.compact(target_size=TARGET if by else None)
+    except CommitFailedError as error:
+        _log.info("not tidied table=%s error=%s", name, error)
+        return
+    lake.write_checksum(name, table.version())
+    table.create_checkpoint()
+
+
+def is_mixed(files: Sequence[Extent], target: int) -> bool:
+    """Whether so much lies in files that share their times with others, or that are too large, that sorting pays.
+
+    Not where it would take long, nor where it is unknown when the rows of a file are.
+    """
+    total = sum(file.size for file in files)
+    if total > _MOST or any(file.least is None or file.greatest is None for file in files):
+        return False
+    misplaced = sum(
+        file.size
+        for n, file in enumerate(files)
+        if file.size > 2 * target
+        or any(file.least < o.greatest and o.least < file.greatest for m, o in enumerate(files) if m != n)
+    )
+    return misplaced > max(2 * target, total // _SHARE)
+
+
+def _extents(table: DeltaTable, by: str) -> list[Extent]:
+    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+    return [Extent(file["size_bytes"], file.get(f"min.{by}"), file.get(f"max.{by}")) for file in files]

@@ -1,0 +1,123 @@
+"""Files of a table: few of them, and those of a table that is merged into apart by time."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from itertools import pairwise
+from random import Random
+
+import pyarrow as pa
+import pytest
+
+from tables.lake import Lake
+from tables.tidy import Extent, is_mixed, tidy
+from tables.writer import Stamp, Writer, Written
+
+NAME = "plant.hours"
+SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.timestamp("us", tz="UTC")), ("total", pa.float64())])
+SENSORS, HOURS, START = 200, 100, datetime(2024, 1, 1, tzinfo=UTC)
+TARGET = 20_000
+
+
+def hour(number: int) -> datetime:
+    return START + timedelta(hours=number)
+
+
+def rows(hours: range, seed: int) -> pa.Table:
+    """A row of each sensor and hour, its total drawn by chance so that no file shrinks to nothing."""
+    chance = Random(seed)
+    pairs = [(f"s{sensor}", hour(at)) for at in hours for sensor in range(SENSORS)]
+    totals = [chance.random() for _ in pairs]
+    columns = {"sensor": [p[0] for p in pairs], "hour": [p[1] for p in pairs], "total": totals}
+    return pa.table(columns, schema=SCHEMA)
+
+
+def extents(lake: Lake) -> list[tuple[datetime, datetime]]:
+    files = pa.table(lake.open(NAME).get_add_actions(flatten=True)).to_pylist()
+    return sorted((file["min.hour"], file["max.hour"]) for file in files)
+
+
+def stored(lake: Lake) -> pa.Table:
+    found = pa.table(lake.open(NAME).scan()).select(SCHEMA.names).cast(SCHEMA)
+    return found.sort_by([("hour", "ascending"), ("sensor", "ascending")])
+
+
+@pytest.fixture
+def writer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Writer:
+    monkeypatch.setattr("tables.tidy.TARGET", TARGET)
+    lake.ensure(NAME, SCHEMA, statistics=["sensor", "hour"])
+    return Writer(lake, NAME)
+
+
+def revise(writer: Writer, number: int, hours: range) -> Written:
+    """What a stream does: replace the rows of some hours, add those that are not there."""
+    return writer.upsert(rows(hours, number), ["sensor", "hour"], Stamp(app="stream", version=number))
+
+
+def test_few_rows_lie_in_one_file(lake: Lake, writer: Writer) -> None:
+    for number in range(1, 6):
+        writer.append(rows(range(number, number + 1), 0), Stamp(app="test", version=number))
+    before = stored(lake)
+    tidy(lake, NAME, "hour")
+    assert extents(lake) == [(hour(1), hour(5))]
+    assert stored(lake) == before
+    assert lake.open(NAME).transaction_version("test") == 5
+
+
+def test_a_long_table_is_sorted_apart_so_that_a_revision_writes_its_end_only(lake: Lake, writer: Writer) -> None:
+    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
+    assert revise(writer, 1, range(HOURS - 1, HOURS + 1)).updated == SENSORS
+    before, version = stored(lake), lake.version(NAME)
+    assert len(extents(lake)) < 3
+
+    tidy(lake, NAME, "hour")
+    apart = extents(lake)
+    assert len(apart) > 4
+    assert all(one[1] <= other[0] for one, other in pairwise(apart))
+    assert stored(lake) == before
+    [commit] = lake.commits(NAME, version, lake.version(NAME))
+    assert (commit.operation, commit.changes) == ("OPTIMIZE", False)
+
+    assert revise(writer, 2, range(HOURS, HOURS + 2)).files <= 2
+    assert [e for e in apart if e in extents(lake)] == apart[:-1]
+
+
+def test_what_is_in_order_is_not_sorted_again(lake: Lake, writer: Writer) -> None:
+    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
+    tidy(lake, NAME, "hour")
+    apart, version = extents(lake), lake.version(NAME)
+    tidy(lake, NAME, "hour")
+    assert (lake.version(NAME), extents(lake)) == (version, apart)
+
+
+def test_rows_that_a_correction_has_mixed_are_sorted_apart_again(lake: Lake, writer: Writer) -> None:
+    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
+    tidy(lake, NAME, "hour")
+    apart = extents(lake)
+    late = pa.concat_tables([rows(range(at, at + 1), 7) for at in range(0, HOURS, 9)])
+    writer.upsert(late, ["sensor", "hour"], Stamp(app="reconcile", version=1))
+    assert not set(apart) & set(extents(lake))
+    before = stored(lake)
+    tidy(lake, NAME, "hour")
+    assert len(extents(lake)) == len(apart)
+    assert all(one[1] <= other[0] for one, other in pairwise(extents(lake)))
+    assert stored(lake) == before
+
+
+@pytest.mark.parametrize(
+    ("files", "mixed"),
+    [
+        ([], False),
+        ([Extent(10, 0, 9)], False),
+        ([Extent(21, 0, 9)], True),  # more than two of ten
+        ([Extent(10, 0, 4), Extent(10, 4, 4), Extent(10, 4, 9)], False),  # they meet, and share no span
+        ([Extent(10, 0, 5), Extent(10, 4, 9)], False),  # too little to pay
+        ([Extent(10, 0, 5), Extent(11, 4, 9)], True),
+        ([Extent(10, 0, 5), Extent(11, 4, 9), Extent(400, 9, 9)], True),
+        ([Extent(10, 0, 5), Extent(11, 4, 9), *(Extent(20, n, n) for n in range(9, 26))], False),  # 21 of 361
+        ([Extent(10, 0, 5), Extent(11, None, None)], False),
+        ([Extent(1 << 28, 0, 5), Extent(11, 4, 9)], False),  # too much to be sorted meanwhile
+    ],
+)
+def test_sorting_pays_where_enough_is_mixed(files: list[Extent], mixed: bool) -> None:
+    assert is_mixed(files, 10) is mixed
