@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import shutil
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -181,6 +182,26 @@ def test_state_of_which_an_older_part_is_readable_is_proven_key_by_key(
     assert (made.stream != stream, made.watermark_ms()) == (True, watermark_ms)
     world.maintain(["hours"])
     assert totals(world) == GONE_ON
+    assert [o for o in world.reconcile(["hours"]) if o.changed or o.unexplained] == []
+
+
+def test_every_partition_of_a_state_is_made_again(spark: SparkSession, settings: Settings, registry: Registry) -> None:
+    world = World(spark, replace(settings, shuffle_partitions=3), "plant", registry)
+    for at in (0, 0.5, 3):
+        world.append({"readings": [reading(sensor, at, 1) for sensor in "abcdef"]})
+        world.maintain(["hours"])
+    closed = {(sensor, hour(0)): 2.0 for sensor in "abcdef"}
+    assert totals(world) == {**closed, **{(sensor, hour(3)): 1.0 for sensor in "abcdef"}}
+
+    cut_off(checkpoint(world, "hours").path)
+    found = recover(world, "hours")
+    assert (found.found, found.differing) == ("lost", 0)
+    assert [(s.partitions, s.batch is not None, s.equal) for s in found.states] == [(3, True, True)] * 2
+
+    world.append({"readings": [*(reading(sensor, 3.25, 4) for sensor in "ace"), reading("f", 3, 1)]})
+    world.maintain(["hours"])
+    went_on = {(sensor, hour(3)): 5.0 if sensor in "ace" else 1.0 for sensor in "abcdef"}
+    assert totals(world) == {**closed, **went_on}
     assert [o for o in world.reconcile(["hours"]) if o.changed or o.unexplained] == []
 
 
