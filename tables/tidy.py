@@ -20,13 +20,15 @@ if TYPE_CHECKING:
 TARGET = 4 << 20
 """Bytes of a file that a MERGE writes anew in a tenth of a second or two."""
 _MOST = 256 << 20  # bytes that are sorted while a stream waits
+_AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
 _SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
 _log = logging.getLogger("twofold.tidy")
 
 
 class Extent(NamedTuple):
-    """A data file: its bytes, and the times between which its rows lie; None: nobody knows."""
+    """A data file: its rows and bytes, and the times between which the rows lie; None: nobody knows."""
 
+    rows: int
     size: int
     least: Any
     greatest: Any
@@ -49,7 +51,8 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
             table.optimize.z_order([by], target_size=TARGET)
             _log.info("sorted table=%s by=%s files=%d", name, by, len(table.file_uris()))
         else:
-            table.optimize.compact(target_size=TARGET if by else None)
+            # Smaller, so that no old file is made one with the newest.
+            table.optimize.compact(target_size=TARGET // 4 if by else None)
     except CommitFailedError as error:
         _log.info("not tidied table=%s error=%s", name, error)
         return
@@ -68,7 +71,7 @@ def is_mixed(files: Sequence[Extent], target: int) -> bool:
     misplaced = sum(
         file.size
         for n, file in enumerate(files)
-        if file.size > 2 * target
+        if (file.size > 2 * target and file.rows > 2 * _AT_ONCE)
         or any(file.least < o.greatest and o.least < file.greatest for m, o in enumerate(files) if m != n)
     )
     return misplaced > max(2 * target, total // _SHARE)
@@ -76,4 +79,7 @@ def is_mixed(files: Sequence[Extent], target: int) -> bool:
 
 def _extents(table: DeltaTable, by: str) -> list[Extent]:
     files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    return [Extent(file["size_bytes"], file.get(f"min.{by}"), file.get(f"max.{by}")) for file in files]
+    return [
+        Extent(file.get("num_records") or 0, file["size_bytes"], file.get(f"min.{by}"), file.get(f"max.{by}"))
+        for file in files
+    ]
