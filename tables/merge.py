@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from tables.datafusion import span
+from tables.tidy import after_commit
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -37,7 +38,14 @@ class Merge:
         """Let delta-rs do it; one that changes nothing makes no commit."""
         # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
         on = f"{_rust(self.on)} AND {span(rows, self.key, 't')}"
-        merger = table.merge(rows, on, source_alias="s", target_alias="t", commit_properties=properties)
+        merger = table.merge(
+            rows,
+            on,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=properties,
+            post_commithook_properties=after_commit(),
+        )
         values = {f'"{c}"': f's."{c}"' for c in self.columns}
         if self.delete:
             merger = merger.when_matched_delete(predicate=_rust(self.delete))

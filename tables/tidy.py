@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import pyarrow as pa
 
 if TYPE_CHECKING:
-    from deltalake import DeltaTable
+    from deltalake import DeltaTable, PostCommitHookProperties
 
     from tables.lake import Lake
 
@@ -35,7 +35,7 @@ class Extent(NamedTuple):
 
 
 def tidy(lake: Lake, name: str, by: str | None = None) -> None:
-    """Merge small files and write a log checkpoint; rows stay as they are.
+    """Merge small files, write a log checkpoint and remove commits that have expired; rows stay as they are.
 
     Best effort: files that somebody rewrites meanwhile are left for the next time.
 
@@ -48,16 +48,28 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
     table = lake.open(name)
     try:
         if by and is_mixed(_extents(table, by), TARGET):
-            table.optimize.z_order([by], target_size=TARGET)
+            table.optimize.z_order([by], target_size=TARGET, post_commithook_properties=after_commit())
             _log.info("sorted table=%s by=%s files=%d", name, by, len(table.file_uris()))
         else:
             # Smaller, so that no old file is made one with the newest.
-            table.optimize.compact(target_size=TARGET // 4 if by else None)
+            size = TARGET // 4 if by else None
+            table.optimize.compact(target_size=size, post_commithook_properties=after_commit())
     except CommitFailedError as error:
         _log.info("not tidied table=%s error=%s", name, error)
         return
     lake.write_checksum(name, table.version())
     table.create_checkpoint()
+    table.cleanup_metadata()
+
+
+def after_commit() -> PostCommitHookProperties:
+    """What delta-rs does after a commit: not look through the whole log for what has expired, which `tidy` does.
+
+    That took half of a commit's time in a log of a thousand commits, and six sevenths in one of twenty thousand.
+    """
+    from deltalake import PostCommitHookProperties
+
+    return PostCommitHookProperties(cleanup_expired_logs=False)
 
 
 def is_mixed(files: Sequence[Extent], target: int) -> bool:

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from tables.lake import WRITER, Lake
 from tables.merge import Merge, equal, greater
+from tables.tidy import after_commit
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -345,4 +346,5 @@ def _lost_a_race(error: Exception) -> bool:
 def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     from deltalake import write_deltalake
 
-    write_deltalake(table, rows, mode="append", commit_properties=properties)
+    hooks = after_commit()
+    write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=hooks)
