@@ -11,9 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
-from rich.measure import Measurement
 
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.screen import NOTHING, Json, make_table, needed_width, out, print_json, shown, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
 
@@ -125,7 +124,7 @@ def _print_result(analyst: Analyst, query: str) -> None:
     cells = [[_cell(value) for value in row] for row in rows]
     right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows)]
     table = make_table(None, [escape(c) for c in columns], cells, right=right, whole=columns)
-    if Measurement.get(out, out.options.update(max_width=10_000), table).minimum <= out.width:
+    if needed_width(table) <= out.width:
         out.print(table)
     else:
         _print_records(columns, cells)

@@ -267,6 +267,7 @@ def print_status(now: Snapshot) -> None:
             ["topic", "partition", "earliest", "latest", "ingested", "lag", "quarantined"],
             [line for topic in now.topics for line in _topic_lines(topic)],
             right=["partition", "earliest", "latest", "ingested", "lag", "quarantined"],
+            spare=["earliest", "ingested"],
         )
     )
     if any(p.latest for topic in now.topics for p in topic.partitions):
@@ -282,6 +283,7 @@ def print_status(now: Snapshot) -> None:
             [(t.name, t.strategy, t.rows, t.late, t.corrections, t.version, _audited(t, now.at)) for t in now.tables],
             right=["rows", "late records", "corrected rows", "version", "audited"],
             whole=["strategy"],
+            spare=["version", "strategy"],
         )
     )
     for problem in now.problems:
@@ -299,15 +301,18 @@ def _audited(table: TableState, now: datetime) -> str:
 
 
 def _print_queries(now: Snapshot) -> None:
-    out.print(
-        make_table(
-            "Queries",
-            ["query", "watermark (UTC)", "held back by", "rows in", "rows out", "took", "freshness", "behind", "last"],
-            [_query_line(query, now.at) for query in now.queries],
-            right=["rows in", "rows out", "took", "freshness", "behind", "last"],
-            whole=["watermark (UTC)"],
+    numbers = ["rows in", "rows out", "took", "freshness", "behind", "since last"]
+    for domain in dict.fromkeys(query.domain for query in now.queries):
+        out.print(
+            make_table(
+                f"Queries of {domain}",
+                ["query", "watermark (UTC)", "held by", *numbers],
+                [_query_line(query, now.at) for query in now.queries if query.domain == domain],
+                right=numbers,
+                whole=["watermark (UTC)"],
+                spare=["rows out", "rows in", "took"],
+            )
         )
-    )
 
 
 def _topic_lines(topic: TopicState) -> list[tuple[object, ...]]:
@@ -353,7 +358,7 @@ def _print_gaps(now: Snapshot) -> None:
 
 def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
     return (
-        f"{query.domain}.{query.query}",
+        query.query,
         f"{query.watermark:%Y-%m-%d %H:%M}" if query.watermark else None,
         query.held_back_by and query.held_back_by.removeprefix(f"{query.domain}."),
         query.rows_in,
@@ -361,7 +366,7 @@ def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
         shown_span(query.batch_s),
         shown_span(query.freshness_s),
         query.behind,
-        f"{shown_span((now - query.updated_at).total_seconds())} ago",
+        shown_span((now - query.updated_at).total_seconds()),
     )
 
 

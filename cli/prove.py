@@ -164,7 +164,7 @@ def _print_logs(logs: Sequence[TopicReport]) -> None:
         for log in logs
     ]
     columns = ["topic", "held against", "records", "blocks", "differing", "versions", "took"]
-    out.print(make_table(None, columns, rows, right=["records", "blocks", "differing"]))
+    out.print(make_table(None, columns, rows, right=["records", "blocks", "differing"], spare=["versions"]))
     counts = ["archive alone", "both", "broker alone", "unlike", "in transactions", "lost", "missing"]
     sides = [
         (
@@ -178,7 +178,7 @@ def _print_logs(logs: Sequence[TopicReport]) -> None:
         if log.sides
     ]
     if sides:
-        out.print(make_table("Who has the log", ["topic", *counts], sides, right=counts))
+        out.print(make_table("Who has the log", ["topic", *counts], sides, right=counts, spare=["in transactions"]))
 
 
 def acknowledge(
@@ -236,6 +236,7 @@ def _print_report(report: Report) -> None:
                 for topic in report.topics
             ],
             right=columns[1:],
+            spare=["in transactions"],
         )
     )
     if any(topic.waiting is None for topic in report.topics):
@@ -263,7 +264,7 @@ def _print_certificate(certificate: Certificate) -> None:
         for p in topic.partitions
     ]
     title = f"{certificate.table}, version {certificate.version}: {certificate.rows:,} rows"
-    out.print(make_table(title, columns, rows, right=columns[3:7]))
+    out.print(make_table(title, columns, rows, right=columns[3:7], spare=["in transactions"]))
     taken = ", ".join(f"{name} up to version {version}" for name, version in certificate.inputs.items())
     out.print(f"Taken in: {taken or 'nothing'}. Definition {certificate.fingerprint or 'unknown'}.")
     for topic in certificate.topics:

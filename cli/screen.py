@@ -13,8 +13,9 @@ from typing import Annotated
 
 import typer
 from rich import box
-from rich.console import Console
+from rich.console import Console, JustifyMethod
 from rich.markup import escape
+from rich.measure import Measurement
 from rich.table import Table
 from rich.text import Text
 
@@ -85,21 +86,45 @@ def make_table(
     *,
     right: Collection[str] = (),
     whole: Collection[str] = (),
+    spare: Sequence[str] = (),
 ) -> Table:
     """A table for people; the columns in `right` hold numbers, those in `whole`, like the first, are not broken.
 
     Cells that are text may carry markup; what came from data must be escaped by the caller.
+
+    Args:
+        spare: columns that are left out, the first of them first, until the others have room on the screen.
     """
     cells = [[shown(value) for value in row] for row in rows]
+    table = _laid_out(title, columns, cells, right, whole)
+    if spare and needed_width(table) > out.width:
+        kept = [n for n, column in enumerate(columns) if column != spare[0]]
+        fewer, rest = [columns[n] for n in kept], [[row[n] for n in kept] for row in cells]
+        return make_table(title, fewer, rest, right=right, whole=whole, spare=spare[1:])
+    return table
+
+
+def needed_width(table: Table) -> int:
+    """How wide the screen must be for the table to be shown without a loss."""
+    return Measurement.get(out, out.options.update(max_width=10_000), table).minimum
+
+
+def _laid_out(
+    title: str | None,
+    columns: Sequence[str],
+    cells: Sequence[Sequence[str]],
+    right: Collection[str],
+    whole: Collection[str],
+) -> Table:
     table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold", padding=(0, 1, 0, 0))
     for n, column in enumerate(columns):
         is_number, least = column in right, None
-        # Rich takes room away from the widest columns first: what must stay whole says how much it needs.
         head = column.replace(" ", "\n") if is_number else column
-        if is_number or n == 0 or column in whole:
+        if is_whole := is_number or n == 0 or column in whole:
             texts = [*head.split(), *(Text.from_markup(row[n]).plain for row in cells)]
             least = max(map(len, texts), default=0)
-        table.add_column(head, justify="right" if is_number else "left", overflow="fold", min_width=least)
+        justify: JustifyMethod = "right" if is_number else "left"
+        table.add_column(head, justify=justify, overflow="fold", no_wrap=is_whole, min_width=least)
     for row in cells:
         table.add_row(*row)
     return table

@@ -5,8 +5,10 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
+from rich.console import Console
 
-from cli.screen import shown, shown_span
+from cli import screen
+from cli.screen import make_table, needed_width, shown, shown_span
 
 
 @pytest.mark.parametrize(
@@ -32,3 +34,39 @@ def test_values_are_written_for_people() -> None:
     assert shown(True) == "yes"
     assert shown(1_234_567) == "1,234,567"
     assert shown(datetime(2013, 1, 1, 10, tzinfo=UTC)) == "2013-01-01 10:00:00"
+
+
+NAMES = ["table", "strategy", "reads", "rows"]
+LINES = [("flights.flights_in_weather", "touched", "departures, observations", 28_869)]
+
+
+def _printed(monkeypatch: pytest.MonkeyPatch, width: int, spare: list[str]) -> str:
+    console = Console(width=width, highlight=False)
+    monkeypatch.setattr(screen, "out", console)
+    with console.capture() as captured:
+        console.print(make_table("Tables", NAMES, LINES, right=["rows"], whole=["strategy"], spare=spare))
+    return captured.get()
+
+
+def test_a_column_that_may_be_broken_gives_its_room_to_those_that_may_not(monkeypatch: pytest.MonkeyPatch) -> None:
+    wide, narrow = (_printed(monkeypatch, width, []) for width in (80, 64))
+    assert "departures, observations" in wide
+    assert "departures, observations" not in narrow
+    assert all(text in narrow for text in ("flights.flights_in_weather", "touched", "departures,", "28,869"))
+
+
+def test_columns_that_can_be_spared_leave_one_by_one_when_the_others_lack_room(monkeypatch: pytest.MonkeyPatch) -> None:
+    spare = ["reads", "strategy"]
+    assert "observations" in _printed(monkeypatch, 64, spare)
+    without_reads, without_both = (_printed(monkeypatch, width, spare) for width in (50, 40))
+    assert "touched" in without_reads
+    assert "reads" not in without_reads
+    assert "strategy" not in without_both
+    assert all("28,869" in text for text in (without_reads, without_both))
+
+
+def test_the_width_that_a_table_needs_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+    needed = needed_width(make_table("Tables", NAMES, LINES, right=["rows"], whole=["strategy"]))
+    enough, less = (_printed(monkeypatch, width, []) for width in (needed, needed - 1))
+    assert "observations" in enough
+    assert "observations" not in less
