@@ -121,6 +121,7 @@ class _Arena:
         self._part, self._columns = part, columns
         self._room: Bytes = np.empty(_ARENA_BYTES, np.uint8)
         self._used = 0
+        self._growth = 1.0  # bytes of the last batch decompressed, for each compressed one
         self._table: list[list[int]] = []
         self._places: list[tuple[Batches, int]] = []
 
@@ -133,11 +134,14 @@ class _Arena:
             return
         for index, codec, row in zip(indices.tolist(), batches.codecs[indices].tolist(), table.tolist(), strict=True):
             payload = batches.data[row[records.START] : row[records.END]]
+            if self._used and self._growth * len(payload) > len(self._room) - self._used:  # rather than try in vain
+                yield from self.rows()
             while (size := self._decompress(batches, index, codec, payload)) is None:
                 yield from self.rows()
             self._table.append([self._used, self._used + size, *row[records.END + 1 :]])
             self._places.append((batches, index))
             self._used += size
+            self._growth = size / max(1, len(payload))
 
     def rows(self) -> Iterator[pa.RecordBatch]:
         """The records of what was taken; the arena is empty then."""

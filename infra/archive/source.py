@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -39,7 +41,7 @@ def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequ
         as Archive.plan: before a job starts.
     """
     parts = archive.plan(ranges)
-    tasks = _grouped(parts, 2 * spark.sparkContext.defaultParallelism)
+    tasks = grouped(parts, 2 * spark.sparkContext.defaultParallelism)
     work = _Work(store=archive.store, columns=list(schema(columns).names), tasks=tasks)
     spark.dataSource.register(ArchiveSource)
     return spark.read.format(NAME).option(_PLAN, msgspec.json.encode(work).decode()).load()
@@ -54,19 +56,19 @@ class _Work:
     tasks: list[list[Part]]
 
 
-def _grouped(parts: Sequence[Part], least: int) -> list[list[Part]]:
-    """Parts that follow each other, together up to TASK_BYTES, but in so many groups that every core has work."""
+def grouped(parts: Sequence[Part], least: int) -> list[list[Part]]:
+    """Parts that follow each other, in groups of about equal bytes, up to TASK_BYTES, so that all cores end together.
+
+    Args:
+        least: so many groups, or a multiple of it, where there are parts enough.
+    """
     sizes = [part.stop - part.position for part in parts]
-    most = min(TASK_BYTES, sum(sizes) // least)
-    groups: list[list[Part]] = []
-    room = 0
-    for part, size in zip(parts, sizes, strict=True):
-        if size > room:
-            groups.append([])
-            room = most
-        groups[-1].append(part)
-        room -= size
-    return groups
+    total = max(1, sum(sizes))
+    count = least * ceil(total / (TASK_BYTES * least))
+    groups: dict[int, list[Part]] = {}
+    for part, before, size in zip(parts, accumulate(sizes, initial=0), sizes, strict=False):
+        groups.setdefault((2 * before + size) * count // (2 * total), []).append(part)
+    return list(groups.values())
 
 
 class ArchiveSource(DataSource):

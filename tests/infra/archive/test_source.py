@@ -8,16 +8,15 @@ from uuid import UUID
 
 import pytest
 
-from infra.archive.read import read_all
+from infra.archive import source
+from infra.archive.read import Part, read_all
 from infra.archive.rows import SCHEMA
-from infra.archive.source import frame
+from infra.archive.source import frame, grouped
 from infra.errors import NotArchived
 from tests.infra.archive.logs import LZ4, TOPIC, Batch, Record, archive_of, stored
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-pytestmark = pytest.mark.spark
 
 KAFKA_SCHEMA = (
     "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
@@ -25,6 +24,7 @@ KAFKA_SCHEMA = (
 )
 
 
+@pytest.mark.spark
 def test_rows_and_schema_are_those_of_the_kafka_source(spark: SparkSession, tmp_path: Path) -> None:
     from pyspark.sql.types import StructType
 
@@ -56,6 +56,29 @@ def test_rows_and_schema_are_those_of_the_kafka_source(spark: SparkSession, tmp_
     assert found.orderBy("offset").toArrow().to_pylist() == expected
 
 
+@pytest.mark.parametrize(("segments", "groups"), [(0, []), (1, [1]), (3, [1, 1, 1]), (7, [2, 1, 2, 2]), (16, [4] * 4)])
+def test_groups_for_four_tasks_end_together(tmp_path: Path, segments: int, groups: list[int]) -> None:
+    assert [len(group) for group in grouped(_parts(tmp_path, segments), 4)] == groups
+
+
+def test_groups_follow_each_other_and_are_as_small_as_a_task_should_be(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts = _parts(tmp_path, 9)
+    monkeypatch.setattr(source, "TASK_BYTES", 2 * parts[0].stop)
+    groups = grouped(parts, 2)
+    assert [part for group in groups for part in group] == parts
+    assert [len(group) for group in groups] == [1, 2, 1, 2, 1, 2]
+
+
+def _parts(tmp_path: Path, segments: int) -> list[Part]:
+    logs = [
+        stored([Batch(base=3 * n, records=[Record()] * 3).encode()], identity=UUID(int=n + 1)) for n in range(segments)
+    ]
+    return archive_of(tmp_path, logs).plan({TOPIC: {0: (0, 3 * segments)}}) if logs else []
+
+
+@pytest.mark.spark
 def test_columns_are_pruned_and_no_range_is_no_row(spark: SparkSession, tmp_path: Path) -> None:
     archive = archive_of(tmp_path, [stored([Batch(base=0, records=[Record()] * 3).encode()])])
 
@@ -63,6 +86,7 @@ def test_columns_are_pruned_and_no_range_is_no_row(spark: SparkSession, tmp_path
     assert frame(spark, archive, {TOPIC: {0: (1, 1)}}).count() == 0
 
 
+@pytest.mark.spark
 def test_what_is_not_archived_fails_before_a_job_starts(spark: SparkSession, tmp_path: Path) -> None:
     archive = archive_of(tmp_path, [stored([Batch(base=0, records=[Record()] * 3).encode()])])
 
@@ -70,6 +94,7 @@ def test_what_is_not_archived_fails_before_a_job_starts(spark: SparkSession, tmp
         frame(spark, archive, {TOPIC: {0: (0, 4)}})
 
 
+@pytest.mark.spark
 def test_damage_fails_the_job_with_segment_batch_and_reason(spark: SparkSession, tmp_path: Path) -> None:
     one = stored([Batch(base=0, records=[Record(value=b"intact")] * 3).encode()])
     archive = archive_of(tmp_path, [one.with_log(one.files["log"].replace(b"intact", b"broken", 1))])
