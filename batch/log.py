@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from batch.copies import RECORD
 from batch.span import Place, Span, require_partitions, require_past, require_there
 from infra.archive.catalog import open_archive
-from infra.archive.source import frame
+from infra.archive.frame import frame
 from infra.archive.union import broker_frame, log_frame
 from infra.duck import duckdb_utc
 from infra.errors import NotArchived

@@ -3,23 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import os
+import subprocess
 import sys
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+import msgspec
 import psutil
 
 from benchmarks import drain
 from benchmarks.figures import report, spread
 from benchmarks.platform import broker_process, cpu_s, platform
 from infra.archive.catalog import open_archive
+from infra.archive.frame import frame
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
-from infra.archive.source import frame
+from infra.archive.source import ArchiveSource
 from infra.archive.union import broker_frame
 from infra.ranges import Ranges
-from infra.settings import Settings
+from infra.settings import ROOT, Settings
 from infra.spark import session
 from infra.topics import TopicSpec, ensure_topics, offsets
 
@@ -30,7 +35,9 @@ CODECS = ("lz4", "zstd")
 PARTITIONS = 2
 SHARE = 0.01
 WAIT_S = 120
-WARM_UP = 2  # rounds that are not counted
+WARM_UP = 5  # rounds that are not counted
+PROCESSES = 2  # of each reader
+BROKER, ARCHIVE, SOURCE = READERS = ("through the broker", "from the archive", "by the data source")
 RATIO, LITTLE = "ratio", "1 % of the range, share of reading all"
 
 
@@ -72,6 +79,39 @@ def drained(rows: DataFrame, broker: psutil.Process) -> Measured:
     return Measured(seconds=time.monotonic() - began, broker_s=cpu_s(broker) - cpu)
 
 
+def read_alone(settings: Settings, reader: str, topic: str, rounds: int) -> list[Measured]:
+    """All that is archived of a topic, by one reader in a session of its own, after uncounted rounds."""
+    spark, broker = session(settings, f"archive-{reader}"), broker_process(settings)
+    archive = open_archive(settings, [topic])
+    ranges = _ranges(archive, topic)
+    spark.dataSource.register(ArchiveSource)
+    source = spark.read.format("archive").option("topic", topic)
+    source = source.option("bootstrap", settings.bootstrap_servers).option("archive", settings.archive_uri)
+    frames: dict[str, Callable[[], DataFrame]] = {
+        BROKER: lambda: broker_frame(spark, settings, topic, ranges),
+        ARCHIVE: lambda: frame(spark, archive, {topic: ranges}),
+        SOURCE: source.load,
+    }
+    measured = [drained(frames[reader](), broker) for _ in range(WARM_UP + rounds)]
+    spark.stop()
+    return measured[WARM_UP:]
+
+
+def in_a_process(settings: Settings, reader: str, topic: str, rounds: int) -> list[Measured]:
+    """`read_alone` in a process that reads nothing else, as a replay does.
+
+    Where one JVM runs several readers, its compiler makes worse code of what they share.
+    """
+    arguments = ["--reader", reader, "--topic", topic, "--rounds", str(rounds)]
+    ran = subprocess.run(
+        [sys.executable, "-m", "benchmarks.archive", *arguments],
+        env={**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)},
+        stdout=subprocess.PIPE,
+        check=True,
+    )
+    return msgspec.json.decode(ran.stdout.splitlines()[-1], type=list[Measured])
+
+
 def in_this_process(archive: Archive, topic: str, ranges: Ranges) -> tuple[float, int]:
     """Seconds and rows of a read that plans anew, without Spark."""
     began = time.monotonic()
@@ -89,34 +129,34 @@ def _topic(codec: str) -> str:
     return f"archive.{codec}"
 
 
-def measure(
-    spark: SparkSession, settings: Settings, codec: str, records: int, rounds: int
-) -> dict[str, dict[str, float]]:
-    """The two by turns, after uncounted rounds of each, and a small share of the range beside all of it."""
-    broker = broker_process(settings)
-    topic, archive = _topic(codec), fill(spark, settings, codec, records)
-    ranges = {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(topic).items()}
+def _ranges(archive: Archive, topic: str) -> dict[int, tuple[int, int]]:
+    return {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(topic).items()}
+
+
+def measure(settings: Settings, archive: Archive, codec: str, rounds: int) -> dict[str, dict[str, float]]:
+    """The readers by turns, each in processes of its own; and a small share of the range beside all of it."""
+    topic = _topic(codec)
+    ranges = _ranges(archive, topic)
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))
-    theirs, ours, shares = [], [], []
-    for number in range(WARM_UP + rounds):
-        connector = drained(broker_frame(spark, settings, topic, ranges), broker)
-        archived = drained(frame(spark, archive, {topic: ranges}), broker)
+    times: dict[str, list[Measured]] = {reader: [] for reader in READERS}
+    for number in range(PROCESSES):
+        for reader in READERS:
+            measured = in_a_process(settings, reader, topic, rounds)
+            rates = ", ".join(f"{count / m.seconds:,.0f}/s" for m in measured)
+            print(f"{codec} {number}: {reader}: {rates}", flush=True)
+            times[reader] += measured
+    shares = []
+    for _ in range(WARM_UP + rounds):
         all_s, all_rows = in_this_process(archive, topic, ranges)
         little_s, little_rows = in_this_process(archive, topic, middle(ranges))
         if (all_rows, little_rows) != (count, little):
             raise RuntimeError(f"{all_rows} of {count} rows, {little_rows} of {little}")
-        print(f"{codec} {number}: broker {count / connector.seconds:,.0f}/s, archive {count / archived.seconds:,.0f}/s")
-        if number >= WARM_UP:
-            theirs.append(connector)
-            ours.append(archived)
-            shares.append(little_s / all_s)
+        shares.append(little_s / all_s)
     return {
-        "through the broker, records/s": spread([count / m.seconds for m in theirs]),
-        "from the archive, records/s": spread([count / m.seconds for m in ours]),
-        RATIO: spread([a.seconds / b.seconds for a, b in zip(theirs, ours, strict=True)]),
-        "broker CPU through the broker, s": spread([m.broker_s for m in theirs]),
-        "broker CPU from the archive, s": spread([m.broker_s for m in ours]),
-        LITTLE: spread(shares),
+        **{f"{reader}, records/s": spread([count / m.seconds for m in times[reader]]) for reader in READERS},
+        RATIO: spread([a.seconds / b.seconds for a, b in zip(times[BROKER], times[ARCHIVE], strict=True)]),
+        **{f"broker CPU {reader}, s": spread([m.broker_s for m in times[reader]]) for reader in READERS},
+        LITTLE: spread(shares[WARM_UP:]),
     }
 
 
@@ -124,15 +164,22 @@ def main() -> int:
     """Measure each codec on a topic of its own."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
-    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--rounds", type=int, default=5, help="of each process")
+    parser.add_argument("--reader", choices=READERS, help="only this one, of a platform that runs")
+    parser.add_argument("--topic", help="that it reads")
     args = parser.parse_args()
+    if args.reader:
+        measured = read_alone(Settings.from_environment(), args.reader, args.topic, args.rounds)
+        print(msgspec.json.encode(measured).decode())
+        return 0
     with platform("archive") as settings:
         spark = session(settings, "archive")
-        measured = {codec: measure(spark, settings, codec, args.records, args.rounds) for codec in CODECS}
+        archives = {codec: fill(spark, settings, codec, args.records) for codec in CODECS}
         spark.stop()
+        measured_of = {codec: measure(settings, archives[codec], codec, args.rounds) for codec in CODECS}
     figures: dict[str, object] = {"records": args.records}
     claims = {}
-    for codec, figures_of_codec in measured.items():
+    for codec, figures_of_codec in measured_of.items():
         figures |= {f"{codec}: {name}": values for name, values in figures_of_codec.items()}
         claims[f"{codec}: archive >= 2.0 x broker (median)"] = figures_of_codec[RATIO]["median"] >= 2.0
         claims[f"{codec}: 1 % of the range costs <= 5 % (median)"] = figures_of_codec[LITTLE]["median"] <= 0.05

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.archive.catalog import open_archive
+from infra.archive.frame import frame
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
 from infra.archive.rows import schema
-from infra.archive.source import frame
 from infra.archive.union import broker_frame
 from infra.errors import LogGap
 from infra.ranges import Ranges, RangesOf

@@ -9,9 +9,9 @@ from functools import reduce
 from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
+from infra.archive.frame import frame
 from infra.archive.plan import Archive, Bounds
 from infra.archive.rows import COLUMNS, HEADERS, schema
-from infra.archive.source import frame
 from infra.errors import LogGap, NotArchived
 from infra.ranges import Ranges, rounds
 from infra.settings import Settings

@@ -16,11 +16,12 @@ import pytest
 from batch.copies import RECORD, Unlike, compare_copies
 from infra import broker, supervisor, topics
 from infra.archive.catalog import open_archive
+from infra.archive.frame import frame
 from infra.archive.layout import LocalTieredStorage
 from infra.archive.plan import Archive
 from infra.archive.read import read_all
 from infra.archive.rows import COLUMNS, HEADERS
-from infra.archive.source import frame
+from infra.archive.source import ArchiveSource
 from infra.archive.times import between
 from infra.archive.union import broker_frame, log_frame
 from infra.errors import NotArchived
@@ -206,6 +207,23 @@ def test_offsets_beyond_the_frontier_are_refused_and_found_at_the_broker(
 
     rows = log_frame(spark, running, with_holes(archive), TOPIC, whole, READ).toArrow().to_pylist()
     assert as_consumed(rows) == committed(running)
+
+
+def test_the_spark_source_gives_the_same_rows_to_anybody(running: Settings, spark: SparkSession) -> None:
+    archive = open_archive(running, [TOPIC])
+    last = archive.bounds(TOPIC)[1].end
+    spark.dataSource.register(ArchiveSource)
+    source = spark.read.format("archive").option("topic", TOPIC).option("columns", ",".join(READ))
+    source = source.option("bootstrap", running.bootstrap_servers).option("archive", running.archive_uri)
+
+    whole = source.load().toArrow().to_pylist()
+    some = source.option("startingOffsets", '{"1": 100}').load().toArrow().to_pylist()
+
+    rows = frame(spark, archive, {TOPIC: everything(archive)}, READ).toArrow().to_pylist()
+    assert as_consumed(whole) == as_consumed(rows)
+    assert as_consumed(some) == [row for row in as_consumed(rows) if row[0] == 1 and 100 <= row[1] < last]
+    with pytest.raises(Exception, match=rf"reaches up to {last}, its frontier"):
+        source.option("startingOffsets", '{"1": 0}').option("endingOffsets", f'{{"1": {last + 1}}}').load().count()
 
 
 def test_what_nobody_is_shown_are_markers_and_aborted_records(running: Settings) -> None:

@@ -1,103 +1,53 @@
-"""The Spark source gives the rows that the plain reader gives, with the schema of the Kafka source."""
+"""What the options of the Spark source `archive` ask for; its rows are in test_broker.py."""
 
 from __future__ import annotations
 
-from pathlib import Path
-from typing import TYPE_CHECKING
-from uuid import UUID
-
 import pytest
 
-from infra.archive import source
-from infra.archive.read import Part, read_all
-from infra.archive.rows import SCHEMA
-from infra.archive.source import frame, grouped
-from infra.errors import NotArchived
-from tests.infra.archive.logs import LZ4, TOPIC, Batch, Record, archive_of, stored
+from infra.archive.plan import Bounds
+from infra.archive.source import ArchiveSource, asked_ranges
+from infra.errors import BadArgument
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+BOUNDS = {0: Bounds(start=2, end=10), 1: Bounds(start=0, end=7)}
 
-KAFKA_SCHEMA = (
-    "key binary, value binary, topic string, partition int, offset bigint, timestamp timestamp, timestampType int, "
-    "headers array<struct<key:string,value:binary>>"
+
+@pytest.mark.parametrize(
+    ("starting", "ending", "ranges"),
+    [
+        ("earliest", "latest", {0: (2, 10), 1: (0, 7)}),
+        ('{"1": 3}', "latest", {1: (3, 7)}),
+        ("earliest", '{"0": 4}', {0: (2, 4)}),
+        ('{"0": 3, "1": 1}', '{"1": 2, "0": 4}', {0: (3, 4), 1: (1, 2)}),
+        ('{"5": 3}', '{"5": 4}', {5: (3, 4)}),
+    ],
 )
+def test_offsets_are_named_as_for_the_source_kafka(starting: str, ending: str, ranges: dict[int, object]) -> None:
+    assert asked_ranges("t", BOUNDS, starting, ending) == ranges
 
 
-@pytest.mark.spark
-def test_rows_and_schema_are_those_of_the_kafka_source(spark: SparkSession, tmp_path: Path) -> None:
-    from pyspark.sql.types import StructType
-
-    segments = [
-        stored(
-            [
-                Batch(
-                    base=base,
-                    records=[Record(key=None, value=b"v%d" % i, headers=[("h", None)] * (i % 3)) for i in range(7)],
-                    codec=LZ4,
-                ).encode()
-                for base in range(first, first + 70, 7)
-            ],
-            identity=UUID(int=first),
-        )
-        for first in (0, 70)
-    ]
-    archive = archive_of(tmp_path, segments)
-    ranges = {TOPIC: {0: (3, 120)}}
-
-    found = frame(spark, archive, ranges, SCHEMA.names)
-
-    assert found.schema == StructType.fromDDL(KAFKA_SCHEMA)
-    assert found.rdd.getNumPartitions() == 2
-    expected = [
-        row for batch in read_all(archive.plan(ranges), archive.store, SCHEMA.names) for row in batch.to_pylist()
-    ]
-    assert [row["offset"] for row in expected] == list(range(3, 120))
-    assert found.orderBy("offset").toArrow().to_pylist() == expected
+@pytest.mark.parametrize(
+    ("starting", "ending", "says"),
+    [
+        ("oldest", "latest", "startingOffsets='oldest': expected `earliest` or JSON of partition -> offset"),
+        ("earliest", "earliest", "endingOffsets='earliest': expected `latest` or JSON"),
+        ('{"0": "five"}', "latest", "Expected `int`, got `str`"),
+        ('{"0": 3}', '{"1": 4}', "startingOffsets names the partitions 0 of t, endingOffsets 1"),
+        ('{"5": 3}', "latest", "Nothing is archived of partition 5 of t"),
+    ],
+)
+def test_offsets_that_cannot_be_meant_are_refused(starting: str, ending: str, says: str) -> None:
+    with pytest.raises(BadArgument, match=says):
+        asked_ranges("t", BOUNDS, starting, ending)
 
 
-@pytest.mark.parametrize(("segments", "groups"), [(0, []), (1, [1]), (3, [1, 1, 1]), (7, [2, 1, 2, 2]), (16, [4] * 4)])
-def test_groups_for_four_tasks_end_together(tmp_path: Path, segments: int, groups: list[int]) -> None:
-    assert [len(group) for group in grouped(_parts(tmp_path, segments), 4)] == groups
-
-
-def test_groups_follow_each_other_and_are_as_small_as_a_task_should_be(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    parts = _parts(tmp_path, 9)
-    monkeypatch.setattr(source, "TASK_BYTES", 2 * parts[0].stop)
-    groups = grouped(parts, 2)
-    assert [part for group in groups for part in group] == parts
-    assert [len(group) for group in groups] == [1, 2, 1, 2, 1, 2]
-
-
-def _parts(tmp_path: Path, segments: int) -> list[Part]:
-    logs = [
-        stored([Batch(base=3 * n, records=[Record()] * 3).encode()], identity=UUID(int=n + 1)) for n in range(segments)
-    ]
-    return archive_of(tmp_path, logs).plan({TOPIC: {0: (0, 3 * segments)}}) if logs else []
-
-
-@pytest.mark.spark
-def test_columns_are_pruned_and_no_range_is_no_row(spark: SparkSession, tmp_path: Path) -> None:
-    archive = archive_of(tmp_path, [stored([Batch(base=0, records=[Record()] * 3).encode()])])
-
-    assert frame(spark, archive, {TOPIC: {0: (1, 3)}}, ["offset"]).toArrow().to_pydict() == {"offset": [1, 2]}
-    assert frame(spark, archive, {TOPIC: {0: (1, 1)}}).count() == 0
-
-
-@pytest.mark.spark
-def test_what_is_not_archived_fails_before_a_job_starts(spark: SparkSession, tmp_path: Path) -> None:
-    archive = archive_of(tmp_path, [stored([Batch(base=0, records=[Record()] * 3).encode()])])
-
-    with pytest.raises(NotArchived, match="up to 3, its frontier"):
-        frame(spark, archive, {TOPIC: {0: (0, 4)}})
-
-
-@pytest.mark.spark
-def test_damage_fails_the_job_with_segment_batch_and_reason(spark: SparkSession, tmp_path: Path) -> None:
-    one = stored([Batch(base=0, records=[Record(value=b"intact")] * 3).encode()])
-    archive = archive_of(tmp_path, [one.with_log(one.files["log"].replace(b"intact", b"broken", 1))])
-
-    with pytest.raises(Exception, match=r"log-0/0{20}-\S+, batch at offset 0, byte 0: its checksum .* does not match"):
-        frame(spark, archive, {TOPIC: {0: (0, 3)}}).collect()
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({}, "needs the option topic"),
+        ({"topic": "t", "subscribe": "t"}, "has no option subscribe"),
+        ({"topic": "t", "columns": "offset,size"}, "no column size"),
+    ],
+)
+def test_options_that_cannot_be_meant_are_refused(options: dict[str, str], says: str) -> None:
+    with pytest.raises(BadArgument, match=says):
+        ArchiveSource(options).schema()

@@ -1,0 +1,61 @@
+"""A read of the archive in pieces that end together, as bytes that Spark hands to its tasks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+from math import ceil
+
+import msgspec
+import pyarrow as pa
+
+from infra.archive.plan import Archive
+from infra.archive.read import Part, read_all
+from infra.archive.rows import schema
+from infra.archive.store import Store
+from infra.ranges import RangesOf
+
+TASK_BYTES = 16 << 20
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Work:
+    """All that a task needs to know."""
+
+    store: Store
+    columns: list[str]
+    parts: list[Part]
+
+
+def tasks(archive: Archive, ranges: RangesOf, columns: Sequence[str], cores: int) -> list[bytes]:
+    """The offsets `[from, to)` of partitions as work for `read_task`.
+
+    Raises:
+        BadArgument: a column that archived records do not have.
+        as Archive.plan.
+    """
+    names = list(schema(columns).names)
+    groups = grouped(archive.plan(ranges), 2 * cores)
+    return [msgspec.json.encode(_Work(store=archive.store, columns=names, parts=parts)) for parts in groups]
+
+
+def read_task(task: bytes) -> Iterator[pa.RecordBatch]:
+    """The records of a task, in the log's order; raises as `read`."""
+    work = msgspec.json.decode(task, type=_Work)
+    yield from read_all(work.parts, work.store, work.columns)
+
+
+def grouped(parts: Sequence[Part], least: int) -> list[list[Part]]:
+    """Parts that follow each other, in groups of about equal bytes, up to TASK_BYTES, so that all cores end together.
+
+    Args:
+        least: so many groups, or a multiple of it, where there are parts enough.
+    """
+    sizes = [part.stop - part.position for part in parts]
+    total = max(1, sum(sizes))
+    count = least * ceil(total / (TASK_BYTES * least))
+    groups: dict[int, list[Part]] = {}
+    for part, before, size in zip(parts, accumulate(sizes, initial=0), sizes, strict=False):
+        groups.setdefault((2 * before + size) * count // (2 * total), []).append(part)
+    return list(groups.values())
