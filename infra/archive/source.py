@@ -15,7 +15,7 @@ from infra.archive.catalog import open_archive
 from infra.archive.plan import Bounds
 from infra.archive.rows import COLUMNS, schema
 from infra.archive.tasks import read_task, tasks
-from infra.errors import BadArgument
+from infra.errors import BadArgument, NotArchived
 from infra.ranges import Ranges
 from infra.settings import Settings
 
@@ -89,8 +89,15 @@ def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending
     """What the options of a read ask for, of what there is.
 
     Raises:
+        NotArchived: nothing of the topic.
         BadArgument: no offsets; partitions of one that the other has not; a partition of which nothing is archived.
     """
+    if not bounds:
+        raise NotArchived(
+            f"Nothing of {topic} is archived.",
+            hint="Check the name; ./twofold status shows what is archived. A segment comes once it is closed and copied.",
+            topic=topic,
+        )
     starts, ends = _offsets(STARTING, starting, EARLIEST), _offsets(ENDING, ending, LATEST)
     if starts is not None and ends is not None and starts.keys() != ends.keys():
         raise BadArgument(
@@ -103,7 +110,7 @@ def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending
         if nothing:
             raise BadArgument(
                 f"Nothing is archived of partition {_listed(nothing)} of {topic}.",
-                hint=f"Archived are the partitions {_listed(bounds) or 'of no number'}; ./twofold status shows them.",
+                hint=f"Archived are the partitions {_listed(bounds)}; ./twofold status shows them.",
             )
     return {
         p: (bounds[p].start if starts is None else starts[p], bounds[p].end if ends is None else ends[p])

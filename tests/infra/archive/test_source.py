@@ -6,7 +6,7 @@ import pytest
 
 from infra.archive.plan import Bounds
 from infra.archive.source import ArchiveSource, asked_ranges
-from infra.errors import BadArgument
+from infra.errors import BadArgument, NotArchived
 
 BOUNDS = {0: Bounds(start=2, end=10), 1: Bounds(start=0, end=7)}
 
@@ -38,6 +38,11 @@ def test_offsets_are_named_as_for_the_source_kafka(starting: str, ending: str, r
 def test_offsets_that_cannot_be_meant_are_refused(starting: str, ending: str, says: str) -> None:
     with pytest.raises(BadArgument, match=says):
         asked_ranges("t", BOUNDS, starting, ending)
+
+
+def test_a_topic_of_which_nothing_is_archived_is_not_read_as_an_empty_one() -> None:
+    with pytest.raises(NotArchived, match="Nothing of flihgts is archived"):
+        asked_ranges("flihgts", {}, "earliest", "latest")
 
 
 @pytest.mark.parametrize(
