@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.screen import make_table, out, shown, shown_span
+from cli.screen import make_table, out, shown, shown_age, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -161,7 +161,7 @@ def _picture(feed: Feed, now: Snapshot) -> RenderableType:
 
 
 def _last(query: QueryState | None, now: Snapshot) -> str | None:
-    return f"{shown_span((now.at - query.updated_at).total_seconds())} ago" if query else None
+    return f"{shown_age(query.updated_at, now.at)} ago" if query else None
 
 
 def _total(values: Iterable[int | None]) -> int:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import NOTHING, Json, make_table, needed_width, out, print_json, shown, shown_span
+from cli.screen import NOTHING, Json, make_table, needed_width, out, print_json, shown, shown_age, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
 
@@ -324,7 +324,7 @@ def _print_page(page: Page) -> None:
     rows = "not computed yet" if page.rows is None else f"{page.rows:,}"
     age = NOTHING
     if page.updated_at:
-        age = f"last micro-batch {shown_span((datetime.now(UTC) - page.updated_at).total_seconds())} ago"
+        age = f"last micro-batch {shown_age(page.updated_at, datetime.now(UTC))} ago"
         if page.freshness_s is not None:
             age += f", its rows visible {shown_span(page.freshness_s)} after the broker had them"
     facts = {**page.declaration, "rows": rows, "freshness": age}

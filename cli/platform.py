@@ -13,7 +13,7 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown_bytes, shown_span, step
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
 from infra.errors import LogGap, ProcessFailed
 from infra.settings import ROOT, Settings
 
@@ -296,7 +296,7 @@ def _audited(table: TableState, now: datetime) -> str:
     """How long ago, and how many rows nothing explains."""
     if table.audit is None:
         return "never"
-    age = shown_span((now - table.audit.at).total_seconds())
+    age = shown_age(table.audit.at, now)
     return f"{age}, [bold red]{table.audit.unexplained:,} wrong[/]" if table.audit.unexplained else age
 
 
@@ -366,7 +366,7 @@ def _query_line(query: QueryState, now: datetime) -> tuple[object, ...]:
         shown_span(query.batch_s),
         shown_span(query.freshness_s),
         query.behind,
-        shown_span((now - query.updated_at).total_seconds()),
+        shown_age(query.updated_at, now),
     )
 
 

@@ -172,6 +172,11 @@ def shown_span(seconds: float | None) -> str:
     return f"{hours} h {minutes:02} min" if hours < 48 else f"{hours // 24} days"
 
 
+def shown_age(then: datetime, now: datetime) -> str:
+    """How long ago something was, as a span."""
+    return shown_span((now - then).total_seconds())
+
+
 @contextmanager
 def step(what: str) -> Iterator[None]:
     """Say what is being done while it is done, and how long it took when it is; a failure is left to the error."""
