@@ -98,10 +98,7 @@ def read_alone(settings: Settings, reader: str, topic: str, rounds: int) -> list
 
 
 def in_a_process(settings: Settings, reader: str, topic: str, rounds: int) -> list[Measured]:
-    """`read_alone` in a process that reads nothing else, as a replay does.
-
-    Where one JVM runs several readers, its compiler makes worse code of what they share.
-    """
+    """`read_alone` in a process that reads nothing else, as a replay does."""
     arguments = ["--reader", reader, "--topic", topic, "--rounds", str(rounds)]
     ran = subprocess.run(
         [sys.executable, "-m", "benchmarks.archive", *arguments],

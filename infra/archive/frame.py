@@ -29,7 +29,7 @@ def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequ
 
     context = spark.sparkContext
     work = [(task,) for task in tasks(archive, ranges, columns, context.defaultParallelism)]
-    # An RDD, since Spark takes it for large: of a local relation's few rows it would make a broadcast of a whole log.
+    # An RDD, since Spark takes it for large: of a range of few rows it would make a broadcast of a whole log.
     pieces = spark.createDataFrame(context.parallelize(work, max(1, len(work))), "task binary")
     return pieces.mapInArrow(_records, from_arrow_schema(schema(columns)))
 

@@ -95,7 +95,7 @@ def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending
     if not bounds:
         raise NotArchived(
             f"Nothing of {topic} is archived.",
-            hint="Check the name; ./twofold status shows what is archived. A segment comes once it is closed and copied.",
+            hint="Check the name; ./twofold status shows what is archived. A segment comes once it is closed.",
             topic=topic,
         )
     starts, ends = _offsets(STARTING, starting, EARLIEST), _offsets(ENDING, ending, LATEST)
