@@ -25,7 +25,7 @@ from infra.archive.source import ArchiveSource
 from infra.archive.union import broker_frame
 from infra.ranges import Ranges
 from infra.settings import ROOT, Settings
-from infra.spark import session
+from infra.spark.session import session
 from infra.topics import TopicSpec, ensure_topics, offsets
 
 if TYPE_CHECKING:

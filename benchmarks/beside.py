@@ -23,7 +23,7 @@ from benchmarks.figures import percentile, report
 from benchmarks.freshness import appended
 from benchmarks.platform import broker_process, command, cpu_s, driver, platform, traffic
 from infra.settings import Settings
-from infra.spark import session
+from infra.spark.session import session
 from infra.topics import ensure_topics, offsets
 from streaming.ingest import Ingest
 from tables.frontier import frontier

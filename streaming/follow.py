@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
-from infra.spark import suit_to_rows
+from infra.spark.session import suit_to_rows
 from streaming.upkeep import Upkeep
 from tables.changes import changed_rows
 from tables.columns import OFFSET

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.spark import suit_to_rows
+from infra.spark.session import suit_to_rows
 from streaming.upkeep import Upkeep
 from tables.declaration import Topic
 from tables.decode import REPLAYED

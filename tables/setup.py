@@ -51,7 +51,7 @@ def opened(settings: Settings, name: str, domains: Iterable[str]) -> Iterator[Pl
     sessions: list[SparkSession] = []
 
     def start() -> SparkSession:
-        from infra.spark import session
+        from infra.spark.session import session
 
         if not sessions:
             sessions.append(session(settings, f"twofold {name}"))

@@ -32,7 +32,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session, with one shuffle partition."""
-    from infra.spark import session
+    from infra.spark.session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     spark = session(Settings(home=home, shuffle_partitions=1), "tests")

@@ -18,7 +18,7 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SparkSession]:
     """The platform's session, on one core; stopped after this package, so that the next gets its own."""
     from pyspark.sql import SparkSession
 
-    from infra.spark import session
+    from infra.spark.session import session
 
     running = SparkSession.getActiveSession()
     if running is not None:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra import classes
 from infra.java import java
 from infra.settings import Settings
+from infra.spark import class_data_sharing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -18,37 +18,37 @@ if TYPE_CHECKING:
 
 @pytest.mark.spark
 def test_the_jvm_of_a_session_maps_the_archive(spark: SparkSession) -> None:
-    assert classes.ensure(Settings()) is False, "`make setup` made it"
+    assert class_data_sharing.ensure(Settings()) is False, "`make setup` made it"
     jvm = spark._jvm.java.lang.ProcessHandle.current().pid()  # type: ignore[union-attr]
     assert "classes/spark.jsa" in Path(f"/proc/{jvm}/maps").read_text()
 
 
 def test_a_file_that_is_no_archive_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.classes._archive", lambda _: archive)
-    assert classes.options(Settings()) == []
+    monkeypatch.setattr("infra.spark.class_data_sharing._archive", lambda _: archive)
+    assert class_data_sharing.options(Settings()) == []
     archive.write_bytes(b"no archive" * 10_000)
 
     def told(*options: str) -> str:
         ran = subprocess.run([java(), *options, "-version"], capture_output=True, text=True, check=True)
         return (ran.stdout + ran.stderr).replace(", sharing", "")
 
-    assert told(*classes.options(Settings())) == told()
+    assert told(*class_data_sharing.options(Settings())) == told()
 
 
 def test_an_archive_for_another_java_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.classes._archive", lambda _: archive)
+    monkeypatch.setattr("infra.spark.class_data_sharing._archive", lambda _: archive)
     made: list[str] = []
 
     def record(command: list[str], **_: object) -> None:
         made.append(command[-1])
         Path(command[-1]).write_text(f"archive {len(made)}")
 
-    monkeypatch.setattr("infra.classes._made_for", lambda _: "Java 17")
-    monkeypatch.setattr("infra.classes.subprocess.run", record)
-    assert [classes.ensure(Settings()) for _ in range(2)] == [True, False]
-    monkeypatch.setattr("infra.classes._made_for", lambda _: "Java 21")
-    assert [classes.ensure(Settings()) for _ in range(2)] == [True, False]
+    monkeypatch.setattr("infra.spark.class_data_sharing._made_for", lambda _: "Java 17")
+    monkeypatch.setattr("infra.spark.class_data_sharing.subprocess.run", record)
+    assert [class_data_sharing.ensure(Settings()) for _ in range(2)] == [True, False]
+    monkeypatch.setattr("infra.spark.class_data_sharing._made_for", lambda _: "Java 21")
+    assert [class_data_sharing.ensure(Settings()) for _ in range(2)] == [True, False]
     assert archive.read_text() == "archive 2"
-    assert sorted(file.name for file in tmp_path.iterdir()) == [classes.STAMP, "spark.jsa"]
+    assert sorted(file.name for file in tmp_path.iterdir()) == [class_data_sharing.STAMP, "spark.jsa"]

@@ -10,10 +10,10 @@ from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from infra import classes
 from infra.errors import MissingTool
 from infra.java import java
 from infra.settings import ROOT
+from infra.spark import class_data_sharing
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,7 +46,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    own = classes.options(settings) if java_options is None else java_options
+    own = class_data_sharing.options(settings) if java_options is None else java_options
     for key, value in _configuration(settings, [str(jar) for jar in jars], own).items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
