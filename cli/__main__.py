@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, recover, work
+from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, recover, spark_shell, work
 from cli.screen import Mode, print_error
 from infra.errors import TwofoldError
 
@@ -22,7 +22,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         demo.demo,
         feed.traffic,
     ),
-    "Look at the data": (look.tables, look.show, look.sql, past.as_of, explain.why, explain.late),
+    "Look at the data": (look.tables, look.show, look.sql, spark_shell.spark, past.as_of, explain.why, explain.late),
     "Do by hand what the platform does by itself": (
         work.stream,
         work.ingest_once,

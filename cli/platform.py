@@ -30,13 +30,16 @@ MOST_STARTS = 3
 def up(
     airflow: Annotated[bool, typer.Option("--airflow/--no-airflow", help="With Airflow.")] = True,
     streams: Annotated[bool, typer.Option("--streams/--no-streams", help="With a stream driver per domain.")] = True,
+    spark: Annotated[
+        bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
+    ] = True,
 ) -> None:
-    """Start the platform: broker, streams, Airflow; safe to repeat.
+    """Start the platform: broker, streams, Spark server, Airflow; safe to repeat.
 
     What runs already is left alone; a stream whose declarations changed is restarted.
     """
     settings = Settings.from_environment()
-    start_platform(settings, airflow=airflow, streams=streams)
+    start_platform(settings, airflow=airflow, streams=streams, spark=spark)
     out.print()
     print_addresses(settings, airflow=airflow)
 
@@ -86,7 +89,7 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = True) -> None:
+def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = True, spark: bool = True) -> None:
     """Have the platform running and ready.
 
     Raises:
@@ -100,7 +103,8 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
     if not supervisor.is_running(settings):
         # What a crash left behind would hold our ports.
         supervisor.stop(settings)
-    _require_ports(settings, airflow=airflow)
+    spark = spark and settings.supervises_spark
+    _require_ports(settings, airflow=airflow, spark=spark)
     with step("Java and its jars"):
         jars.ensure(settings)
     fresh = not supervisor.is_running(settings)
@@ -113,8 +117,10 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         _ensure_topics(settings, registry)
     if streams:
         programs += [_stream(settings, domain) for domain in registry.domains]
+    if spark:
+        programs.append(_spark(settings))
     if fresh:
-        # The streams warm up while Airflow's database is made.
+        # The JVMs warm up while Airflow's database is made.
         supervisor.start(settings, programs)
     if airflow:
         with step("Airflow's database"):
@@ -125,6 +131,9 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
     for domain in registry.domains if streams else ():
         with step(f"Stream of the domain {domain}"):
             _wait_stream(settings, registry, domain)
+    if spark:
+        with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
+            _wait_spark(settings)
     if airflow:
         with step("Airflow"):
             _wait_airflow(settings)
@@ -139,6 +148,7 @@ def print_addresses(settings: Settings, *, airflow: bool = True) -> None:
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
     lines += [
         ("Kafka", settings.bootstrap_servers),
+        ("Spark", "./twofold spark"),
         ("Query", './twofold sql "FROM delays_by_hour LIMIT 5"'),
         ("Watch", "./twofold status"),
         ("Stop", "./twofold down"),
@@ -152,7 +162,7 @@ def stream_program_name(domain: str) -> str:
     return f"stream-{domain.replace('_', '-')}"
 
 
-def _require_ports(settings: Settings, *, airflow: bool) -> None:
+def _require_ports(settings: Settings, *, airflow: bool, spark: bool) -> None:
     """Refuse ports that others hold; those of our own running processes are ours."""
     from infra import supervisor
     from infra.ports import require_free
@@ -166,6 +176,8 @@ def _require_ports(settings: Settings, *, airflow: bool) -> None:
         ]
     if airflow and "airflow-api-server" not in ours:
         wanted.append((settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow"))
+    if spark and "spark" not in ours:
+        wanted.append((settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server"))
     for port, setting, what in wanted:
         require_free(port, setting, what)
 
@@ -207,6 +219,18 @@ def _stream(settings: Settings, domain: str) -> Program:
         start_s=5,
         stop_wait_s=60,
     )
+
+
+def _spark(settings: Settings) -> Program:
+    from infra.spark.server import program
+
+    return program(settings)
+
+
+def _wait_spark(settings: Settings) -> None:
+    from infra.spark.server import wait_warm
+
+    wait_warm(settings)
 
 
 def _airflow(settings: Settings) -> list[Program]:

@@ -94,7 +94,7 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
             raise ProcessFailed(f"{table.full_name} is being rebuilt already.", hint="Wait until that run has ended.")
         if fresh:
             drop(settings, table)
-        with opened(settings, "rebuild", [table.domain]) as live:
+        with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
             yield made_anew(live, table, Log(live, list(above(live.registry, table).topics)))
 
 

@@ -45,7 +45,7 @@ def recover(
     from tables.setup import opened
 
     declared = load().find_table(table)
-    with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain]) as live:
+    with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:
         log = Log(live, [source.full_name for source in live.registry.upstream(declared)])
         found = Recover(live, declared, log.starts, log.read).run(at_most=at_most, from_archive=from_archive)
     if as_json:

@@ -12,6 +12,7 @@ from pathlib import Path
 
 from infra.errors import ProcessFailed
 from infra.ports import HOST
+from infra.secret import ensure_secret
 from infra.settings import ROOT, Settings
 from infra.supervisor import Program
 
@@ -133,21 +134,7 @@ def password(settings: Settings) -> str:
 
 
 def _secret(settings: Settings, name: str, make: Callable[[], str] | None = None) -> str:
-    """A secret of this home, made when first asked for; its file is readable by its owner only."""
-    path = directory(settings) / "secrets" / name
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-        partial = path.with_name(f"{name}.{os.getpid()}")
-        partial.touch(mode=0o600)
-        partial.write_text((make or _fernet_key)())
-        try:
-            # Unlike a rename, a link does not replace what another process was faster to make.
-            os.link(partial, path)
-        except FileExistsError:
-            pass
-        finally:
-            partial.unlink()
-    return path.read_text()
+    return ensure_secret(directory(settings) / "secrets" / name, make or _fernet_key)
 
 
 def _fernet_key() -> str:

@@ -110,6 +110,8 @@ def _home(settings: Settings) -> Finding:
 def _ports(settings: Settings) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
     wanted = {"TWOFOLD_AIRFLOW_PORT": settings.airflow_port}
+    if settings.supervises_spark:
+        wanted["TWOFOLD_SPARK_PORT"] = settings.spark_port
     if settings.supervises_broker:
         wanted |= {"TWOFOLD_KAFKA_PORT": settings.kafka_port, "TWOFOLD_CONTROLLER_PORT": settings.controller_port}
     for setting, port in wanted.items():

@@ -8,6 +8,7 @@ TwofoldError
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
 ├── BrokerUnreachable        retryable: the Kafka broker does not answer
+├── SparkUnreachable         retryable: the Spark Connect server does not answer, or ended while a command used it
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would stand in one table
@@ -75,6 +76,13 @@ class BrokerUnreachable(TwofoldError):
 
     retryable = True
     exit_code = 75  # EX_TEMPFAIL: a task that sees it tries again
+
+
+class SparkUnreachable(TwofoldError):
+    """The Spark Connect server does not answer, or ended while a command used it; what was committed is whole."""
+
+    retryable = True
+    exit_code = 75
 
 
 class WriteConflict(TwofoldError):

@@ -14,7 +14,8 @@ Engine = Literal["auto", "spark", "delta-rs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
-SECRETS = frozenset({"airflow_password"})
+SECRETS = frozenset({"airflow_password", "spark"})
+IN_PROCESS = "local"
 
 
 T = TypeVar("T")
@@ -37,8 +38,16 @@ class Settings:
     controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
     airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")
-    spark_master: str = _setting("local[2]", "Spark master of drivers and batch jobs")
-    driver_memory: str = _setting("1500m", "heap of a stream driver or batch job")
+    spark: str = _setting(
+        "",
+        "where batch work runs: `sc://host:port/...`, any Spark Connect endpoint; `local`, in each command's own "
+        "process; empty: the supervised Spark server, or in process while the platform is down",
+    )
+    spark_port: int = _setting(15002, "port of the supervised Spark Connect server")
+    spark_master: str = _setting(
+        "local[2]", "Spark master of stream drivers, of the Spark server, and of work in process"
+    )
+    driver_memory: str = _setting("1500m", "heap of a stream driver, of the Spark server, or of work in process")
     shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")
     engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")
     small_rows: int = _setting(50_000, "rows up to which `auto` commits through delta-rs")
@@ -64,6 +73,10 @@ class Settings:
     @property
     def supervises_broker(self) -> bool:
         return not self.bootstrap
+
+    @property
+    def supervises_spark(self) -> bool:
+        return not self.spark
 
     @property
     def checkpoints(self) -> Path:
@@ -136,6 +149,11 @@ def _parse(variable: str, text: str, kind: object) -> object:
             expected = "a port from 1 to 65535" if variable.endswith("_PORT") else "a whole number, 0 or more"
             raise BadSetting(f"{variable}={text!r}: expected {expected}.", hint=f"Unset {variable} to get its default.")
         return number
+    if variable == PREFIX + "SPARK" and text not in ("", IN_PROCESS) and not text.startswith("sc://"):
+        raise BadSetting(
+            f"{variable}={text!r}: expected sc://host:port/..., {IN_PROCESS}, or nothing.",
+            hint=f"Unset {variable} to use the supervised Spark server.",
+        )
     if kind == "Engine" and text not in get_args(Engine):
         raise BadSetting(
             f"{variable}={text!r}: expected one of {', '.join(get_args(Engine))}.", hint=f"Unset {variable}."

@@ -95,7 +95,7 @@ def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
     registry.require_domain(domain)
     with _only_driver(settings, domain):
         ensure_topics(settings, specs(registry, domain))
-        with opened(settings, domain, [domain]) as platform:
+        with opened(settings, domain, [domain], runs_streams=True) as platform:
             yield platform
 
 

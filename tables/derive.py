@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.duck import duckdb_utc
 from infra.errors import BadDeclaration
@@ -17,11 +17,12 @@ if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame
 
-_IMPURE = re.compile(
-    r"\b(current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|"
-    r"monotonically_increasing_id|spark_partition_id|input_file_name)\(",
-    re.IGNORECASE,
+_IMPURE_FUNCTIONS = (
+    "current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|"
+    "monotonically_increasing_id|spark_partition_id|input_file_name"
 )
+# A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
+_IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
 
 
 def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
@@ -49,11 +50,11 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
             "expected a DataFrame."
         )
     _require_columns(table, rows)
-    impure = _IMPURE.search(rows._jdf.queryExecution().logical().toString())
+    impure = _IMPURE.search(_plan(rows))
     if impure:
         raise BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {impure[1]}(), which gives the "
-            "stream and the batch different answers.",
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {impure[1] or impure[2]}(), which "
+            "gives the stream and the batch different answers.",
             hint="Use the event's own times; a declaration is a pure function of its inputs.",
         )
     return rows
@@ -171,6 +172,14 @@ def _require_columns(table: Table, rows: DataFrame) -> None:
             "which is kept for the platform.",
             hint="Rename them.",
         )
+
+
+def _plan(rows: DataFrame) -> str:
+    """The logical plan as text, before any function in it is replaced by its value."""
+    if type(rows).__module__.startswith("pyspark.sql.connect."):
+        remote: Any = rows
+        return str(remote._plan.to_proto(remote._session.client))
+    return str(rows._jdf.queryExecution().logical().toString())
 
 
 def _first_line(error: Exception) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
+from uuid import uuid4
 
 from tables.datafusion import span
 from tables.tidy import after_commit
@@ -58,24 +59,35 @@ class Merge:
         """Let Spark do it, unless it would change nothing.
 
         Args:
-            says: settings of the session that make the commit say what it should.
+            says: settings of the rows' session that make the commit say what it should; no two threads merge in one
+                session at a time.
         """
-        from delta.tables import DeltaTable
-
-        # Session settings are shared by threads: a session of its own keeps this commit's id to itself.
-        spark = rows.sparkSession.newSession()
+        spark = rows.sparkSession
+        if not _differs(rows, spark.read.format("delta").load(uri), self):
+            return
+        view = f"merged_{uuid4().hex}"
+        rows.createOrReplaceTempView(view)
         for setting, value in says.items():
             spark.conf.set(setting, value)
-        target = DeltaTable.forPath(spark, uri).alias("t")
-        if not _differs(rows, target.toDF(), self):
-            return
-        merger = target.merge(rows.alias("s"), self.on)
-        values = {f"`{c}`": f"s.`{c}`" for c in self.columns}
+        try:
+            spark.sql(self._sql(uri, view))
+        finally:
+            for setting in says:
+                spark.conf.unset(setting)
+            spark.catalog.dropTempView(view)
+
+    def _sql(self, uri: str, source: str) -> str:
+        values = [f"s.`{c}`" for c in self.columns]
+        names = [f"`{c}`" for c in self.columns]
+        clauses = [f"MERGE INTO delta.`{uri}` AS t USING {source} AS s ON {self.on}"]
         if self.delete:
-            merger = merger.whenMatchedDelete(condition=self.delete)
+            clauses.append(f"WHEN MATCHED AND {self.delete} THEN DELETE")
         if self.update:
-            merger = merger.whenMatchedUpdate(condition=self.update, set=values)  # type: ignore[arg-type]
-        merger.whenNotMatchedInsert(condition=self.insert, values=values).execute()  # type: ignore[arg-type]
+            assigned = ", ".join(f"t.{name} = {value}" for name, value in zip(names, values, strict=True))
+            clauses.append(f"WHEN MATCHED AND ({self.update}) THEN UPDATE SET {assigned}")
+        insert = f" AND {self.insert}" if self.insert else ""
+        clauses.append(f"WHEN NOT MATCHED{insert} THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})")
+        return " ".join(clauses)
 
 
 def equal(column: str, source: str | None = None) -> str:

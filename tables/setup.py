@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from infra.settings import IN_PROCESS
+from infra.spark.client import naming_lost_server, open_session
 from tables import gaps, transactions
 from tables.declaration import Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
@@ -41,30 +43,32 @@ class Platform:
 
 
 @contextmanager
-def opened(settings: Settings, name: str, domains: Iterable[str]) -> Iterator[Platform]:
+def opened(settings: Settings, name: str, domains: Iterable[str], *, runs_streams: bool = False) -> Iterator[Platform]:
     """A platform whose tables of these domains exist; its session, where the work needs one, ends with the block.
+
+    Args:
+        runs_streams: the work runs streaming queries, which take a JVM in this process.
 
     Raises:
         BadDeclaration: a table's function does not fit its inputs or its own declaration.
         MissingTool: no Java, or the jars were not resolved yet.
+        SparkUnreachable: the Spark server does not answer, or ended meanwhile. Retryable.
     """
     sessions: list[SparkSession] = []
+    ending = ExitStack()
 
     def start() -> SparkSession:
-        from infra.spark.session import session
-
         if not sessions:
-            sessions.append(session(settings, f"twofold {name}"))
+            settled = replace(settings, spark=IN_PROCESS) if runs_streams else settings
+            sessions.append(open_session(settled, name))
+            ending.callback(sessions[0].stop)
         return sessions[0]
 
     registry, lake = load(), Lake(settings)
-    try:
+    with naming_lost_server(), ending:
         for domain in dict.fromkeys(domains):
             ensure_domain(start, lake, registry, domain)
         yield Platform(start, lake, registry)
-    finally:
-        for spark in sessions:
-            spark.stop()
 
 
 def ensure_domain(

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -27,14 +29,15 @@ def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequ
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    context = spark.sparkContext
-    work = [(task,) for task in tasks(archive, ranges, columns, context.defaultParallelism)]
-    # An RDD, since Spark takes it for large: of a range of few rows it would make a broadcast of a whole log.
-    pieces = spark.createDataFrame(context.parallelize(work, max(1, len(work))), "task binary")
-    return pieces.mapInArrow(_records, from_arrow_schema(schema(columns)))
+    at_once = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or os.cpu_count() or 1)
+    work = list(tasks(archive, ranges, columns, at_once))
+    # Spark estimates a log by the few numbers that it is read from, and would broadcast all of it to join it.
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    numbers = spark.range(0, len(work), 1, max(1, len(work)))
+    return numbers.mapInArrow(partial(_records, work), from_arrow_schema(schema(columns)))
 
 
-def _records(pieces: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    for piece in pieces:
-        for task in piece.column(0).to_pylist():
-            yield from read_task(task)
+def _records(work: Sequence[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for piece in numbers:
+        for number in piece.column(0).to_pylist():
+            yield from read_task(work[number])

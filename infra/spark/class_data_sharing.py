@@ -21,7 +21,7 @@ from infra.java import java
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import SparkSession
 
 STAMP = "made-for"
 TIMEOUT_S = 300
@@ -87,36 +87,15 @@ def _record(settings: Settings, archive: Path) -> None:
 
 def _work(spark: SparkSession, home: Path) -> None:
     """Write a Delta table, follow it with a window that is merged into another, read that."""
-    import pyarrow as pa
-    from delta.tables import DeltaTable
-    from pyspark.sql import functions as F
+    from infra.spark.typical_work import by_minute, merge, write_rows
 
-    source, target = str(home / "source"), str(home / "target")
-    rows = spark.createDataFrame(pa.table({"k": ["a", "b"] * 50, "n": range(100)}))
-    rows = rows.withColumn("at", F.timestamp_seconds("n")).withColumn("raw", F.encode("k", "utf-8"))
-    rows.write.format("delta").save(source)
-    by_minute = (
-        spark.readStream.format("delta")
-        .load(source)
-        .withWatermark("at", "1 minute")
-        .dropDuplicatesWithinWatermark(["k", "n"])
-        .groupBy("k", F.window("at", "1 minute"))
-        .agg(F.count("*").alias("rows"), F.avg("n").alias("mean"), F.percentile("n", 0.9).alias("p90"))
-        .select("k", F.col("window.start").alias("minute"), "rows", "mean", "p90")
-    )
-
-    def publish(batch: DataFrame, _: int) -> None:
-        if not DeltaTable.isDeltaTable(spark, target):
-            batch.limit(0).write.format("delta").save(target)
-        merge = (
-            DeltaTable.forPath(spark, target).alias("t").merge(batch.alias("s"), "t.k = s.k AND t.minute = s.minute")
-        )
-        merge.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
-
-    stream = by_minute.writeStream.outputMode("update").option("checkpointLocation", str(home / "checkpoint"))
-    stream.foreachBatch(publish).trigger(availableNow=True).start().awaitTermination()
-    joined = spark.read.format("delta").load(target).join(rows, "k", "left_semi")
-    joined.where(F.col("rows") > 0).toArrow()
+    rows = write_rows(spark, home / "source")
+    source = spark.readStream.format("delta").load(str(home / "source")).withWatermark("at", "1 minute")
+    stream = by_minute(source.dropDuplicatesWithinWatermark(["k", "n"])).writeStream.outputMode("update")
+    stream = stream.option("checkpointLocation", str(home / "checkpoint"))
+    stream = stream.foreachBatch(lambda batch, _: merge(batch, home / "target"))
+    stream.trigger(availableNow=True).start().awaitTermination()
+    spark.read.format("delta").load(str(home / "target")).join(rows, "k", "left_semi").where("rows > 0").toArrow()
 
 
 def main() -> int:

@@ -1,4 +1,4 @@
-"""The Spark session of a stream driver or a batch job."""
+"""A Spark session in this process, with a JVM of its own: stream drivers, rebuilds, and batch work without a server."""
 
 from __future__ import annotations
 
@@ -33,21 +33,16 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.
     """
-    jars = sorted((settings.jars / "spark").glob("*.jar"))
-    if not jars:
-        raise MissingTool(f"No Spark jars in {settings.jars}.", hint="Run `make setup`, which resolves them.")
-    os.environ["PYSPARK_PYTHON"] = os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    os.environ["JAVA_HOME"] = str(java().parent.parent)
-    os.environ["SPARK_LOCAL_IP"] = "127.0.0.1"
-    os.environ["SPARK_LOCAL_DIRS"] = str(settings.home / "spark")
-    # Python workers find the platform's packages as this process does; the launcher and the JVM keep quiet.
-    os.environ["PYTHONPATH"] = os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)]))
+    options = configuration(settings, class_data_sharing.options(settings) if java_options is None else java_options)
+    os.environ.update(environment(settings))
+    os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
+    # A process that is a client of a Connect server builds every expression for it.
+    os.environ.pop("SPARK_CONNECT_MODE_ENABLED", None)
     from pyspark.sql import SparkSession
 
     logging.getLogger("py4j").setLevel(logging.WARNING)
     builder = SparkSession.builder.appName(name).master(settings.spark_master)
-    own = class_data_sharing.options(settings) if java_options is None else java_options
-    for key, value in _configuration(settings, [str(jar) for jar in jars], own).items():
+    for key, value in options.items():
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
@@ -65,11 +60,34 @@ def suit_to_rows(spark: SparkSession, *, few: bool) -> None:
     spark.conf.set("spark.sql.adaptive.enabled", str(not few).lower())
 
 
-def _configuration(settings: Settings, jars: list[str], java_options: Sequence[str]) -> dict[str, str]:
+def environment(settings: Settings) -> dict[str, str]:
+    """What the JVM and its Python workers need; workers import the platform's packages as this process does.
+
+    Raises:
+        MissingTool: no Java.
+    """
+    return {
+        "PYSPARK_PYTHON": sys.executable,
+        "JAVA_HOME": str(java().parent.parent),
+        "SPARK_LOCAL_IP": "127.0.0.1",
+        "SPARK_LOCAL_DIRS": str(settings.home / "spark"),
+        "PYTHONPATH": os.pathsep.join(dict.fromkeys([str(ROOT), *filter(None, sys.path)])),
+    }
+
+
+def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, str]:
+    """Spark's settings, the same for a session in this process and for the Connect server.
+
+    Raises:
+        MissingTool: the jars were not resolved yet.
+    """
+    jars = sorted((settings.jars / "spark").glob("*.jar"))
+    if not jars:
+        raise MissingTool(f"No Spark jars in {settings.jars}.", hint="Run `make setup`, which resolves them.")
     scratch = settings.home / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
     return {
-        "spark.jars": ",".join(jars),
+        "spark.jars": ",".join(map(str, jars)),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",

@@ -1,0 +1,80 @@
+"""The command that opens a PySpark shell with the tables as views."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.screen import out
+from infra.errors import BadArgument
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from tables.lake import Lake
+
+GREETING = "spark: the session, F: pyspark.sql.functions. Ctrl-D leaves.\nViews: {views}"
+
+
+def spark(
+    url: Annotated[
+        bool, typer.Option("--url", help="Only print the connection string, which holds the token.")
+    ] = False,
+) -> None:
+    """Open a PySpark shell on the Spark server, the tables as views; says how a notebook connects.
+
+    With the platform down, or TWOFOLD_SPARK=local, the shell has a JVM of its own, and there is no connection string.
+    """
+    from infra.spark.client import find_endpoint, naming_lost_server, open_session
+    from tables.lake import Lake
+
+    settings = Settings.from_environment()
+    endpoint = find_endpoint(settings)
+    if url:
+        if endpoint is None:
+            raise BadArgument("There is no Spark server.", hint="`./twofold up` starts it.")
+        out.print(endpoint, soft_wrap=True, markup=False)
+        return
+    with naming_lost_server():
+        session = open_session(settings, "shell")
+        try:
+            views = create_views(session, Lake(settings))
+            _talk(session, endpoint, views)
+        finally:
+            session.stop()
+
+
+def create_views(session: SparkSession, lake: Lake) -> list[str]:
+    """A temporary view of each Delta table: its bare name where that is unique, else domain_name; sorted.
+
+    Views of events show the records alone, without the heartbeats of idle topics.
+    """
+    names = lake.names()
+    uses = Counter(name.split(".", 1)[1] for name in names)
+    views = []
+    for name in names:
+        bare = name.split(".", 1)[1]
+        view = bare if uses[bare] == 1 else name.replace(".", "_")
+        frame = lake.frame(session, name)
+        if "_late_by_ms" in [field.name for field in lake.open(name).schema().fields]:
+            frame = frame.where("_offset IS NOT NULL")
+        frame.createOrReplaceTempView(view)
+        views.append(view)
+    return sorted(views)
+
+
+def _talk(session: SparkSession, endpoint: str | None, views: Sequence[str]) -> None:
+    import code
+
+    from pyspark.sql import functions as F
+
+    if endpoint is not None:
+        out.print("[dim]From a notebook:[/] from pyspark.sql import SparkSession")
+        out.print(escape(f'    spark = SparkSession.builder.remote("{endpoint}").getOrCreate()'), soft_wrap=True)
+    greeting = GREETING.format(views=", ".join(views) or "none yet")
+    code.interact(banner=greeting, local={"spark": session, "F": F}, exitmsg="")

@@ -1,0 +1,113 @@
+"""Sessions for batch work: thin clients of a Spark Connect server, or in this process where there is none."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+from infra import supervisor
+from infra.errors import SparkUnreachable
+from infra.ports import HOST
+from infra.settings import IN_PROCESS
+from infra.spark import server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+_RESTART_S = 60.0  # how long a command waits for a server that the supervisor is starting
+_LOST = ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESSION_CHANGED", "OPERATION_NOT_FOUND", "RETRIES_EXCEEDED")
+
+
+def open_session(settings: Settings, name: str) -> SparkSession:
+    """A session of its own for one command; its settings are its own, and `stop` cancels what it still runs.
+
+    Where `TWOFOLD_SPARK` says nothing it is the supervised server's, and in process while the platform is down.
+
+    Raises:
+        SparkUnreachable: there is a server, and it does not answer. Retryable.
+        MissingTool: in process: no Java, or the jars were not resolved yet.
+    """
+    endpoint = find_endpoint(settings)
+    if endpoint is None:
+        from infra.spark.session import session
+
+        return session(settings, f"twofold {name}")
+    return connect(settings, endpoint, name)
+
+
+def find_endpoint(settings: Settings) -> str | None:
+    """The connection string of the Connect server that batch work uses; None: it runs in process."""
+    if settings.spark:
+        return None if settings.spark == IN_PROCESS else settings.spark
+    if not any(process.name == server.NAME for process in supervisor.state(settings)):
+        return None
+    _wait_listening(settings)
+    return server.url(settings)
+
+
+def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
+    """A session of a Connect server.
+
+    Raises:
+        SparkUnreachable: it does not answer, or refuses the token. Retryable.
+    """
+    # pyspark builds every expression of a process either for a server or for a JVM of its own.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    with naming_lost_server():
+        spark: Any = RemoteSession.builder.remote(endpoint).create()
+        # The default goes on for ten minutes; a server that was restarted no longer knows the session anyway.
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=5_000)])
+        spark.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
+        # Jobs of one session share the cores fairly with those of others.
+        spark.conf.set("spark.scheduler.pool", f"{name}-{spark.session_id}")
+    return spark  # type: ignore[no-any-return]
+
+
+@contextmanager
+def naming_lost_server() -> Iterator[None]:
+    """Raise an error of the connection to a Connect server as what it is: worth another try."""
+    try:
+        yield
+    except Exception as error:
+        if not _is_lost(error):
+            raise
+        raise SparkUnreachable(
+            f"The Spark server ended, or does not answer: {str(error).strip().splitlines()[0][:300]}",
+            hint="Run the command again; commits are whole or absent. `./twofold status` shows the process `spark`.",
+        ) from error
+
+
+def _is_lost(error: BaseException | None) -> bool:
+    """Whether it, or what it was raised from, tells that the server or its session is gone."""
+    if "grpc" not in type(error).__module__ and "pyspark" not in type(error).__module__:
+        return error is not None and _is_lost(error.__cause__)
+    code = getattr(error, "code", None)
+    if callable(code) and getattr(code(), "name", "") in ("UNAVAILABLE", "UNAUTHENTICATED"):
+        return True
+    text = str(error)
+    return any(word in text for word in _LOST) or "UNAVAILABLE" in text or "UNAUTHENTICATED" in text
+
+
+def _wait_listening(settings: Settings) -> None:
+    """Wait for a server that was started a moment ago, or that the supervisor is starting again."""
+    deadline = time.monotonic() + _RESTART_S
+    while True:
+        try:
+            socket.create_connection((HOST, settings.spark_port), timeout=2).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise SparkUnreachable(
+                    f"The Spark server does not answer at {HOST}:{settings.spark_port}.",
+                    hint=f"See {settings.logs / f'{server.NAME}.log'}; TWOFOLD_SPARK=local does without it.",
+                ) from error
+            time.sleep(0.2)

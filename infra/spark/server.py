@@ -1,0 +1,103 @@
+"""The supervised Spark Connect server: one warm JVM for commands and DAG tasks, which are its thin clients."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import ProcessFailed
+from infra.ports import HOST
+from infra.secret import ensure_secret
+from infra.spark import class_data_sharing
+from infra.spark.session import configuration, environment
+from infra.supervisor import Program
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+NAME = "spark"
+_MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_READY_S = 120.0
+_JAVA_OPTIONS = [
+    # A server without memory is of no use to anybody: it is started again, and commands in flight are told to retry.
+    "-XX:+ExitOnOutOfMemoryError",
+    # Clients come and go for weeks, each with classes that were compiled for it.
+    "-XX:MaxMetaspaceSize=600m",
+]
+
+
+def program(settings: Settings) -> Program:
+    """What the supervisor runs; its definition changes with its settings, so that `up` replaces it then.
+
+    Raises:
+        MissingTool: no Java, or the jars were not resolved yet.
+    """
+    import pyspark
+
+    spark_home = Path(pyspark.__file__).parent
+    options = configuration(settings, [*class_data_sharing.options(settings), *_JAVA_OPTIONS])
+    options |= {"spark.master": settings.spark_master, "spark.app.name": "twofold", **_server_options(settings)}
+    assigned = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    return Program(
+        name=NAME,
+        command=[str(spark_home / "bin" / "spark-submit"), *assigned, "--class", _MAIN, "spark-internal"],
+        environment={
+            **environment(settings),
+            "SPARK_HOME": str(spark_home),
+            "SPARK_CONNECT_AUTHENTICATE_TOKEN": token(settings),
+        },
+        stage=1,
+        start_s=2,
+    )
+
+
+def url(settings: Settings) -> str:
+    """The connection string of the supervised server; it holds the token."""
+    # A token goes unencrypted to this name alone.
+    return f"sc://localhost:{settings.spark_port}/;token={token(settings)}"
+
+
+def token(settings: Settings) -> str:
+    """What a client must show; made once for this home, readable by its owner only."""
+    return ensure_secret(settings.home / "spark" / "token")
+
+
+def wait_warm(settings: Settings) -> None:
+    """Return when the server answers and has done some typical work, so that the first command need not wait for it.
+
+    Raises:
+        ProcessFailed: it does not answer; names its log.
+    """
+    from infra.errors import SparkUnreachable
+    from infra.spark.client import connect
+    from infra.spark.typical_work import warm_up
+
+    deadline = time.monotonic() + _READY_S
+    while True:
+        try:
+            spark = connect(settings, url(settings), "warm-up")
+            break
+        except SparkUnreachable as error:
+            if time.monotonic() > deadline:
+                raise ProcessFailed(
+                    f"The Spark server does not answer at {HOST}:{settings.spark_port}.",
+                    hint=f"See {settings.logs / f'{NAME}.log'}.",
+                ) from error
+    try:
+        warm_up(spark, settings.home / "spark" / "warm-up")
+    finally:
+        spark.stop()
+
+
+def _server_options(settings: Settings) -> dict[str, str]:
+    return {
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(settings.spark_port),
+        # The jobs of a client that was killed are cancelled after this long without it.
+        "spark.connect.execute.manager.detachedTimeout": "10s",
+        "spark.connect.execute.manager.maintenanceInterval": "5s",
+        "spark.connect.session.manager.defaultSessionTimeout": "30m",
+        # A result that is larger fails its own query, not the server.
+        "spark.driver.maxResultSize": "512m",
+    }

@@ -1,0 +1,65 @@
+"""What commands typically ask of Spark, done once before the first of them: to warm a server, to archive classes."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.spark.session import suit_to_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+_ROUNDS = 3
+
+
+def warm_up(spark: SparkSession, scratch: Path) -> None:
+    """Do it a few times, so that the JVM has compiled what matters; leaves nothing behind.
+
+    Args:
+        scratch: a directory that Spark can write to, removed before and after.
+    """
+    shutil.rmtree(scratch, ignore_errors=True)
+    try:
+        rows = write_rows(spark, scratch / "rows")
+        for number in range(_ROUNDS):
+            suit_to_rows(spark, few=number > 0)
+            merge(by_minute(rows), scratch / "by_minute")
+            found = spark.read.format("delta").load(str(scratch / "by_minute"))
+            found.join(rows, "k", "left_semi").where("rows > 0").toArrow()
+    finally:
+        shutil.rmtree(scratch, ignore_errors=True)
+
+
+def write_rows(spark: SparkSession, place: Path) -> DataFrame:
+    """A hundred rows, a second apart, as a Delta table."""
+    import pyarrow as pa
+    from pyspark.sql import functions as F
+
+    rows = spark.createDataFrame(pa.table({"k": ["a", "b"] * 50, "n": range(100)}))
+    rows = rows.withColumn("at", F.timestamp_seconds("n")).withColumn("raw", F.encode("k", "utf-8"))
+    rows.write.format("delta").save(str(place))
+    return spark.read.format("delta").load(str(place))
+
+
+def by_minute(rows: DataFrame) -> DataFrame:
+    """A window of these rows."""
+    from pyspark.sql import functions as F
+
+    return (
+        rows.groupBy("k", F.window("at", "1 minute"))
+        .agg(F.count("*").alias("rows"), F.avg("n").alias("mean"), F.percentile("n", 0.9).alias("p90"))
+        .select("k", F.col("window.start").alias("minute"), "rows", "mean", "p90")
+    )
+
+
+def merge(rows: DataFrame, place: Path) -> None:
+    """Merge the rows of a window into a Delta table, which is made when it is not there."""
+    if not place.exists():
+        rows.limit(0).write.format("delta").save(str(place))
+    rows.createOrReplaceTempView("by_minute")
+    rows.sparkSession.sql(
+        f"MERGE INTO delta.`{place}` AS t USING by_minute AS s ON t.k = s.k AND t.minute = s.minute "
+        "WHEN MATCHED THEN UPDATE SET * WHEN NOT MATCHED THEN INSERT *"
+    )
