@@ -8,9 +8,10 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 from infra import supervisor
-from infra.errors import SparkUnreachable
+from infra.errors import BadSetting, SparkUnreachable
 from infra.ports import HOST
 from infra.settings import IN_PROCESS
 from infra.spark import server
@@ -21,7 +22,15 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 _RESTART_S = 60.0  # how long a command waits for a server that the supervisor is starting
-_LOST = ("SESSION_NOT_FOUND", "SESSION_CLOSED", "SESSION_CHANGED", "OPERATION_NOT_FOUND", "RETRIES_EXCEEDED")
+_LOST = (
+    "SESSION_NOT_FOUND",
+    "SESSION_CLOSED",
+    "SESSION_CHANGED",
+    "OPERATION_NOT_FOUND",
+    "RESPONSE_ALREADY_RECEIVED",
+    "RETRIES_EXCEEDED",
+    "UNAVAILABLE",
+)
 
 
 def open_session(settings: Settings, name: str) -> SparkSession:
@@ -47,7 +56,6 @@ def find_endpoint(settings: Settings) -> str | None:
         return None if settings.spark == IN_PROCESS else settings.spark
     if not any(process.name == server.NAME for process in supervisor.state(settings)):
         return None
-    _wait_listening(settings)
     return server.url(settings)
 
 
@@ -55,8 +63,10 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
     """A session of a Connect server.
 
     Raises:
-        SparkUnreachable: it does not answer, or refuses the token. Retryable.
+        BadSetting: it refuses the token.
+        SparkUnreachable: it does not answer. Retryable.
     """
+    _wait_listening(endpoint)
     # pyspark builds every expression of a process either for a server or for a JVM of its own.
     os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
     from pyspark.sql.connect.client.retries import DefaultPolicy
@@ -66,9 +76,13 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
         spark: Any = RemoteSession.builder.remote(endpoint).create()
         # The default goes on for ten minutes; a server that was restarted no longer knows the session anyway.
         spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=5_000)])
-        spark.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
-        # Jobs of one session share the cores fairly with those of others.
-        spark.conf.set("spark.scheduler.pool", f"{name}-{spark.session_id}")
+        try:
+            spark.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
+            # Jobs of one session share the cores fairly with those of others.
+            spark.conf.set("spark.scheduler.pool", f"{name}-{spark.session_id}")
+        except Exception:
+            spark.client.close()  # or it asks the server again when this process ends
+            raise
     return spark  # type: ignore[no-any-return]
 
 
@@ -78,36 +92,46 @@ def naming_lost_server() -> Iterator[None]:
     try:
         yield
     except Exception as error:
-        if not _is_lost(error):
+        import grpc
+
+        causes = list(_causes(error))
+        codes = {cause.code() for cause in causes if isinstance(cause, grpc.RpcError) and isinstance(cause, grpc.Call)}
+        if grpc.StatusCode.UNAUTHENTICATED in codes:
+            raise BadSetting(
+                "The Spark server refuses the token.",
+                hint="`./twofold spark --url` prints a connection string with it.",
+            ) from error
+        text = " ".join(str(cause) for cause in causes if type(cause).__module__.startswith(("pyspark", "grpc")))
+        if grpc.StatusCode.UNAVAILABLE not in codes and not any(word in text for word in _LOST):
             raise
         raise SparkUnreachable(
-            f"The Spark server ended, or does not answer: {str(error).strip().splitlines()[0][:300]}",
+            f"The Spark server ended, or does not answer ({next(filter(text.__contains__, _LOST), 'UNAVAILABLE')}).",
             hint="Run the command again; commits are whole or absent. `./twofold status` shows the process `spark`.",
         ) from error
 
 
-def _is_lost(error: BaseException | None) -> bool:
-    """Whether it, or what it was raised from, tells that the server or its session is gone."""
-    if "grpc" not in type(error).__module__ and "pyspark" not in type(error).__module__:
-        return error is not None and _is_lost(error.__cause__)
-    code = getattr(error, "code", None)
-    if callable(code) and getattr(code(), "name", "") in ("UNAVAILABLE", "UNAUTHENTICATED"):
-        return True
-    text = str(error)
-    return any(word in text for word in _LOST) or "UNAVAILABLE" in text or "UNAUTHENTICATED" in text
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
 
 
-def _wait_listening(settings: Settings) -> None:
-    """Wait for a server that was started a moment ago, or that the supervisor is starting again."""
+def _wait_listening(endpoint: str) -> None:
+    """Wait for a server that was started a moment ago, or that its supervisor is starting again.
+
+    gRPC would try for ten minutes.
+    """
+    address = urlsplit(endpoint.split(";", 1)[0])
+    host, port = address.hostname or HOST, address.port or 15_002
     deadline = time.monotonic() + _RESTART_S
     while True:
         try:
-            socket.create_connection((HOST, settings.spark_port), timeout=2).close()
+            socket.create_connection((host, port), timeout=5).close()
             return
         except OSError as error:
             if time.monotonic() > deadline:
                 raise SparkUnreachable(
-                    f"The Spark server does not answer at {HOST}:{settings.spark_port}.",
-                    hint=f"See {settings.logs / f'{server.NAME}.log'}; TWOFOLD_SPARK=local does without it.",
+                    f"The Spark server does not answer at {host}:{port}.",
+                    hint="`./twofold status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
                 ) from error
             time.sleep(0.2)

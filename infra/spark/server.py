@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import ProcessFailed
+from infra.errors import ProcessFailed, SparkUnreachable
 from infra.ports import HOST
 from infra.secret import ensure_secret
 from infra.spark import class_data_sharing
@@ -18,7 +17,6 @@ if TYPE_CHECKING:
 
 NAME = "spark"
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
-_READY_S = 120.0
 _JAVA_OPTIONS = [
     # A server without memory is of no use to anybody: it is started again, and commands in flight are told to retry.
     "-XX:+ExitOnOutOfMemoryError",
@@ -69,21 +67,13 @@ def wait_warm(settings: Settings) -> None:
     Raises:
         ProcessFailed: it does not answer; names its log.
     """
-    from infra.errors import SparkUnreachable
     from infra.spark.client import connect
     from infra.spark.typical_work import warm_up
 
-    deadline = time.monotonic() + _READY_S
-    while True:
-        try:
-            spark = connect(settings, url(settings), "warm-up")
-            break
-        except SparkUnreachable as error:
-            if time.monotonic() > deadline:
-                raise ProcessFailed(
-                    f"The Spark server does not answer at {HOST}:{settings.spark_port}.",
-                    hint=f"See {settings.logs / f'{NAME}.log'}.",
-                ) from error
+    try:
+        spark = connect(settings, url(settings), "warm-up")
+    except SparkUnreachable as error:
+        raise ProcessFailed(error.message, hint=f"See {settings.logs / f'{NAME}.log'}.") from error
     try:
         warm_up(spark, settings.home / "spark" / "warm-up")
     finally:
@@ -94,10 +84,12 @@ def _server_options(settings: Settings) -> dict[str, str]:
     return {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(settings.spark_port),
-        # The jobs of a client that was killed are cancelled after this long without it.
-        "spark.connect.execute.manager.detachedTimeout": "10s",
+        # The jobs of a client that was killed are cancelled within half a minute: a stream of results ends after so
+        # long, a client that lives goes on with another, and what nobody goes on with is given up.
+        "spark.connect.execute.reattachable.senderMaxStreamDuration": "10s",
+        "spark.connect.execute.manager.detachedTimeout": "15s",
         "spark.connect.execute.manager.maintenanceInterval": "5s",
         "spark.connect.session.manager.defaultSessionTimeout": "30m",
         # A result that is larger fails its own query, not the server.
-        "spark.driver.maxResultSize": "512m",
+        "spark.driver.maxResultSize": "256m",
     }

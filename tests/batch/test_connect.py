@@ -1,0 +1,145 @@
+"""Batch work does the same as a thin client of a Spark Connect server and in this process, by the same assertions."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterator
+from contextlib import nullcontext
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch import replay
+from batch.as_of import FINAL, AsOf
+from batch.audit import Audit
+from batch.backfill import recompute
+from batch.redrive import Choice, redrive_chosen
+from batch.span import Span
+from infra.errors import BadDeclaration
+from infra.settings import Engine, Settings
+from tables.buckets import Turn
+from tables.derive import derive
+from tables.outcome import Outcome
+from tables.scope import Interval, epoch_ms
+from tables.setup import Platform
+from tests.connect import remote, serve
+from tests.plant import hour, plant, reading
+from tests.tables.declared import a_table
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TOPIC = "plant.readings"
+ZERO = Interval(int(epoch_ms(hour(0)) or 0), int(epoch_ms(hour(1)) or 0))
+
+
+@pytest.fixture(scope="session")
+def endpoint(spark: SparkSession) -> str:
+    return serve(spark)
+
+
+@pytest.fixture(scope="module")
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Hour 0 has closed when a third reading of sensor a comes, which the stream drops; offset 3 is no reading."""
+    home = tmp_path_factory.mktemp("streamed")
+    world = World(spark, Settings(home=home / "home", shuffle_partitions=1), "plant", plant(home / "declared"))
+    world.append({TOPIC: [reading("a", 0.1, 1.0), reading("a", 0.2, 2.0), reading("b", 0.5, 5.0), b"no JSON"]})
+    world.append({TOPIC: [reading("a", 9, 1.0), reading("b", 9, 1.0)]})
+    world.maintain()
+    world.append({TOPIC: [reading("a", 0.3, 4.0)]})
+    world.maintain()
+    return world
+
+
+@pytest.fixture(params=["in process", "through Connect"])
+def session(request: pytest.FixtureRequest, streamed: World, endpoint: str) -> Iterator[SparkSession]:
+    through = remote(endpoint, streamed.settings) if request.param == "through Connect" else nullcontext(streamed.spark)
+    with through as session:
+        yield session
+
+
+@pytest.fixture
+def engine() -> Engine:
+    return "auto"
+
+
+@pytest.fixture
+def world(session: SparkSession, streamed: World, tmp_path: Path, engine: Engine) -> World:
+    """A copy of what was streamed, to be worked on by a session and an engine."""
+    shutil.copytree(streamed.settings.home, tmp_path / "home")
+    settings = replace(streamed.settings, home=tmp_path / "home", engine=engine)
+    return World(session, settings, "plant", streamed.registry, dict(streamed.log))
+
+
+def platform(world: World) -> Platform:
+    return Platform(world.spark, world.lake, world.registry)
+
+
+def hours(world: World) -> dict[tuple[str, int], float]:
+    """(sensor, hour) -> total."""
+    rows = world.rows("plant.hours").to_pylist()
+    return {(row["sensor"], round((row["hour"] - hour(0)).total_seconds() / 3600)): row["total"] for row in rows}
+
+
+def changed(outcomes: list[Outcome]) -> dict[tuple[str, str], tuple[int, int, int]]:
+    return {(o.table, o.cause): (o.inserted, o.updated, o.deleted) for o in outcomes if o.changed}
+
+
+def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
+    world.lake.open(name).update(updates=values, predicate=where)
+
+
+@pytest.mark.parametrize("engine", ["auto", "spark"])
+def test_reconcile_corrects_what_came_late_and_then_nothing(world: World) -> None:
+    assert hours(world) == {("a", 0): 3.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
+    assert changed(world.reconcile(verify=True)) == {("plant.hours", "late"): (0, 1, 0)}
+    assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
+    again = world.reconcile(verify=True)
+    assert [(o.changed, o.unexplained, o.files_written) for o in again] == [(0, 0, 0)] * len(again)
+
+
+def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world: World) -> None:
+    world.reconcile()
+    damage(world, "plant.hours", {"total": "1005.0"}, "sensor = 'b' AND total = 5.0")
+    table = world.registry.find_table("hours")
+    found = Audit(platform(world), table).look(Turn())
+    assert (found.unexplained, [d.key["sensor"] for d in found.differences]) == (1, ["b"])
+    assert changed([recompute(platform(world), table, ZERO)]) == {("plant.hours", "backfill"): (0, 1, 0)}
+    assert hours(world)["b", 0] == 5.0
+    assert recompute(platform(world), table, None).changed == 0
+
+
+def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
+    topic = world.registry.topics[TOPIC]
+    damage(world, TOPIC, {"value": "value + 100"}, "_offset = 2")
+    outcomes = replay.decode_again(platform(world), topic, Span())
+    assert changed(outcomes)[TOPIC, "replay"] == (0, 1, 0)
+    assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
+    assert changed(replay.decode_again(platform(world), topic, Span())) == {}
+    assert changed(redrive_chosen(platform(world), topic, Choice())) == {}, "it is no JSON today either"
+
+
+def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:
+    rows = AsOf(platform(world), {TOPIC: {0: 3}}).rows(world.registry.find_table("hours")).toArrow().to_pylist()
+    assert {(row["sensor"], row["total"], row[FINAL]) for row in rows} == {("a", 3.0, False), ("b", 5.0, False)}
+
+
+@pytest.mark.parametrize("name", ["rand", "current_timestamp", "uuid"])
+def test_an_impure_function_is_refused(session: SparkSession, streamed: World, name: str) -> None:
+    from pyspark.sql import functions as F
+
+    def hours(readings: DataFrame) -> DataFrame:
+        impure = {"rand": F.rand, "current_timestamp": F.current_timestamp, "uuid": lambda: F.expr("uuid()")}[name]()
+        return readings.select("sensor", F.col("read_at").alias("closes_at"), impure.alias("hour"))
+
+    readings = streamed.lake.frame(session, TOPIC)
+    with pytest.raises(BadDeclaration, match=rf"hours calls {name}\(\)"):
+        derive(a_table(derive=hours), {"readings": readings})
