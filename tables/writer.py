@@ -31,6 +31,7 @@ Change = Literal["insert", "update", "delete"]
 CHANGE = "_change"
 BEFORE = "_before_"
 _ATTEMPTS = 12
+_CHECKPOINT_EVERY = 20  # commits: delta-rs reads those after the last checkpoint again with each commit, 0.1 ms of each
 _log = logging.getLogger("twofold.writer")
 
 
@@ -255,6 +256,8 @@ class Writer:
             # Spark skips in silence what another writer was faster to commit.
             return Written(skipped=True)
         self.lake.write_checksum(self.name, commit.version)
+        if commit.version % _CHECKPOINT_EVERY == 0:
+            self.newest().create_checkpoint()
         return Written(
             inserted=commit.count(
                 "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import itertools
+import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 
@@ -34,6 +36,17 @@ def test_an_append_is_made_once(writer: Writer) -> None:
         True,
         False,
     )
+
+
+def test_a_log_gets_a_checkpoint_every_twenty_commits(lake: Lake) -> None:
+    lake.ensure(NAME, SCHEMA, statistics=["k"])
+    writer, last = Writer(lake, NAME), Path(lake.uri(NAME)) / "_delta_log" / "_last_checkpoint"
+    for version in range(1, 20):
+        writer.append(rows(("a", version, None)), stamp(version))
+    assert not last.exists()
+    writer.append(rows(("a", 20, None)), stamp(20))
+    assert json.loads(last.read_text())["version"] == 20
+    assert sorted(n for _, n, _ in stored(lake)) == list(range(1, 21))
 
 
 def test_each_stream_of_commits_has_its_own_numbers(writer: Writer) -> None:
