@@ -13,6 +13,7 @@ import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
+from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
@@ -28,6 +29,7 @@ Is = Callable[[Event], bool]
 
 RECORD = "struct<topic: string, partition: int, offset: bigint>"
 """The type of the column `record` of topics, for the matches of a table that declares `records`."""
+_NAN = object()
 
 
 def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find: Find, returns: str) -> DataFrame:
@@ -51,12 +53,15 @@ def matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str], find
         raise BadDeclaration(f"returns={returns!r}: expected columns with their types.", hint='Write "at timestamp".')
     schema = to_arrow_schema(declared, timezone="UTC")
 
-    def found(rows: pa.Table) -> pa.Table:
-        return _as_table(find(_in_order(rows, order)), schema)
+    def found(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for one_batch in _by_key(batches, key):
+            yield from _as_table(chain.from_iterable(map(find, one_batch)), schema).to_batches()
 
     # A worker could not import a declaration, which is loaded from its file.
     cloudpickle.register_pickle_by_value(sys.modules[find.__module__])  # type: ignore[no-untyped-call]
-    return events.groupBy(*key).applyInArrow(found, returns)
+    # Not by groupBy().applyInArrow(), which makes and takes an Arrow table for each key: 1.5 ms, ten times find's.
+    ordered = events.repartition(*key).sortWithinPartitions(*key, *order)
+    return ordered.mapInArrow(found, returns)
 
 
 def times_then(
@@ -82,12 +87,22 @@ def times_then(
             held.append(event)
 
 
-def _in_order(rows: pa.Table, order: Sequence[str]) -> list[Event]:
-    import pyarrow.compute as pc
-
-    keys = [(column, "ascending", "at_start") for column in order]
-    ordered: list[Event] = rows.take(pc.sort_indices(rows, sort_keys=keys)).to_pylist()
-    return ordered
+def _by_key(batches: Iterable[pa.RecordBatch], key: Sequence[str]) -> Iterator[list[list[Event]]]:
+    """The events of each key, of the keys that end with a batch at once; of rows in the order of their keys."""
+    values: list[Any] | None = None
+    events: list[Event] = []
+    for batch in batches:
+        ended: list[list[Event]] = []
+        for event in batch.to_pylist():
+            its_values = [_NAN if event[column] != event[column] else event[column] for column in key]
+            if its_values != values and events:
+                ended.append(events)
+                events = []
+            values = its_values
+            events.append(event)
+        yield ended
+    if events:
+        yield [events]
 
 
 def _as_table(found: Iterable[Match], schema: pa.Schema) -> pa.Table:

@@ -14,7 +14,7 @@ import pytest
 from infra.settings import Settings
 from tables import registry
 from tables.flights.missed_turnarounds import late_after_late
-from tables.patterns import Event, Match, _in_order, matches, times_then
+from tables.patterns import Event, Match, _by_key, matches, times_then
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -132,11 +132,14 @@ def test_n_times_a_then_b(kinds: str, expected: list[tuple[str, str]]) -> None:
     assert locked_out(kinds) == expected
 
 
-def test_events_are_sorted_by_each_column_in_turn_with_nulls_first() -> None:
-    rows = [(2, "x"), (1, "b"), (None, "c"), (1, "a"), (1, None)]
-    table = pa.table({"at": [at for at, _ in rows], "name": [name for _, name in rows]})
-    ordered = _in_order(table, ["at", "name"])
-    assert [(row["at"], row["name"]) for row in ordered] == [(None, "c"), (1, None), (1, "a"), (1, "b"), (2, "x")]
+def test_a_key_whose_events_are_in_several_batches_is_one() -> None:
+    keys = [["a", "a", None], [None, "b"], ["b", "b"], ["c"], ["d", "d"], []]
+    batches = [pa.record_batch({"line": pa.array(lines, pa.string()), "n": list(range(len(lines)))}) for lines in keys]
+    found = [[[(e["line"], e["n"]) for e in events] for events in ended] for ended in _by_key(batches, ["line"])]
+    a, none, b = [("a", 0), ("a", 1)], [(None, 2), (None, 0)], [("b", 1), ("b", 0), ("b", 1)]
+    assert found == [[a], [none], [], [b], [[("c", 0)]], [], [[("d", 0), ("d", 1)]]]
+    floats = pa.record_batch({"line": [0.5, float("nan"), float("nan")]})
+    assert [len(events) for ended in _by_key([floats], ["line"]) for events in ended] == [1, 2]
 
 
 @pytest.mark.spark
