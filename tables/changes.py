@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -12,6 +13,9 @@ from infra.duck import duckdb_utc
 from tables.decode import LATE_BY_MS, REPLAYED
 from tables.lake import Lake, LoggedCommit
 from tables.writer import BEFORE, CHANGE
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 _GONE = ("not found", "No such file", "Expected contiguous commit files")
 """What delta-rs says where a file of the log or of the change feed is missing."""
@@ -57,22 +61,29 @@ def late_within_commit(
 
     `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
     """
-    rows = _changed_rows(lake, name, version, version, _schema(lake, name, columns))
+    table = lake.open(name)
+    rows = _changed_rows(table, name, version, version, _columns(table, columns))
     times = rows[event_time].cast(pa.int64())
     newest = pc.max(times)
     return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
 
 
-def changed_rows(lake: Lake, name: str, after: int, through: int, columns: Sequence[str]) -> pa.Table:
+def changed_rows(
+    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], table: DeltaTable | None = None
+) -> pa.Table:
     """All rows, old and new, that commits in `(after, through]` inserted, updated or deleted.
+
+    Args:
+        table: that table, at `through` or later; None: it is opened, which costs the reading of its log.
 
     Raises:
         FileNotFoundError: commits or data files of that time were cleaned up.
     """
-    schema = _schema(lake, name, columns)
+    table = table or lake.open(name)
+    schema = _columns(table, columns)
     if after >= through:
         return schema.empty_table()
-    return _changed_rows(lake, name, after + 1, through, schema)
+    return _changed_rows(table, name, after + 1, through, schema)
 
 
 def inverse(lake: Lake, name: str, version: int, key: Sequence[str]) -> pa.Table:
@@ -113,7 +124,9 @@ def _missed(
     empty = schema.empty_table()
     return Missed(
         late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
-        replayed=pa.concat_tables([empty, *(_changed_rows(lake, name, c.version, c.version, schema) for c in skipped)]),
+        replayed=pa.concat_tables(
+            [empty, *(_changed_rows(lake.open(name), name, c.version, c.version, schema) for c in skipped)]
+        ),
     )
 
 
@@ -137,11 +150,11 @@ def _late_rows(
     return files.to_table(columns=schema.names, filter=ds.field(LATE_BY_MS) >= late_from_ms).cast(schema)
 
 
-def _changed_rows(lake: Lake, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
     from deltalake.exceptions import DeltaError
 
     try:
-        feed = lake.open(name).load_cdf(starting_version=first, ending_version=last, columns=schema.names)
+        feed = table.load_cdf(starting_version=first, ending_version=last, columns=schema.names)
         return pa.table(feed).select(schema.names).cast(schema)
     except (DeltaError, pa.ArrowException) as error:
         if not any(sign in str(error) for sign in _GONE):
@@ -159,7 +172,11 @@ def _select(lake: Lake, name: str, predicate: str, schema: pa.Schema) -> pa.Tabl
 
 
 def _schema(lake: Lake, name: str, columns: Sequence[str]) -> pa.Schema:
-    return pa.schema([f for f in pa.schema(lake.open(name).schema()) if f.name in columns])
+    return _columns(lake.open(name), columns)
+
+
+def _columns(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([f for f in pa.schema(table.schema()) if f.name in columns])
 
 
 def _with(schema: pa.Schema, field: pa.Field) -> pa.Schema:

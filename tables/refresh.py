@@ -100,6 +100,17 @@ class Refresher:
             return small
         return difference(self.recompute(scopes), self.live(scopes), self.table.key, approximate=self.table.approximate)
 
+    def input_rows(self, scopes: Sequence[Scope]) -> int | None:
+        """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
+        wanted, found = self._wanted(scopes), 0
+        for declaration in self.registry.upstream(self.table):
+            table = self.opened(declaration.full_name)
+            rows = slice_of(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields])).rows
+            if rows is None:
+                return None
+            found += rows
+        return found
+
     def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
         """The scopes, widened to the rows that they meet where rows cover a time."""
         starts_at, ends_at = self.table.event_time, self.table.ends_at
@@ -110,11 +121,13 @@ class Refresher:
         last = max((s.interval.end for s in scopes if s.interval), default=0)
         connection = duckdb_utc()
         connection.register("live", self._writer.newest().scan())
-        spans = connection.execute(
-            f"""SELECT {", ".join([*by, ""])} epoch_ms("{starts_at}"::TIMESTAMP), epoch_ms("{ends_at}"::TIMESTAMP)
-            FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?""",
-            [from_epoch_ms(last), from_epoch_ms(first)],
-        ).fetchall()
+        met = f'FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?'
+        times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
+        start_ms, end_ms = f'epoch_ms("{starts_at}"::TIMESTAMP)', f'epoch_ms("{ends_at}"::TIMESTAMP)'
+        if all(s.values == of_any for s in scopes) and len(scopes) == 1:
+            [span] = connection.execute(f"SELECT min({start_ms}), max({end_ms}) {met}", times).fetchall()
+            return scopes if span[0] is None else whole(scopes, [(of_any, *span)])
+        spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
         return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
     def _small_difference(self, scopes: Sequence[Scope]) -> pa.Table | None:
@@ -245,7 +258,7 @@ class Refresher:
         return bool(self.table.latest_by) and self.registry.strategy(self.table) != "latest"
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
-        table = self._opened(declaration.full_name)
+        table = self.opened(declaration.full_name)
         bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
         files = slice_of(table, bounds)
         few = self._few(files, declaration, wanted)
@@ -267,13 +280,11 @@ class Refresher:
         if settings.engine == "spark" or files.rows is None or files.rows > settings.small_rows * _ROWS_LOOKED_AT:
             return None
         schema = pa.schema(files.table.schema())
-        clauses, columns = wanted.input_join(declaration, schema), schema.names
-        if clauses is None:
-            return None
+        columns = schema.names
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
         scopes = wanted.as_table({f.name: f.type for f in schema})
-        rows = files.few(clauses, scopes, settings.small_rows * _ROWS_HANDED_ON, columns)
+        rows = files.few(wanted.input_join(declaration, schema), scopes, settings.small_rows * _ROWS_HANDED_ON, columns)
         if rows is not None and self._counts_once(declaration):
             return first_of_each_in_memory(rows, declaration)
         return rows
@@ -287,7 +298,7 @@ class Refresher:
         """The version of each input that the last recomputation read."""
         return {name: int(table.version()) for name, table in self._open.items()}
 
-    def _opened(self, name: str) -> DeltaTable:
+    def opened(self, name: str) -> DeltaTable:
         """An input, at its pinned version or as it is now."""
         known = self._open.get(name)
         if known is None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
@@ -99,6 +99,16 @@ def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, i
         met = [r for r in rows if r.start <= scope.interval.end and r.end >= scope.interval.start]
         widened += [Scope(scope.values, r) for r in met]
     return merged(widened)
+
+
+def hull(scopes: Sequence[Scope]) -> Scope | None:
+    """The one scope of any value that spans the times of all; None where one is of every date."""
+    intervals = [scope.interval for scope in scopes if scope.interval]
+    if not intervals or len(intervals) < len(scopes):
+        return None
+    return Scope(
+        tuple(... for _ in scopes[0].values), Interval(min(i.start for i in intervals), max(i.end for i in intervals))
+    )
 
 
 def merged(scopes: Iterable[Scope]) -> list[Scope]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
-from functools import partial
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -55,20 +55,19 @@ class ScopeFilter:
         """A superset of the table's rows in the scopes, to choose its files by."""
         return self._bounds(self.table.event_time, 0, columns)
 
-    def input_join(self, source: Topic | Table, schema: pa.Schema) -> str | None:
+    def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `lookback` of a scope in `scopes`.
+
+        Where the input does not tell its rows' scopes, or a scope is of any value, they keep more: all rows of the
+        scopes' times.
 
         Args:
             schema: the input's.
-
-        Returns:
-            None where the input does not tell its rows' scopes, or a scope is of all rows.
         """
-        if not self.table.recompute_by or not set(self.table.recompute_by) <= set(schema.names):
-            return None
-        if any(self._has_any(n) for n in range(len(self.table.recompute_by))):
-            return None
-        return " ".join(self._semi_join(schema, time_column(source), self.table.lookback_ms or 0))
+        time, slack_ms, by = time_column(source), self.table.lookback_ms or 0, self.table.recompute_by
+        if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
+            return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
+        return " ".join(self._semi_join(schema, time, slack_ms))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
@@ -139,7 +138,7 @@ class ScopeFilter:
         columns: dict[str, pa.Array] = {}
         for n, column in enumerate(self.table.recompute_by):
             values = [s.values[n] for s in self.scopes]
-            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types[column])
+            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column))
             columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
         columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
         columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
@@ -154,25 +153,33 @@ class ScopeFilter:
     def _closes(self) -> str | None:
         return self.table.closes_at if self.closed_before_ms is not None else None
 
-    @property
+    @cached_property
     def _is_everything(self) -> bool:
         return any(s.interval is None and all(v is ... for v in s.values) for s in self.scopes)
 
+    @cached_property
+    def _all_values(self) -> list[set[Any]]:
+        """By column of `recompute_by`."""
+        return [{s.values[n] for s in self.scopes} for n in range(len(self.table.recompute_by))]
+
+    @cached_property
+    def _intervals(self) -> list[Interval] | None:
+        """The dates of all scopes; None when a scope is of every date."""
+        known = [s.interval for s in self.scopes if s.interval]
+        return coalesce(known) if len(known) == len(self.scopes) else None
+
     def _has_any(self, n: int) -> bool:
-        return any(s.values[n] is ... for s in self.scopes)
+        return ... in self._all_values[n]
 
     def _values(self, columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
         """Columns whose values are known and few."""
-        for n, column in enumerate(self.table.recompute_by):
-            values = {s.values[n] for s in self.scopes}
+        for column, values in zip(self.table.recompute_by, self._all_values, strict=True):
             if column in columns and ... not in values and len(values) <= _MANY_VALUES:
                 yield column, values
 
     def _ranges(self, slack_ms: int) -> list[Interval]:
         """The dates of all scopes, widened; empty when a scope is of every date."""
-        if not all(s.interval for s in self.scopes):
-            return []
-        ranges = coalesce(s.interval.widened(slack_ms) for s in self.scopes if s.interval)
+        ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
     def _semi_join(self, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
@@ -190,10 +197,16 @@ class ScopeFilter:
             )
             inside = f"{at} >= scopes._from AND {at} < scopes._until"
             match.append(inside if all(s.interval for s in self.scopes) else f"(scopes._start IS NULL OR {inside})")
-            spans = self._ranges(slack_ms)
-            edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in spans]
-            where = " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or where
+            where = self._in_ranges(schema, time, slack_ms)
         return f"SEMI JOIN {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
+
+    def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int) -> str:
+        """DuckDB's condition that a row lies within the times of all scopes, widened by the slack."""
+        if time is None:
+            return "true"
+        at, instant = _comparable(schema, time)
+        edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
+        return " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or "true"
 
     def _bounds(self, time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
         return Bounds(

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tables.scope import EPOCH, Interval, Scope, coalesce, epoch_ms, from_epoch_ms, merged, scopes_of, whole
+from tables.scope import EPOCH, Interval, Scope, coalesce, epoch_ms, from_epoch_ms, hull, merged, scopes_of, whole
 from tests.tables.declared import a_table, a_topic
 
 HOUR = 3_600_000
@@ -49,6 +49,12 @@ def test_a_null_value_is_a_value_of_its_own() -> None:
 
 def test_a_row_without_a_time_touches_every_date_of_its_value() -> None:
     assert scopes_of(a_table(), a_topic(), rows(("a", None), ("a", at(3)))) == [Scope(("a",), None)]
+
+
+def test_many_scopes_are_within_one_of_any_value() -> None:
+    scopes = [Scope(("b",), Interval(7, 9)), Scope(("a",), Interval(2, 4)), Scope(("a",), Interval(5, 6))]
+    assert hull(scopes) == Scope((...,), Interval(2, 9))
+    assert hull([*scopes, Scope(("c",), None)]) is None
 
 
 def test_without_lookback_every_date_is_touched() -> None:

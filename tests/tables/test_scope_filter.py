@@ -7,7 +7,6 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tables.declaration import Table, Topic
@@ -88,11 +87,14 @@ def test_files_older_than_a_column_are_left_to_spark(tmp_path: Path) -> None:
     assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN)]) is None
 
 
-@pytest.mark.parametrize("scope", [Scope((...,), AT_TEN), Scope((...,), None)])
-def test_a_scope_of_any_value_is_left_to_spark(scope: Scope) -> None:
-    schema = pa.schema([("sensor", pa.string()), ("read_at", UTC_TIME)])
-    assert ScopeFilter(a_table(), [scope]).input_join(a_topic(), schema) is None
+def test_of_a_scope_of_any_value_all_rows_of_its_time_are_read(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a", None], [TEN, TEN, TEN + 24 * HOUR, TEN])
+    assert found(tmp_path, a_topic(), [Scope((...,), AT_TEN)]) == [0, 1, 3]
+    assert found(tmp_path, a_topic(), [Scope((...,), AT_TEN), Scope(("c",), AT_TEN)]) == [0, 1, 3]
+    assert found(tmp_path, a_topic(), [Scope((...,), None)]) == [0, 1, 2, 3]
 
 
-def test_an_input_without_the_values_is_left_to_spark() -> None:
-    assert ScopeFilter(a_table(), [Scope(("a",), None)]).input_join(a_topic(), pa.schema([("n", pa.int64())])) is None
+def test_of_an_input_without_the_values_all_rows_of_the_times_are_read(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 24 * HOUR])
+    scopes = [Scope(("x",), AT_TEN)]
+    assert found(tmp_path, a_topic(), scopes, recompute_by=["plant"]) == [0, 1]
