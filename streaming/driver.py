@@ -16,11 +16,14 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.locks import exclusive
 from infra.topics import ensure_topics
+from streaming.backlog import Backlog
 from streaming.follow import Follow
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain
+from streaming.pace import Pace
 from streaming.progress import Progress, read, write
-from streaming.upkeep import Running
+from streaming.turns import Turns
+from streaming.upkeep import Running, use_pool
 from tables.declaration import Table
 from tables.registry import load
 from tables.setup import Platform, opened
@@ -31,7 +34,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
-_CORES_PER_REFRESH = 2  # those of ingest and of the queries with state
+_CALM_S = 1.0
 _log = logging.getLogger("twofold.driver")
 
 
@@ -122,15 +125,35 @@ def _starters(
 ) -> Iterator[tuple[str, Callable[[], Running], Path | None]]:
     """Name, what starts the query, and what is held while it runs."""
     ingest = Ingest(platform.spark, platform.lake, platform.registry, domain)
-    yield "ingest", partial(ingest.start, available_now=False), None
-    turn = threading.Semaphore(max(1, (os.cpu_count() or 1) // _CORES_PER_REFRESH))
+    yield "ingest", _in_own_pool(platform, f"{domain}.ingest", partial(ingest.start, available_now=False)), None
+    pace = _pace(platform, domain)
     for table in _chosen(platform, domain, tables):
         kept = upkeep(platform, table)
         lock = platform.lake.settings.stream_lock(table.full_name)
-        if isinstance(kept, Follow):
-            yield table.name, partial(kept.start, available_now=False, turn=turn), lock
-        else:
-            yield table.name, partial(kept.start, available_now=False), lock
+        start = partial(kept.start, available_now=False, pace=pace())
+        yield table.name, _in_own_pool(platform, table.full_name, start), lock
+
+
+def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) -> Callable[[], Running]:
+    """Starts a query whose jobs share the cores fairly with those of others, however many tasks these have."""
+
+    def start_in_pool() -> Running:
+        use_pool(platform.spark, name)
+        return start()
+
+    return start_in_pool
+
+
+def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
+    """Gives each table of the driver its own pace, all by the same backlog and turns."""
+    backlog = Backlog(platform.lake, platform.registry)
+    topics = [topic.full_name for topic in platform.registry.domain_topics(domain)]
+
+    def is_calm() -> bool:
+        return all(backlog.quiet_s(topic) > _CALM_S for topic in topics)
+
+    turns = Turns(os.cpu_count() or 1, is_calm)
+    return lambda: Pace(backlog, turns)
 
 
 class _Kept:

@@ -6,22 +6,25 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from infra.spark.session import suit_to_rows
-from streaming.upkeep import Upkeep
+from streaming.pace import Pace
+from streaming.upkeep import Upkeep, use_pool
 from tables.changes import changed_rows
 from tables.columns import OFFSET
 from tables.declaration import Table, Topic
 from tables.refresh import Refresher, everything
-from tables.scope import Scope, merged, scopes_of, time_column
+from tables.scope import Scope, hull, merged, scopes_of, time_column
 from tables.writer import Written
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
 _POLL_S = 0.1
+_MANY_SCOPES, _MOST = 500, 4  # a list of scopes costs time by its length; a fourth of the rows is most of them
+_QUICK_S = 1.0  # a refresh that takes longer is large, however few rows touch it
 _log = logging.getLogger("twofold.follow")
 
 
@@ -35,27 +38,30 @@ class Follow(Upkeep):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
-        self._inputs = [self.lake.open(source.full_name) for source in self._sources]
+        self._step_s = 0.0
 
-    def start(self, *, available_now: bool, turn: AbstractContextManager[object] | None = None) -> Following:
+    def start(self, *, available_now: bool, pace: Pace | None = None) -> Following:
         """Follow in a thread; with `available_now` it ends when it has taken in what is there.
 
         Args:
-            turn: is entered for each refresh, so that the tables of a driver take turns.
+            pace: when to take a step; None: whenever the inputs have changed.
         """
         self._begin_by_one_definition()
         every_s = None if available_now else self._every_ms / 1_000
-        return Following(self.table.full_name, lambda: self.step(turn or nullcontext()), every_s)
+        return Following(self.table.full_name, lambda: self.step(pace), every_s)
 
-    def step(self, turn: AbstractContextManager[object]) -> bool:
-        """Take in the next commits of the inputs; whether there were any."""
+    def step(self, pace: Pace | None) -> bool:
+        """Take in the next commits of the inputs; False where there are none, or more are waited for."""
         batch, starts = self._checkpoint.position or (-1, self._checkpoint.next_versions())
-        ends = self._ends(starts)
-        if ends == starts:
+        next_version = self._next_version if pace is None else pace.backlog.next_version
+        ends = self._ends(starts, next_version)
+        if ends == starts or (pace is not None and not pace.is_due(self.table, self._sources)):
             return False
-        with turn:
+        with nullcontext() if pace is None else pace.turns.one(large=self._is_large(pace, starts)):
             started = time.monotonic()
+            use_pool(self.spark, self.table.full_name)
             self._require_still_one_definition()
+            ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             suit_to_rows(self._refresher.spark, few=self._is_small(rows_in))
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
@@ -63,15 +69,21 @@ class Follow(Upkeep):
             written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
             self._checkpoint.take(batch + 1, ends)
             self._note(batch + 1, rows_in, written, versions, None, started)
+            self._step_s = time.monotonic() - started
         return True
 
-    def _ends(self, starts: list[int]) -> list[int]:
+    def _ends(self, starts: list[int], next_version: Callable[[str], int]) -> list[int]:
         """The versions that are read next after this step; all that there is, where nothing was read yet."""
-        for table in self._inputs:
-            table.update_incremental()
-        known = [table.version() + 1 for table in self._inputs]
+        known = [next_version(source.full_name) for source in self._sources]
         at_once = self.lake.settings.max_files
         return [min(end, start + at_once) for start, end in zip(starts, known, strict=True)] if starts else known
+
+    def _next_version(self, name: str) -> int:
+        return self.lake.version(name) + 1
+
+    def _is_large(self, pace: Pace, starts: list[int]) -> bool:
+        """Whether a step takes so long that those of other tables must not wait for it."""
+        return not starts or self._step_s > _QUICK_S or pace.is_much(self._sources, starts)
 
     def _touched(self, starts: list[int], ends: list[int]) -> tuple[int, list[Scope]]:
         """How many rows changed, and the scopes that they touch."""
@@ -83,16 +95,23 @@ class Follow(Upkeep):
         except FileNotFoundError:
             _log.warning("changes are gone, all is recomputed table=%s from=%s", self.table.full_name, starts)
             return self._touched([], ends)
-        return sum(len(rows) for _, rows in changes), merged(
-            scope for source, rows in changes for scope in scopes_of(self.table, source, rows)
-        )
+        scopes = merged(scope for source, rows in changes for scope in scopes_of(self.table, source, rows))
+        rows_in = sum(len(rows) for _, rows in changes)
+        return rows_in, self._as_one(scopes, rows_in) if len(scopes) > _MANY_SCOPES else scopes
+
+    def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
+        """One scope for all, where most of what lies between them has changed."""
+        one = hull(scopes)
+        near = self._refresher.input_rows([one]) if one else None
+        return [one] if one and near is not None and rows_in * _MOST >= near else scopes
 
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
         """Of each input the changed rows, old values and new: their `recompute_by` columns and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = time_column(source)
             columns = [*self.table.recompute_by, *([at] if at else []), OFFSET]
-            rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns)
+            table = self._refresher.opened(source.full_name)
+            rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns, table)
             if isinstance(source, Topic):
                 rows = rows.filter(rows[OFFSET].is_valid())  # a heartbeat is no record
             yield source, rows

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.spark.session import suit_to_rows
+from streaming.pace import Pace
 from streaming.upkeep import Upkeep
 from tables.declaration import Topic
 from tables.decode import REPLAYED
@@ -34,10 +35,15 @@ class Maintain(Upkeep):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._strategy = self.registry.strategy(self.table)
+        self._pace: Pace | None = None
 
-    def start(self, *, available_now: bool) -> StreamingQuery:
-        """Start the query; with `available_now` it ends when it has read what is there."""
-        writer = self._query()
+    def start(self, *, available_now: bool, pace: Pace | None = None) -> StreamingQuery:
+        """Start the query; with `available_now` it ends when it has read what is there.
+
+        Args:
+            pace: when to take the next micro-batch; None: whenever there is one.
+        """
+        writer, self._pace = self._query(), pace
         if available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
@@ -120,6 +126,8 @@ class Maintain(Upkeep):
         }
         written = write_batch[self._strategy](frame, stamp, rows_in)
         self._note(batch, rows_in, written, versions, watermark_ms, started)
+        if self._pace is not None:
+            self._pace.settle(self._sources, list(versions.values()))
 
     def _write_new(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
         rows = frame.dropDuplicates(list(self.table.key))

@@ -42,6 +42,12 @@ class Running(Protocol):
     def awaitTermination(self) -> object: ...
 
 
+def use_pool(spark: SparkSession, name: str) -> None:
+    """Let the jobs of this thread, and of those that it starts, bear a name and share the cores fairly with others."""
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
+    spark.sparkContext.setJobDescription(name)
+
+
 @dataclass
 class Upkeep:
     """Keeps one table fresh, in micro-batches that are numbered."""

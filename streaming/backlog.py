@@ -1,0 +1,105 @@
+"""Rows that wait before each table of a driver, by the Delta logs alone."""
+
+from __future__ import annotations
+
+import math
+import threading
+import time
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, NamedTuple
+
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table
+
+if TYPE_CHECKING:
+    from tables.lake import Lake
+    from tables.registry import Registry
+
+_REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
+
+
+class _Commit(NamedTuple):
+    version: int
+    rows: int
+    """Rows that it and those before it added, since the first that was read."""
+    seen_at: float
+
+
+@dataclass
+class _Log:
+    """The newest commits of one table, oldest first; the first stands for all before it."""
+
+    commits: deque[_Commit]
+    changed_at: float = -math.inf
+
+    @property
+    def newest(self) -> _Commit:
+        return self.commits[-1]
+
+
+class Backlog:
+    """Reads each commit of the inputs once, whichever table asks.
+
+    Args:
+        clock: seconds, as `time.monotonic` has them.
+    """
+
+    def __init__(self, lake: Lake, registry: Registry, *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lake, self._registry, self._clock = lake, registry, clock
+        self._logs: dict[str, _Log] = {}
+        self._lock = threading.Lock()
+
+    def next_version(self, name: str) -> int:
+        """The version that the next commit of a table will have."""
+        return self._read(name).newest.version + 1
+
+    def rows(self, name: str, start: int) -> float:
+        """Rows that commits of a version from `start` on have added; infinite where these commits are not known."""
+        log = self._read(name)
+        with self._lock:
+            before = next((commit.rows for commit in reversed(log.commits) if commit.version < start), None)
+            return math.inf if before is None else log.newest.rows - before
+
+    def arrived(self, name: str, within_s: float) -> int:
+        """Rows of a table that were added so lately."""
+        log, since = self._read(name), self._clock() - within_s
+        with self._lock:
+            before = next((commit.rows for commit in reversed(log.commits) if commit.seen_at < since), 0)
+            return log.newest.rows - before
+
+    def quiet_s(self, name: str) -> float:
+        """Seconds since rows of a table were seen to change."""
+        return self._clock() - self._read(name).changed_at
+
+    def before_streams(self, table: Table) -> float:
+        """The most rows that wait before any table which this one reads, directly or through others."""
+        found = 0.0
+        for source in self._registry.upstream(table):
+            if isinstance(source, Table):
+                inputs = self._registry.upstream(source)
+                read = Checkpoint.of(self._lake.settings, source).next_versions() or [0] * len(inputs)
+                waiting = sum(self.rows(one.full_name, start) for one, start in zip(inputs, read, strict=True))
+                found = max(found, waiting, self.before_streams(source))
+        return found
+
+    def _read(self, name: str) -> _Log:
+        """What is known of a table's log, after a look for commits that are new."""
+        with self._lock:
+            log = self._logs.get(name)
+            if log is None:
+                version = self._lake.version(name)
+                log = self._logs[name] = _Log(deque([_Commit(version, 0, -math.inf)], maxlen=_REMEMBERED))
+                if version == 0:  # which makes a table, and adds no rows
+                    log.commits.appendleft(_Commit(-1, 0, -math.inf))
+            while True:
+                try:
+                    [commit] = self._lake.commits(name, log.newest.version, log.newest.version + 1)
+                except FileNotFoundError:
+                    return log
+                now = self._clock()
+                rows = log.newest.rows + sum(added.rows or 0 for added in commit.added)
+                log.commits.append(_Commit(commit.version, rows, now))
+                if commit.changes:
+                    log.changed_at = now

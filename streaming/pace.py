@@ -1,0 +1,67 @@
+"""When a table of a driver takes its next step: at once, or once for much that is about to come."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from streaming.backlog import Backlog
+from streaming.turns import Turns
+
+if TYPE_CHECKING:
+    from tables.declaration import Table, Topic
+
+FEW = 4_000
+"""Rows that nothing waits for: live traffic that two cores carry brings them in some seconds."""
+_MANY = 25_000  # rows that are worth a micro-batch, whatever else comes
+_LATELY_S, _QUIET_S = 3.0, 1.0
+_PATIENCE_S = 20.0  # a table whose inputs never come to rest is refreshed all the same
+_PAUSE_S = 3.0
+
+
+@dataclass
+class Pace:
+    """The pace of one table.
+
+    A step costs much for itself and little for each row. Where inputs are filling fast, one step for all that comes
+    leaves the processor to those who are behind; live traffic is too slow to be waited for.
+
+    Attributes:
+        backlog, turns: shared by the tables of a driver.
+    """
+
+    backlog: Backlog
+    turns: Turns
+    _waits_since: float | None = field(default=None, init=False)
+
+    def is_due(self, table: Table, sources: Sequence[Topic | Table]) -> bool:
+        """Whether a refresh of changes that are there should wait no longer: not for a stream upstream that is behind,
+        nor for records that are arriving.
+        """
+        now = time.monotonic()
+        if self._waits_since is None:
+            self._waits_since = now
+        is_filling = self.backlog.before_streams(table) > FEW or self._are_filling(sources)
+        if is_filling and now - self._waits_since < _PATIENCE_S:
+            return False
+        self._waits_since = None
+        return True
+
+    def settle(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> None:
+        """After a micro-batch that read up to these versions, wait until the next one is worth its cost."""
+        until = time.monotonic() + _PAUSE_S
+        while time.monotonic() < until and self._are_filling(sources) and self._rows(sources, versions) < _MANY:
+            time.sleep(0.1)
+
+    def is_much(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
+        """Whether more than a few rows wait that were added from these versions on."""
+        return self._rows(sources, versions) > FEW
+
+    def _rows(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> float:
+        return sum(self.backlog.rows(s.full_name, version) for s, version in zip(sources, versions, strict=True))
+
+    def _are_filling(self, sources: Sequence[Topic | Table]) -> bool:
+        backlog, names = self.backlog, [source.full_name for source in sources]
+        return any(backlog.arrived(name, _LATELY_S) > FEW and backlog.quiet_s(name) < _QUIET_S for name in names)
