@@ -7,7 +7,7 @@ import sys
 
 from infra.settings import ROOT
 
-BENCHMARKS = ("drain", "freshness", "bookkeeping", "reconcile", "revisions", "kinds", "archive", "beside")
+BENCHMARKS = ("drain", "freshness", "catch_up", "bookkeeping", "reconcile", "revisions", "kinds", "archive", "beside")
 
 
 def main() -> int:
