@@ -177,6 +177,11 @@ class Lake:
             step *= 2
         return known + bisect_left(range(1, step), True, key=lambda ahead: not there(known + ahead))
 
+    def has_version(self, name: str, version: int) -> bool:
+        """Whether the log holds the commit of a version; one that was cleaned up it holds no more."""
+        filesystem, root = _filesystem(self.uri(name))
+        return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
+
     def rows(self, name: str) -> int:
         """Rows of the table, from the statistics of its files."""
         return int(self.open(name).count())

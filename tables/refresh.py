@@ -18,6 +18,7 @@ from tables.derive import derive, first_of_each, first_of_each_in_memory, greate
 from tables.difference import difference, difference_of_tables, matching
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
+from tables.open_table import OpenTable
 from tables.outcome import run_name as run_name
 from tables.registry import Registry
 from tables.scope import Scope, from_epoch_ms, whole
@@ -68,6 +69,7 @@ class Refresher:
     closed_before_ms: int | None = None
     versions: Mapping[str, int] = field(default_factory=dict)
     _writer: Writer = field(init=False, repr=False, compare=False)
+    _inputs: dict[str, OpenTable] = field(default_factory=dict, init=False, repr=False, compare=False)
     _open: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
@@ -300,12 +302,11 @@ class Refresher:
 
     def opened(self, name: str) -> DeltaTable:
         """An input, at its pinned version or as it is now."""
-        known = self._open.get(name)
-        if known is None:
-            known = self._open[name] = self.lake.open(name, self.versions.get(name))
-        elif name not in self.versions:
-            known.update_incremental()
-        return known
+        if name not in self.versions:
+            self._open[name] = self._inputs.setdefault(name, OpenTable(self.lake, name)).newest()
+        elif name not in self._open:
+            self._open[name] = self.lake.open(name, self.versions[name])
+        return self._open[name]
 
 
 def require_good(spark: SparkSession, table: Table, changes: pa.Table | DataFrame) -> None:

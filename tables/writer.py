@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from tables.lake import WRITER, Lake
 from tables.merge import Merge, equal, greater
+from tables.open_table import OpenTable
 from tables.tidy import after_commit
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ class Writer:
         self.lake, self.name = lake, name
         self._spark = spark
         self._id = uuid4().hex[:12]
-        self._table: DeltaTable | None = None
+        self._table = OpenTable(lake, name)
 
     def collect(self, frame: DataFrame) -> pa.Table | DataFrame:
         """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark."""
@@ -237,11 +238,7 @@ class Writer:
 
     def newest(self) -> DeltaTable:
         """The table as it is now; what was read of its log before is not read again."""
-        if self._table is None:
-            self._table = self.lake.open(self.name)
-        else:
-            self._table.update_incremental()
-        return self._table
+        return self._table.newest()
 
     def next_number(self, app: str) -> int:
         """The version of that app's next stamp."""
@@ -257,7 +254,7 @@ class Writer:
             return Written(skipped=True)
         self.lake.write_checksum(self.name, commit.version)
         if commit.version % _CHECKPOINT_EVERY == 0:
-            self.newest().create_checkpoint()
+            self._table.checkpoint()
         return Written(
             inserted=commit.count(
                 "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"

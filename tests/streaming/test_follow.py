@@ -2,18 +2,27 @@
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from infra.errors import TwofoldError
+from streaming.backlog import Backlog
 from streaming.driver import upkeep
+from streaming.follow import Follow
+from streaming.pace import Pace
 from streaming.progress import read
+from streaming.turns import Turns
 from tables.checkpoint import Checkpoint
+from tables.declaration import Table
 from tables.refresh import Refresher
+from tables.scope import Scope
 from tables.setup import Platform
+from tables.writer import Written
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 
@@ -132,6 +141,62 @@ def test_a_failure_ends_it_and_is_told(world: World, monkeypatch: pytest.MonkeyP
         following.awaitTermination()
     assert (following.isActive, type(following.exception())) == (False, _CrashError)
     following.stop()
+
+
+class Inputs:
+    """A backlog that says whether the inputs fill, and counts rows as the real one does."""
+
+    def __init__(self, world: World) -> None:
+        self._backlog, self.fill = Backlog(world.lake, world.registry), False
+        self.next_version, self.rows = self._backlog.next_version, self._backlog.rows
+
+    def before_streams(self, table: Table) -> float:
+        return math.inf if self.fill else 0
+
+    def arrived(self, name: str, within_s: float) -> int:
+        return 0
+
+
+def test_in_a_driver_it_waits_while_its_inputs_fill_and_takes_all_of_them_at_once(world: World) -> None:
+    inputs = Inputs(world)
+    inputs.next_version("plant.readings")
+    pace = Pace(cast(Any, inputs), Turns(1, lambda: False))
+    following = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(NAME))
+    assert isinstance(following, Follow)
+    following.step(pace)
+    inputs.fill = True
+    for number in (1, 2, 3):
+        world.append({"readings": [reading("a", 3 * number, 1)]})
+        assert not following.step(pace)
+    inputs.fill = False
+    before = commits(world)
+    assert following.step(pace)
+    assert (commits(world), totals(world)) == (before + 1, {hour(3): 1, hour(6): 1, hour(9): 1})
+    assert not following.step(pace)
+    assert world.spark.sparkContext.getLocalProperty("spark.scheduler.pool") == NAME
+
+
+def test_a_change_of_most_of_hundreds_of_scopes_is_recomputed_as_one(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[Sequence[Scope]] = []
+    publish = Refresher.publish
+
+    def noted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+        asked.append(scopes)
+        return publish(self, scopes, info, check=check)
+
+    monkeypatch.setattr(Refresher, "publish", noted)
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    sensors = [f"s{number:03}" for number in range(600)]
+    world.append({"readings": [reading(sensor, 1, 2) for sensor in sensors]})
+    world.maintain([NAME])
+    assert [len(scopes) for scopes in asked] == [1, 1]
+    assert sorted(row["sensor"] for row in world.rows(NAME).to_pylist()) == ["a", *sensors]
+    world.append({"readings": [reading(sensor, 1 + 48 * n, 3) for n, sensor in enumerate(sensors[:10])]})
+    world.maintain([NAME])
+    assert len(asked[2]) == 10
 
 
 class _CrashError(TwofoldError):
