@@ -4,7 +4,11 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test fuzz chaos bench lint down clean
+.PHONY: help setup demo check test fuzz chaos bench down clean
+
+# Two files at a time, since many tests wait; what each took is in .twofold/durations.
+PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+SLOW := spark or platform
 
 help:  ## Show this
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
@@ -15,8 +19,14 @@ setup:  ## Make the Python environment, fetch the JVM jars
 demo: setup  ## Run the whole platform on a month of real flights
 	@./twofold demo
 
-test: setup  ## Run every test, two at a time, since many wait
-	@$(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m mypy
+	@$(PYTEST) -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt
+
+test: check  ## Run every test: `check`, then those with Spark and real servers
+	@$(PYTEST) -m "$(SLOW)" --durations-file .twofold/durations/test.txt
 
 fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} \
@@ -27,11 +37,6 @@ chaos: setup  ## Kill streams, reconciles, replays and rebuilds CHAOS_KILLS time
 
 bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
 	@$(PYTHON) -m benchmarks
-
-lint: setup  ## Check format, style and types
-	@$(PYTHON) -m ruff format --check
-	@$(PYTHON) -m ruff check
-	@$(PYTHON) -m mypy
 
 down:  ## Stop the platform
 	@./twofold down

@@ -13,6 +13,9 @@ import pytest
 
 from infra.settings import ROOT, Settings
 from tables.lake import Lake
+from tests.servers import airflow_alone, broker, log
+
+__all__ = ["airflow_alone", "broker", "log"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -24,9 +27,19 @@ for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 
 
+LONG = ("platform", "chaos", "batch")
+"""Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
+
+
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Begin with the files that take longest, so that workers, which take one after the other, end at the same time."""
-    items.sort(key=lambda item: item.path.parent.name not in ("platform", "chaos"))
+    """Mark what uses a Spark session, keep the tests of a file together, and begin with the files that take longest."""
+    for item in items:
+        if "spark" in getattr(item, "fixturenames", ()):
+            item.add_marker(pytest.mark.spark)
+        if item.get_closest_marker("xdist_group") is None:
+            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
+    items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
+import shutil
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -19,6 +23,7 @@ from streaming.feed import Feed
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.decode import RAW_SCHEMA, Decoder
+from tables.fingerprint import fingerprint
 from tables.frontier import frontier
 from tables.lake import Lake
 from tables.outcome import Outcome
@@ -30,6 +35,8 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
     from traffic.imperfections import Message
+
+_empty_lakes: dict[str, Path] = {}
 
 
 @dataclass
@@ -52,7 +59,28 @@ class World:
 
     def __post_init__(self) -> None:
         self.lake = Lake(self.settings)
+        if not Path(self.settings.lake_uri).exists():
+            shutil.copytree(self._empty_lake(), self.settings.lake_uri)
         ensure_domain(self.spark, self.lake, self.registry, self.domain)
+
+    def _empty_lake(self) -> Path:
+        """The domain's tables without rows; made once in this process for all worlds of these declarations."""
+        registry = self.registry
+        topics = [f"{topic.full_name} {topic}" for topic in registry.domain_topics(self.domain)]
+        tables = [f"{table.full_name} {fingerprint(table)}" for table in registry.in_order(self.domain)]
+        declared = "\n".join([*topics, *tables])
+        if declared not in _empty_lakes:
+            home = Path(mkdtemp(prefix="twofold-empty-"))
+            atexit.register(shutil.rmtree, home, ignore_errors=True)
+            lake = Lake(replace(self.settings, home=home, lake=""))
+            ensure_domain(self.spark, lake, registry, self.domain)
+            _empty_lakes[declared] = Path(lake.settings.lake_uri)
+        return _empty_lakes[declared]
+
+    def copied_to(self, settings: Settings) -> World:
+        """The same world in another home, which may be changed while this one stays as it is."""
+        shutil.copytree(self.settings.home, settings.home)
+        return replace(self, settings=settings, log=dict(self.log))
 
     def append(self, records: Mapping[str, Sequence[bytes]]) -> None:
         """Ingest records by topic, all in partition 0, at the next offsets."""
@@ -122,8 +150,12 @@ class World:
                 for table in tables_at_once
                 if not wanted or table.full_name in wanted
             ]
-            for stream in streams:
-                stream.awaitTermination()
+            try:
+                for stream in streams:
+                    stream.awaitTermination()
+            finally:
+                for stream in streams:
+                    stream.stop()
 
     def _ranks(self) -> list[list[Table]]:
         """Tables that read topics only, then those that read these, and so on."""
@@ -136,8 +168,12 @@ class World:
             ranks[number].append(table)
         return ranks
 
-    def reconcile(self, tables: Iterable[str] = (), *, verify: bool = True) -> list[Outcome]:
-        """Reconcile these tables, or all, inputs first."""
+    def reconcile(self, tables: Iterable[str] = (), *, verify: bool = False) -> list[Outcome]:
+        """Reconcile these tables, or all, inputs first.
+
+        Args:
+            verify: also recompute every closed row; without it no outcome has unexplained rows.
+        """
         wanted = {self.registry.find_table(name).full_name for name in tables}
         platform = Platform(self.spark, self.lake, self.registry)
         outcomes: list[Outcome] = []

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from batch.as_of import FINAL, AsOf, Cut
 from infra.errors import BadArgument
+from infra.settings import Settings
 from tables.setup import Platform
 from tests.plant import DAYS_FILE, hour, plant, reading
 from tests.worlds import World
@@ -17,22 +17,23 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
-
 pytestmark = pytest.mark.spark
 
 TOPIC = "plant.readings"
+TABLES = ["hours", "days", "newest"]
 
 
-@pytest.fixture
-def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Offsets 0 to 3, then 4 to 6 of which one is late for the hour 1, all maintained and reconciled."""
-    world = World(spark, settings, "plant", plant(tmp_path / "plant", days=DAYS_FILE))
+    folder = tmp_path_factory.mktemp("as_of")
+    settings = Settings(home=folder / "home", shuffle_partitions=1)
+    world = World(spark, settings, "plant", plant(folder / "plant", days=DAYS_FILE))
     world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
-    world.maintain()
+    world.maintain(TABLES)
     world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
-    world.maintain()
-    world.reconcile()
+    world.maintain(TABLES)
+    world.reconcile(TABLES)
     return world
 
 
@@ -62,7 +63,7 @@ def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
 
 
 def test_of_all_records_it_is_the_table_as_it_is(world: World) -> None:
-    for name in ("hours", "days", "newest"):
+    for name in TABLES:
         rows = as_of(world, name, {TOPIC: {0: 7}})
         for row in rows:
             row.pop(FINAL)

@@ -11,6 +11,7 @@ import pytest
 
 from batch.audit import Audit, AuditedTopic, Report, audit_tables, audit_topics, turn_of
 from infra.errors import BadArgument, DefinitionChanged, UnexplainedDifference
+from infra.settings import Settings
 from tables.audits import last_audits
 from tables.buckets import Turn
 from tables.completeness import missing
@@ -23,8 +24,6 @@ from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from infra.settings import Settings
 
 ALL = Turn()
 
@@ -47,17 +46,25 @@ def test_a_report_without_faults_raises_nothing() -> None:
     Report(tables=[Audited(table="plant.hours", run="audit-1", turn=0, of=1)]).raise_if_wrong()
 
 
-@pytest.fixture
-def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Three days of two sensors, of which all but the last hours are closed."""
-    settings = replace(settings, bootstrap="127.0.0.1:9")  # no broker answers there
-    world = World(spark, settings, "plant", plant(tmp_path / "tables"))
+    folder = tmp_path_factory.mktemp("before")
+    # No broker answers there.
+    settings = Settings(home=folder / "home", shuffle_partitions=1, bootstrap="127.0.0.1:9")
+    world = World(spark, settings, "plant", plant(folder / "tables"))
     days = [reading(sensor, at, at) for at in range(0, 72, 3) for sensor in ("a", "b")]
     world.append({"readings": [*days[:20], b"no reading"]})
     world.append({"readings": days[20:]})
     world.maintain()
-    world.reconcile(verify=False)
+    world.reconcile()
     return world
+
+
+@pytest.fixture
+def world(before: World, tmp_path: Path) -> World:
+    """The same, in a home of its own."""
+    return before.copied_to(replace(before.settings, home=tmp_path / "home"))
 
 
 def look(world: World, name: str, turn: Turn = ALL) -> Audited:
@@ -136,7 +143,7 @@ def test_what_a_late_record_changes_is_no_drift(world: World) -> None:
     world.maintain()
     found = look(world, "hours")
     assert (found.unexplained, found.excused) == (0, 1)
-    world.reconcile(["hours"], verify=False)
+    world.reconcile(["hours"])
     assert look(world, "hours").differing == 0
     # Dropped by declaration: it differs from then on, and is not reported.
     for _ in range(2):

@@ -78,7 +78,7 @@ def test_of_two_departures_of_one_flight_the_later_one_stands_in_whatever_order_
     for number, (left_, landed_) in enumerate(zip(departures, arrivals, strict=True)):
         world.append({"flights.departures": left_, "flights.arrivals": landed_})
         world.maintain(names)
-        verify = number == 2  # of some flights one row is closed by then, and the other open
+        verify = number in (2, 5)  # of some flights one row is closed at 2, and the other open
         assert [o for o in world.reconcile(names, verify=verify) if o.unexplained] == []
 
     stands = {"together": 2, "apart": 2, "backwards": 2, "dropped": 2, "long known": 2, "landed twice": 1}
@@ -90,5 +90,5 @@ def test_of_two_departures_of_one_flight_the_later_one_stands_in_whatever_order_
         }, name
     [twice] = [row for row in world.rows(FLIGHTS).to_pylist() if row["flight_id"] == "landed twice"]
     assert twice["arrived_at"].isoformat() == at(4)
-    assert [o for o in world.reconcile(names) if o.changed or o.files_written or o.unexplained] == []
+    assert [o for o in world.reconcile(names) if o.changed or o.files_written] == []
     assert_ledger_explains(world, names)

@@ -37,10 +37,24 @@ LATE = {"source": "flights.departures", "partition": 0, "offset": LATE_OFFSET, "
 
 
 @pytest.fixture(scope="module")
-def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = told(spark, Settings(home=tmp_path_factory.mktemp("explained"), shuffle_partitions=1))
-    outcomes = world.reconcile(TABLES)
-    assert [o for o in outcomes if o.unexplained] == []
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The story before any reconcile."""
+    home = tmp_path_factory.mktemp("before") / "home"
+    return told(spark, Settings(home=home, shuffle_partitions=1))
+
+
+@pytest.fixture
+def own(before: World, settings: Settings) -> World:
+    """The same, in a home that a test may change."""
+    return before.copied_to(settings)
+
+
+@pytest.fixture(scope="module")
+def world(before: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The same, reconciled."""
+    home = tmp_path_factory.mktemp("explained") / "home"
+    world = before.copied_to(replace(before.settings, home=home))
+    world.reconcile(TABLES)
     return world
 
 
@@ -131,65 +145,58 @@ def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_kno
     assert [o["table"] for o in json.loads(ran.stdout)] == [t.full_name for t in world.registry.chosen(names)]
 
 
-def test_records_in_time_are_no_work_and_a_late_one_is(spark: SparkSession, tmp_path: Path) -> None:
-    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
-    table = world.registry.find_table("delays_by_hour")
-    assert has_work(world.lake, world.registry, table), "the first reconcile looks at everything"
-    world.reconcile(["delays_by_hour"])
-    assert not has_work(world.lake, world.registry, table)
-    world.append({"departures": [departure(5, "LGA", 5 * 24 * 60 + 20)]})
-    assert not has_work(world.lake, world.registry, table)
-    world.append({"departures": [departure(6, "EWR", 30)]})
-    assert has_work(world.lake, world.registry, table)
-    (record,) = [r for r in late_records(platform(world), table) if r.fate == "not looked at yet"]
+def test_records_in_time_are_no_work_and_a_late_one_is(own: World) -> None:
+    table = own.registry.find_table("delays_by_hour")
+    assert has_work(own.lake, own.registry, table), "the first reconcile looks at everything"
+    own.reconcile(["delays_by_hour"])
+    assert not has_work(own.lake, own.registry, table)
+    own.append({"departures": [departure(5, "LGA", 5 * 24 * 60 + 20)]})
+    assert not has_work(own.lake, own.registry, table)
+    own.append({"departures": [departure(6, "EWR", 30)]})
+    assert has_work(own.lake, own.registry, table)
+    (record,) = [r for r in late_records(platform(own), table) if r.fate == "not looked at yet"]
     assert record.offset == 6
 
 
-def test_a_publication_that_a_crash_kept_out_of_the_ledger_is_work(
-    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
-    table = world.registry.find_table("delays_by_hour")
-    world.reconcile(["delays_by_hour"])
+def test_a_publication_that_a_crash_kept_out_of_the_ledger_is_work(own: World) -> None:
+    table = own.registry.find_table("delays_by_hour")
+    own.reconcile(["delays_by_hour"])
     info = '{"cause":"backfill","run":"backfill-20130101T000000.000000Z"}'
     from deltalake import CommitProperties
 
-    world.lake.open(table.full_name).update(
+    own.lake.open(table.full_name).update(
         updates={"flights": "4"},
         predicate="origin = 'JFK'",
         commit_properties=CommitProperties(custom_metadata={"userMetadata": info}),
     )
-    assert has_work(world.lake, world.registry, table)
-    world.reconcile(["delays_by_hour"], verify=False)
-    assert [c["cause"] for c in corrections(world, "delays_by_hour")] == ["late", "backfill"]
+    assert has_work(own.lake, own.registry, table)
+    own.reconcile(["delays_by_hour"])
+    assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late", "backfill"]
 
 
-def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1))
-    table = world.registry.find_table("delays_by_hour")
-    world.reconcile(["delays_by_hour"])
-    world.lake.open(table.full_name).update(updates={"flights": "99"}, predicate="origin = 'JFK'")
-    found = Reconcile(platform(world), table).run(verify=True)[-1]
+def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own: World) -> None:
+    table = own.registry.find_table("delays_by_hour")
+    own.reconcile(["delays_by_hour"])
+    own.lake.open(table.full_name).update(updates={"flights": "99"}, predicate="origin = 'JFK'")
+    found = Reconcile(platform(own), table).run(verify=True)[-1]
     (row,) = found.differences
     assert (found.unexplained, row.change, row.before, row.should) == (1, "update", {"flights": 99}, {"flights": 3})
     assert row.key == {"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}
     with pytest.raises(UnexplainedDifference, match=r"origin=JFK .*flights is 99, should be 3"):
         require_explained([found], [])
-    assert unfolded_rows(world.lake, table) == 1
-    assert [c["cause"] for c in corrections(world, "delays_by_hour")] == ["late"]
+    assert unfolded_rows(own.lake, table) == 1
+    assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late"]
 
-    _, repaired = Reconcile(platform(world), table).repair(found)
+    _, repaired = Reconcile(platform(own), table).repair(found)
     assert (repaired.cause, repaired.updated, repaired.unexplained) == ("repair", 1, 0)
-    last = corrections(world, "delays_by_hour")[-1]
+    last = corrections(own, "delays_by_hour")[-1]
     assert (last["cause"], json.loads(last["before"])["flights"], json.loads(last["after"])["flights"]) == (
         "repair",
         99,
         3,
     )
-    assert unfolded_rows(world.lake, table) == 0
-    chapters = story(world.lake, table, HOUR).chapters
+    assert unfolded_rows(own.lake, table) == 0
+    chapters = story(own.lake, table, HOUR).chapters
     assert [c.by for c in chapters][-3:] == ["late", "unknown", "repair"]
 
 

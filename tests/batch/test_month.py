@@ -63,7 +63,7 @@ def judged(world: World, name: str) -> Comparison:
 def test_the_month_equals_the_source_files_once_it_is_reconciled(month: World) -> None:
     wrong_before = {name: not judged(month, name).equal for name in TABLES}
     assert wrong_before["flights.delays_by_hour"], "no record came too late: this test would prove nothing"
-    outcomes = month.reconcile()
+    outcomes = month.reconcile(verify=True)
     assert not [o for o in outcomes if o.unexplained]
     assert sum(o.changed for o in outcomes if o.table == "flights.delays_by_hour") > 0
     for name in TABLES:
@@ -73,20 +73,20 @@ def test_the_month_equals_the_source_files_once_it_is_reconciled(month: World) -
 
 
 def test_a_second_reconcile_writes_nothing(month: World) -> None:
-    month.reconcile(verify=False)
+    month.reconcile()
     before = {name: month.lake.version(name) for name in month.lake.names()}
-    outcomes = month.reconcile(verify=False)
+    outcomes = month.reconcile()
     assert [(o.changed, o.files_written) for o in outcomes] == [(0, 0)] * len(outcomes)
     assert {name: month.lake.version(name) for name in month.lake.names()} == before
 
 
 def test_a_damaged_row_is_unexplained_until_a_backfill_puts_it_right_once(month: World, spark: SparkSession) -> None:
     name = "flights.delays_by_hour"
-    month.reconcile(verify=False)
+    month.reconcile()
     DeltaTable(month.lake.uri(name)).update(
         updates={"flights": "flights + 1"}, predicate="origin = 'JFK' AND hour = '2013-01-15T20:00:00Z'"
     )
-    assert [o.unexplained for o in month.reconcile([name])] == [1]
+    assert [o.unexplained for o in month.reconcile([name], verify=True)] == [1]
     table = month.registry.find_table(name)
     start, end = (epoch_ms(datetime(2013, 1, day, tzinfo=UTC)) for day in (15, 16))
     assert start is not None
@@ -97,6 +97,6 @@ def test_a_damaged_row_is_unexplained_until_a_backfill_puts_it_right_once(month:
     version = month.lake.version(name)
     second = recompute(platform, table, Interval(start, end))
     assert (second.changed, second.files_written, month.lake.version(name)) == (0, 0, version)
-    assert [o.unexplained for o in month.reconcile([name])] == [0]
+    assert [o.unexplained for o in month.reconcile([name], verify=True)] == [0]
     [correction] = [c for c in month.rows("ledger.corrections").to_pylist() if c["cause"] == "backfill"]
     assert (correction["table"], correction["change"], correction["version"]) == (name, "update", first.version_after)

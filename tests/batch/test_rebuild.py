@@ -17,6 +17,7 @@ from batch.promotion import Promotion, rollback
 from cli.rebuild import made_anew
 from infra.errors import BadArgument
 from infra.ranges import Ranges
+from infra.settings import Settings
 from streaming.driver import upkeep
 from tables.fold import unfolded_rows
 from tables.lake import QUARANTINE, Lake
@@ -32,11 +33,10 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
-
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 NAME = "plant.hours"
+BOTH = ["hours", "days"]
 
 
 def a_world(spark: SparkSession, settings: Settings, folder: Path, hours: str, days: str = DAYS_FILE) -> World:
@@ -50,16 +50,23 @@ def changed(before: World, folder: Path, hours: str, days: str = DAYS_FILE) -> W
     return after
 
 
-@pytest.fixture
-def world(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The hours 0, 1, 2 are closed, the hour 1 was corrected for a late record; 5 and 6 are open."""
-    world = a_world(spark, settings, tmp_path / "old", HOURS)
+    folder = tmp_path_factory.mktemp("before")
+    world = a_world(spark, Settings(home=folder / "home", shuffle_partitions=1), folder / "old", HOURS)
     world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
-    world.maintain()
+    world.maintain(BOTH)
     world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
-    world.maintain()
-    world.reconcile()
+    world.maintain(BOTH)
+    world.reconcile(BOTH)
     return world
+
+
+@pytest.fixture
+def world(before: World, settings: Settings) -> World:
+    """The same, in a home of its own."""
+    return before.copied_to(settings)
 
 
 def rebuild(world: World, name: str = "hours") -> Promotion:
@@ -114,10 +121,10 @@ def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World
     assert promotion.compare().changed == 4
     assert promotion.promote().cause == "definition"
     after.append({"readings": [reading("a", 6.5, 4)]})
-    after.maintain()
+    after.maintain(BOTH)
     closed = {("a", hour(0)): 2.0, ("a", hour(1)): 22.0, ("a", hour(2)): 2.0, ("b", hour(2)): 6.0}
     assert totals(after) == {**closed, ("a", hour(5)): 2.0, ("a", hour(6)): 10.0}
-    assert [o for o in after.reconcile() if o.unexplained] == []
+    assert [o for o in after.reconcile(BOTH, verify=True) if o.unexplained] == []
 
 
 @pytest.mark.parametrize("name", ["hours", "days"])
@@ -145,7 +152,7 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
     promotion = rebuild(after)
     assert (promotion.compare().new_columns, promotion.compare().changed) == (["n"], 0)
     promotion.promote()
-    after.maintain()
+    after.maintain(BOTH)
     assert {(r["sensor"], r["hour"]): r["n"] for r in after.rows(NAME).to_pylist()} == {
         ("a", hour(0)): 1,
         ("a", hour(1)): 2,
@@ -154,12 +161,12 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
         ("a", hour(5)): 1,
         ("a", hour(6)): 1,
     }
-    assert [o for o in after.reconcile() if o.unexplained] == []
+    assert [o for o in after.reconcile(BOTH, verify=True) if o.unexplained] == []
     assert unfolded_rows(after.lake, promotion.table) == 0
     rollback(promotion.live, promotion.table)
-    world.maintain()
+    world.maintain(BOTH)
     assert sorted(world.rows(NAME).to_pylist(), key=str) == served
-    assert [o for o in world.reconcile() if o.unexplained] == []
+    assert [o for o in world.reconcile(BOTH, verify=True) if o.unexplained] == []
     assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 0
 
 

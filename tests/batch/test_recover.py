@@ -95,7 +95,7 @@ def before(spark: SparkSession, registry: Registry, tmp_path_factory: pytest.Tem
     ):
         world.append(records)
         world.maintain(["hours", "kept", "alarmed", "watched"])
-    world.reconcile(["hours"], verify=False)
+    world.reconcile(["hours"])
     world.maintain(["newest", "days"])
     return world
 
@@ -103,10 +103,7 @@ def before(spark: SparkSession, registry: Registry, tmp_path_factory: pytest.Tem
 @pytest.fixture
 def world(before: World, settings: Settings) -> World:
     """The same, in a home of its own."""
-    shutil.copytree(before.settings.home, settings.home)
-    world = World(before.spark, settings, "plant", before.registry)
-    world.log.update(before.log)
-    return world
+    return before.copied_to(settings)
 
 
 def checkpoint(world: World, name: str) -> Checkpoint:
@@ -182,7 +179,7 @@ def test_state_of_which_an_older_part_is_readable_is_proven_key_by_key(
     assert (made.stream != stream, made.watermark_ms()) == (True, watermark_ms)
     world.maintain(["hours"])
     assert totals(world) == GONE_ON
-    assert [o for o in world.reconcile(["hours"]) if o.changed or o.unexplained] == []
+    assert [o for o in world.reconcile(["hours"], verify=True) if o.changed or o.unexplained] == []
 
 
 def test_every_partition_of_a_state_is_made_again(spark: SparkSession, settings: Settings, registry: Registry) -> None:
@@ -205,7 +202,7 @@ def test_every_partition_of_a_state_is_made_again(spark: SparkSession, settings:
     world.maintain(["hours"])
     went_on = {(sensor, hour(3)): 5.0 if sensor in "ace" else 1.0 for sensor in "abcdef"}
     assert totals(world) == {**closed, **went_on}
-    assert [o for o in world.reconcile(["hours"]) if o.changed or o.unexplained] == []
+    assert [o for o in world.reconcile(["hours"], verify=True) if o.changed or o.unexplained] == []
 
 
 def test_half_a_join_is_kept_through_a_recovery(world: World) -> None:
@@ -220,7 +217,7 @@ def test_half_a_join_is_kept_through_a_recovery(world: World) -> None:
     met = {("x", hour(2)), ("y", hour(5)), ("z", hour(5)), ("z", hour(6)), ("w", hour(6)), ("v", hour(9))}
     assert rows == met
     # The reading of 1.5 came too late to meet the alarm x of 2.25.
-    assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["alarmed"])] == [(1, 1, 0)]
+    assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["alarmed"], verify=True)] == [(1, 1, 0)]
 
 
 def test_a_row_that_waits_for_another_in_vain_appears_after_a_recovery(world: World) -> None:
@@ -238,7 +235,7 @@ def test_a_row_that_waits_for_another_in_vain_appears_after_a_recovery(world: Wo
     went_on = {("a", hour(6), "w"), ("a", hour(9), "v"), ("a", hour(6.5), None)}
     assert rows() == {*met, *in_vain, *went_on}
     # The reading of 1.5 came too late to meet the alarm x of 2.25.
-    assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["watched"])] == [(1, 1, 0)]
+    assert [(o.inserted, o.changed, o.unexplained) for o in world.reconcile(["watched"], verify=True)] == [(1, 1, 0)]
     assert rows() == {*met, *in_vain, *went_on, ("a", hour(1.5), "x")}
 
 
@@ -251,7 +248,7 @@ def test_where_nothing_of_the_state_is_readable_the_table_is_the_proof(world: Wo
     append_more(world)
     world.maintain(["hours"])
     assert totals(world) == GONE_ON
-    assert [o for o in world.reconcile(["hours"]) if o.unexplained] == []
+    assert [o for o in world.reconcile(["hours"], verify=True) if o.unexplained] == []
 
 
 def test_a_checkpoint_that_is_whole_is_left_as_it_is(world: World) -> None:

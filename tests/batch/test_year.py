@@ -42,7 +42,7 @@ def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World
 
 
 def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> None:
-    outcomes = year.reconcile()
+    outcomes = year.reconcile(verify=True)
     assert [o for o in outcomes if o.unexplained] == []
     assert sum(o.changed for o in outcomes) > 0, "no record came too late: this test would prove nothing"
     names = [table.full_name for table in year.registry.in_order("flights")]
@@ -57,8 +57,8 @@ def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> 
 
 
 def test_a_second_reconcile_of_the_year_changes_no_row_and_writes_no_file(year: World) -> None:
-    year.reconcile(verify=False)
+    year.reconcile()
     before = {name: year.lake.version(name) for name in year.lake.names()}
-    outcomes = year.reconcile(verify=False)
+    outcomes = year.reconcile()
     assert [(o.changed, o.files_written) for o in outcomes] == [(0, 0)] * len(outcomes)
     assert {name: year.lake.version(name) for name in year.lake.names()} == before

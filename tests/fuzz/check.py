@@ -96,7 +96,7 @@ def run(
         verdict.faults += unexplained
         if not tables:
             verdict.faults += oracle.misnamed(world)
-        verdict.faults += [f"twice: {o}" for o in world.reconcile(names, verify=False) if o.changed or o.files_written]
+        verdict.faults += [f"twice: {o}" for o in world.reconcile(names) if o.changed or o.files_written]
         try:
             assert_ledger_explains(world, names)
         except AssertionError as wrong:
@@ -113,10 +113,10 @@ def _live(world: World, schedule: Schedule, log: Sequence[Sent], names: Sequence
         for reconciling in (r for r in schedule.reconciles if r.after == number):
             yield from _reconcile(world, reconciling, names)
     world.maintain(names)
-    yield from (f"unexplained: {o}" for o in world.reconcile(names) if o.unexplained)
+    yield from (f"unexplained: {o}" for o in world.reconcile(names, verify=True) if o.unexplained)
 
 
 def _reconcile(world: World, reconciling: Reconciling, names: Sequence[str]) -> Iterator[str]:
     chosen = names if reconciling.table is None else [names[reconciling.table % len(names)]]
     for _ in range(1 + reconciling.twice):
-        yield from (f"unexplained: {o}" for o in world.reconcile(chosen, verify=False) if o.unexplained)
+        yield from (f"unexplained: {o}" for o in world.reconcile(chosen) if o.unexplained)

@@ -79,7 +79,7 @@ def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> No
     changed.maintain(["hours"])
     expected = {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
     assert totals(changed) == expected, "rows of the old definition are left"
-    assert [o.unexplained for o in changed.reconcile(["hours"])] == [0]
+    assert [o.unexplained for o in changed.reconcile(["hours"], verify=True)] == [0]
     assert unfolded_rows(changed.lake, changed.registry.find_table("hours")) == 0
     assert (backfill(changed).cause, backfill(changed).changed) == ("backfill", 0)
 

@@ -195,7 +195,7 @@ def test_what_comes_to_a_topic_that_was_moved_is_late_by_the_heartbeat_and_corre
     assert doors[LATE_BY_MS].to_pylist() == [None, 90 * MINUTE, -119 * MINUTE]
     house.watermark()
     assert house.uses() == {0: 1, 120: 1}
-    outcomes = house.world.reconcile()
+    outcomes = house.world.reconcile(verify=True)
     assert [(o.changed, o.unexplained) for o in outcomes] == [(1, 0)]
     assert house.uses() == {0: 2, 120: 1}
 

@@ -98,7 +98,7 @@ def test_a_new_field_lets_streams_go_on_and_a_replay_takes_in_what_brought_it_to
 
     assert places(after) == {"a": "yard", "b": "hall"}
     assert after.lake.rows("plant.readings_quarantine") == 0
-    assert [o for o in after.reconcile() if o.unexplained] == []
+    assert [o for o in after.reconcile(verify=True) if o.unexplained] == []
     assert not any(o.changed for o in decode_again(platform, after.registry.topics["plant.readings"], Span()))
 
 

@@ -1,0 +1,122 @@
+"""Real servers that all tests of one worker share: a broker with empty topics, and an Airflow."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import count
+
+import pytest
+
+from infra import airflow, airflow_api, supervisor, topics
+from infra import broker as kafka
+from infra.settings import ROOT, Settings
+from tables.registry import load
+from tables.topics import specs
+from tests.infra.conftest import free_port
+
+_numbers = count(1)
+
+
+def wait_until(condition: Callable[[], object], timeout_s: float = 300) -> None:
+    """Return when the condition holds."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.2)
+
+
+@pytest.fixture(scope="session")
+def broker() -> Iterator[Settings]:
+    """Settings of a supervised broker, ready, in a home with a space in its path.
+
+    A test may kill it, since it comes back with all that it had. Other tests may have left topics on it.
+    """
+    home = ROOT / ".twofold" / f"test {os.getpid()}"
+    settings = Settings(home=home, kafka_port=free_port(), controller_port=free_port(), shuffle_partitions=1)
+    try:
+        kafka.prepare(settings)
+        supervisor.start(settings, [kafka.program(settings)])
+        kafka.wait_ready(settings)
+        yield settings
+    finally:
+        supervisor.stop(settings)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture
+def log(broker: Settings) -> Iterator[Settings]:
+    """A home with nothing in it; the topics of `flights` on the broker are empty."""
+    with empty_log(broker) as settings:
+        yield settings
+
+
+@contextmanager
+def empty_log(broker: Settings) -> Iterator[Settings]:
+    """The same, for as long as a block."""
+    declared = specs(load(), "flights")
+    names = [topic.name for topic in declared]
+    with topics.reach(broker) as admin:
+        there = list(topics.offsets(broker, names))
+        if there:
+            admin.delete_topics(there)
+    wait_until(lambda: not topics.offsets(broker, names))
+    topics.ensure_topics(broker, declared)
+    home = broker.home.with_name(f"test-{os.getpid()}-log-{next(_numbers)}")
+    try:
+        yield replace(broker, home=home, bootstrap=broker.bootstrap_servers, archive=broker.archive_uri)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+GREET = """
+from airflow.sdk import Param, dag, task
+
+@dag(schedule=None, params={"name": Param("nobody", type="string")})
+def greet():
+    @task
+    def say(params):
+        from infra.settings import Settings
+        print("hello", params["name"], "from", Settings.from_environment().home)
+    say()
+
+greet()
+"""
+BROKEN = """
+from airflow.sdk import dag
+raise RuntimeError('on purpose')
+"""
+STANDING_IN = """
+# The DAGs of the platform, for Airflow, of which each command's work is done at once.
+import sys
+from dags import command
+from dags.factory import make_dags
+from tables.registry import load
+
+command.PROGRAM = (sys.executable, "-m", "tests.platform.stand_in")
+for made in make_dags(load(), "flights"):
+    if made.dag_id != "flights.stream":  # it would look for a driver every minute
+        globals()[made.dag_id] = made
+"""
+
+
+@pytest.fixture(scope="session")
+def airflow_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of a supervised Airflow, ready, with these DAGs and no other server."""
+    home = tmp_path_factory.mktemp("airflow")
+    settings = Settings(home=home, airflow_port=free_port(), airflow_password="of the test")
+    dags = home / "dags"
+    dags.mkdir()
+    for name, text in {"greet": GREET, "broken": BROKEN, "standing_in": STANDING_IN}.items():
+        (dags / f"{name}.py").write_text(text)
+    try:
+        airflow.prepare(settings)
+        supervisor.start(settings, airflow.programs(settings, dags=dags))
+        airflow_api.wait_ready(settings)
+        yield settings
+    finally:
+        supervisor.stop(settings)
