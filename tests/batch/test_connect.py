@@ -97,9 +97,9 @@ def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
 @pytest.mark.parametrize("engine", ["auto", "spark"])
 def test_reconcile_corrects_what_came_late_and_then_nothing(world: World) -> None:
     assert hours(world) == {("a", 0): 3.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
-    assert changed(world.reconcile(verify=True)) == {("plant.hours", "late"): (0, 1, 0)}
+    assert changed(world.reconcile(["hours"], verify=True)) == {("plant.hours", "late"): (0, 1, 0)}
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
-    again = world.reconcile(verify=True)
+    again = world.reconcile(["hours"], verify=True)
     assert [(o.changed, o.unexplained, o.files_written) for o in again] == [(0, 0, 0)] * len(again)
 
 
