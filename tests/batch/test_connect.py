@@ -18,14 +18,12 @@ from batch.backfill import recompute
 from batch.redrive import Choice, redrive_chosen
 from batch.span import Span
 from infra.errors import BadDeclaration
-from infra.settings import Engine, Settings
+from infra.settings import Engine
 from tables.buckets import Turn
 from tables.derive import derive
 from tables.outcome import Outcome
-from tables.scope import Interval, epoch_ms
-from tables.setup import Platform
 from tests.connect import remote, serve
-from tests.plant import hour, plant, reading
+from tests.late_reading import TOPIC, ZERO, damage, hours, late_reading, platform
 from tests.tables.declared import a_table
 from tests.worlds import World
 
@@ -33,9 +31,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
-
-TOPIC = "plant.readings"
-ZERO = Interval(int(epoch_ms(hour(0)) or 0), int(epoch_ms(hour(1)) or 0))
 
 
 @pytest.fixture(scope="session")
@@ -45,15 +40,7 @@ def endpoint(spark: SparkSession) -> str:
 
 @pytest.fixture(scope="module")
 def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """Hour 0 has closed when a third reading of sensor a comes, which the stream drops; offset 3 is no reading."""
-    home = tmp_path_factory.mktemp("streamed")
-    world = World(spark, Settings(home=home / "home", shuffle_partitions=1), "plant", plant(home / "declared"))
-    world.append({TOPIC: [reading("a", 0.1, 1.0), reading("a", 0.2, 2.0), reading("b", 0.5, 5.0), b"no JSON"]})
-    world.append({TOPIC: [reading("a", 9, 1.0), reading("b", 9, 1.0)]})
-    world.maintain()
-    world.append({TOPIC: [reading("a", 0.3, 4.0)]})
-    world.maintain()
-    return world
+    return late_reading(spark, tmp_path_factory.mktemp("streamed"))
 
 
 @pytest.fixture(params=["in process", "through Connect"])
@@ -76,22 +63,8 @@ def world(session: SparkSession, streamed: World, tmp_path: Path, engine: Engine
     return World(session, settings, "plant", streamed.registry, dict(streamed.log))
 
 
-def platform(world: World) -> Platform:
-    return Platform(world.spark, world.lake, world.registry)
-
-
-def hours(world: World) -> dict[tuple[str, int], float]:
-    """(sensor, hour) -> total."""
-    rows = world.rows("plant.hours").to_pylist()
-    return {(row["sensor"], round((row["hour"] - hour(0)).total_seconds() / 3600)): row["total"] for row in rows}
-
-
 def changed(outcomes: list[Outcome]) -> dict[tuple[str, str], tuple[int, int, int]]:
     return {(o.table, o.cause): (o.inserted, o.updated, o.deleted) for o in outcomes if o.changed}
-
-
-def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
-    world.lake.open(name).update(updates=values, predicate=where)
 
 
 @pytest.mark.parametrize("engine", ["auto", "spark"])

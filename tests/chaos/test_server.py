@@ -1,0 +1,143 @@
+"""The Spark server, killed at any moment of a command: nothing is half published, and another try succeeds."""
+
+from __future__ import annotations
+
+import os
+import random
+import shutil
+import signal
+import threading
+import time
+from collections import Counter
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from batch import replay
+from batch.backfill import recompute
+from batch.span import Span
+from infra import supervisor
+from infra.errors import SparkUnreachable
+from infra.settings import Settings
+from infra.spark import server
+from infra.spark.client import find_endpoint, naming_lost_server
+from tables.ledgers import CORRECTIONS
+from tests.chaos.proof import assert_each_transaction_is_there_once
+from tests.connect import remote
+from tests.infra.conftest import free_port
+from tests.late_reading import TOPIC, ZERO, damage, late_reading, platform
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+TABLES = [TOPIC, "plant.hours", "plant.kept", "plant.newest"]
+OF_ONE_RUN = {"run", "recorded_at", "version", "inputs"}
+DONE_BY_THEN = 1.3
+"""Times as long as a command takes: some kills come too late for it, and must do nothing."""
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 120 * KILLS)]
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A home in which a Spark server is supervised, and nothing else."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"), spark_port=free_port(), shuffle_partitions=1)
+    supervisor.start(settings, [server.program(settings)])
+    yield settings
+    supervisor.stop(settings)
+
+
+@pytest.fixture(scope="module")
+def damaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A reading is late, another was misread once, and the row of a third is wrong."""
+    world = late_reading(spark, tmp_path_factory.mktemp("damaged"))
+    damage(world, TOPIC, {"value": "value + 100"}, "_offset = 1")
+    damage(world, "plant.hours", {"total": "1005.0"}, "sensor = 'b' AND total = 5.0")
+    return world
+
+
+def reconcile(world: World) -> None:
+    world.reconcile(verify=False)
+
+
+def backfill(world: World) -> None:
+    recompute(platform(world), world.registry.find_table("hours"), ZERO)
+
+
+def replay_topic(world: World) -> None:
+    replay.decode_again(platform(world), world.registry.topics[TOPIC], Span())
+
+
+COMMANDS: list[Callable[[World], None]] = [reconcile, backfill, replay_topic]
+
+
+def test_a_server_killed_at_any_moment_leaves_nothing_half_published(
+    served: Settings, damaged: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Takes long: the server starts again, cold, after each kill."""
+    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    dice = random.Random(SEED)
+    calm: dict[str, tuple[Counter[str], float]] = {}
+    interrupted = 0
+    for number in range(KILLS):
+        command = COMMANDS[number % len(COMMANDS)]
+        if command.__name__ not in calm:
+            _run(served, damaged, tmp_path / f"warm-{number}", command, monkeypatch)
+            began = time.monotonic()
+            content = _run(served, damaged, tmp_path / f"calm-{number}", command, monkeypatch)
+            calm[command.__name__] = content, time.monotonic() - began
+        wanted, took_s = calm[command.__name__]
+        home = tmp_path / f"killed-{number}"
+        shutil.copytree(damaged.settings.home, home)
+        [process] = supervisor.state(served)
+        assert process.pid is not None
+        killer = threading.Timer(dice.uniform(0, DONE_BY_THEN * took_s), os.kill, (process.pid, signal.SIGKILL))
+        killer.start()
+        try:
+            _run(served, damaged, home, command, monkeypatch)
+        except SparkUnreachable:
+            interrupted += 1
+        killer.join()
+        told = f"{command.__name__} seed={SEED} number={number}"
+        assert _run(served, damaged, home, command, monkeypatch) == wanted, told
+        assert _run(served, damaged, home, command, monkeypatch) == wanted, told
+    print(f"interrupted {interrupted} of {KILLS}")
+    assert interrupted or KILLS < 5
+
+
+def _run(
+    served: Settings, damaged: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> Counter[str]:
+    """Run a command on a home as a client of the server; what the home holds then.
+
+    Raises:
+        SparkUnreachable: the server ended meanwhile.
+    """
+    if not home.exists():
+        shutil.copytree(damaged.settings.home, home)
+    settings = replace(damaged.settings, home=home)
+    endpoint = find_endpoint(served)
+    assert endpoint is not None
+    with naming_lost_server(), remote(endpoint, settings) as session:
+        world = World(session, settings, "plant", damaged.registry, dict(damaged.log))
+        monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
+        command(world)
+    assert_each_transaction_is_there_once(world.lake, world.lake.names())
+    return _content(world)
+
+
+def _content(world: World) -> Counter[str]:
+    """Every row of the tables and of the ledger of corrections, without what names a run."""
+    found: Counter[str] = Counter()
+    for name in [*TABLES, CORRECTIONS]:
+        rows = pa.table(world.lake.open(name).scan())
+        kept = rows.drop_columns([c for c in rows.column_names if c in OF_ONE_RUN])
+        found.update(f"{name} {row!r}" for row in kept.to_pylist())
+    return found

@@ -1,0 +1,48 @@
+"""A small home whose stream has dropped one late reading: what reconcile has to correct, and no more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.settings import Settings
+from tables.scope import Interval, epoch_ms
+from tables.setup import Platform
+from tests.plant import hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = "plant.readings"
+ZERO = Interval(int(epoch_ms(hour(0)) or 0), int(epoch_ms(hour(1)) or 0))
+"""The hour of the late reading."""
+
+
+def late_reading(spark: SparkSession, folder: Path) -> World:
+    """Hour 0 has closed when a third reading of sensor a is ingested, which the stream drops; offset 3 is no reading.
+
+    Late for hour 0 of sensor a are 4.0; the stream has given it 3.0.
+    """
+    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", plant(folder / "declared"))
+    world.append({TOPIC: [reading("a", 0.1, 1.0), reading("a", 0.2, 2.0), reading("b", 0.5, 5.0), b"no JSON"]})
+    world.append({TOPIC: [reading("a", 9, 1.0), reading("b", 9, 1.0)]})
+    world.maintain()
+    world.append({TOPIC: [reading("a", 0.3, 4.0)]})
+    world.maintain()
+    return world
+
+
+def platform(world: World) -> Platform:
+    return Platform(world.spark, world.lake, world.registry)
+
+
+def hours(world: World) -> dict[tuple[str, int], float]:
+    """(sensor, hour) -> total."""
+    rows = world.rows("plant.hours").to_pylist()
+    return {(row["sensor"], round((row["hour"] - hour(0)).total_seconds() / 3600)): row["total"] for row in rows}
+
+
+def damage(world: World, name: str, values: dict[str, str], where: str) -> None:
+    """Overwrite rows past the platform."""
+    world.lake.open(name).update(updates=values, predicate=where)
