@@ -18,13 +18,13 @@ def duckdb_utc() -> DuckDBPyConnection:
     All are of one database in memory, which costs 11 ms of CPU to make: tables of theirs must be temporary.
     """
     with _lock:
-        return _database().cursor()
+        connection = _database().cursor()
+    connection.execute("SET TimeZone = 'UTC'")
+    return connection
 
 
 @functools.cache
 def _database() -> DuckDBPyConnection:
     import duckdb
 
-    database = duckdb.connect()
-    database.execute("SET GLOBAL TimeZone = 'UTC'")
-    return database
+    return duckdb.connect()

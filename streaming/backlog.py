@@ -14,7 +14,7 @@ from tables.checkpoint import Checkpoint
 from tables.declaration import Table
 
 if TYPE_CHECKING:
-    from tables.lake import Lake
+    from tables.lake import Lake, LoggedCommit
     from tables.registry import Registry
 
 _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
@@ -23,7 +23,7 @@ _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as ve
 class _Commit(NamedTuple):
     version: int
     rows: int
-    """Rows that it and those before it added, since the first that was read."""
+    """Rows that it and those before it changed, since the first that was read."""
     seen_at: float
 
 
@@ -56,14 +56,14 @@ class Backlog:
         return self._read(name).newest.version + 1
 
     def rows(self, name: str, start: int) -> float:
-        """Rows that commits of a version from `start` on have added; infinite where these commits are not known."""
+        """Rows that commits of a version from `start` on have changed; infinite where these commits are not known."""
         log = self._read(name)
         with self._lock:
             before = next((commit.rows for commit in reversed(log.commits) if commit.version < start), None)
             return math.inf if before is None else log.newest.rows - before
 
     def arrived(self, name: str, within_s: float) -> int:
-        """Rows of a table that were added so lately."""
+        """Rows of a table that were changed so lately."""
         log, since = self._read(name), self._clock() - within_s
         with self._lock:
             before = next((commit.rows for commit in reversed(log.commits) if commit.seen_at < since), 0)
@@ -99,7 +99,15 @@ class Backlog:
                 except FileNotFoundError:
                     return log
                 now = self._clock()
-                rows = log.newest.rows + sum(added.rows or 0 for added in commit.added)
+                rows = log.newest.rows + _changed(commit)
                 log.commits.append(_Commit(commit.version, rows, now))
                 if commit.changes:
                     log.changed_at = now
+
+
+def _changed(commit: LoggedCommit) -> int:
+    """Rows that a commit changed; the files that a MERGE adds hold rows beside these."""
+    if commit.operation == "MERGE":
+        kinds = ("inserted", "updated", "deleted")
+        return sum(commit.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
+    return sum(added.rows or 0 for added in commit.added)

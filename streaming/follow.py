@@ -59,7 +59,8 @@ class Follow(Upkeep):
             return False
         with nullcontext() if pace is None else pace.turns.one(large=self._is_large(pace, starts)):
             started = time.monotonic()
-            use_pool(self.spark, self.table.full_name)
+            if pace is not None:
+                use_pool(self.spark, self.table.full_name)
             self._require_still_one_definition()
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)

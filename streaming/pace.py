@@ -56,7 +56,7 @@ class Pace:
             time.sleep(0.1)
 
     def is_much(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
-        """Whether more than a few rows wait that were added from these versions on."""
+        """Whether more than a few rows wait that commits from these versions on have changed."""
         return self._rows(sources, versions) > FEW
 
     def _rows(self, sources: Sequence[Topic | Table], versions: Sequence[int]) -> float:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from concurrent.futures import ThreadPoolExecutor
 
 import duckdb
@@ -9,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from infra.duck import duckdb_utc
+from infra.settings import ROOT
 
 
 def test_what_one_connection_registers_no_other_one_sees() -> None:
@@ -21,10 +25,22 @@ def test_what_one_connection_registers_no_other_one_sees() -> None:
 
 
 def test_every_connection_reads_and_shows_instants_in_utc() -> None:
-    duckdb_utc().execute("SET TimeZone = 'Asia/Tokyo'")
-    assert duckdb_utc().sql("SELECT TIMESTAMPTZ '2013-01-01 00:00:00+01:00' :: VARCHAR").fetchall() == [
-        ("2012-12-31 23:00:00+00",)
-    ]
+    program = """if True:
+        from infra.duck import duckdb_utc
+        first, *others = [duckdb_utc() for _ in range(3)]
+        first.execute("SET TimeZone = 'America/New_York'")
+        for one in (*others, duckdb_utc()):
+            print(*one.sql("SELECT TIMESTAMPTZ '2013-01-01 00:00:00+01:00' :: VARCHAR").fetchone())
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TZ": "Asia/Tokyo"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.splitlines() == ["2012-12-31 23:00:00+00"] * 3
 
 
 def test_threads_use_connections_at_the_same_time() -> None:

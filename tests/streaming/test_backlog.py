@@ -17,7 +17,7 @@ from tables.registry import Registry
 from tables.writer import Stamp, Writer
 from tests.plant import DAYS_FILE, plant
 
-READINGS, HOURS, DAYS = "plant.readings", "plant.hours", "plant.days"
+READINGS, HOURS, DAYS, NUMBERED = "plant.readings", "plant.hours", "plant.days", "plant.numbered"
 
 
 class Clock:
@@ -68,6 +68,19 @@ def test_rows_of_the_commits_from_a_version_on_are_counted(lake: Lake, backlog: 
     commit(lake, READINGS, 5)
     assert backlog.next_version(READINGS) == 3
     assert [backlog.rows(READINGS, start) for start in (0, 1, 2, 3)] == [8, 8, 5, 0]
+
+
+def test_of_a_merge_only_the_rows_that_it_changed_are_counted(lake: Lake, backlog: Backlog) -> None:
+    lake.ensure(NUMBERED, pa.schema([("k", pa.int64()), ("n", pa.int64())]), statistics=["k"])
+    backlog.next_version(NUMBERED)
+    writer, start = Writer(lake, NUMBERED), lake.version(NUMBERED) + 1
+    for number, values in enumerate(([0] * 100, [0] * 98 + [1] * 4, [2] * 102)):
+        rows = pa.table({"k": list(range(len(values))), "n": values})
+        writer.upsert(rows, ["k"], Stamp(app="merge", version=number))
+    assert [backlog.rows(NUMBERED, start + number) for number in range(3)] == [100 + 4 + 102, 4 + 102, 102]
+    changes = pa.table({"k": [7], "n": [2], "_change": ["delete"], "_before_n": [2]})
+    writer.apply(changes, ["k"], Stamp(app="merge", version=3))
+    assert backlog.rows(NUMBERED, start + 3) == 1
 
 
 def test_of_commits_before_the_first_look_the_rows_are_unknown(lake: Lake, backlog: Backlog) -> None:

@@ -25,7 +25,7 @@ class Refreshes:
                 got.set()
                 self._end.wait(10)
 
-        self._threads.append(threading.Thread(target=refresh))
+        self._threads.append(threading.Thread(target=refresh, daemon=True))
         self._threads[-1].start()
         return got
 
