@@ -157,6 +157,16 @@ class World:
                 for stream in streams:
                     stream.stop()
 
+    def with_inputs(self, tables: Iterable[str]) -> list[str]:
+        """These tables, and all that they read, directly or through others."""
+        found: dict[str, Table] = {}
+        left = [self.registry.find_table(name) for name in tables]
+        while left:
+            table = left.pop()
+            found[table.full_name] = table
+            left += [source for source in self.registry.upstream(table) if isinstance(source, Table)]
+        return list(found)
+
     def _ranks(self) -> list[list[Table]]:
         """Tables that read topics only, then those that read these, and so on."""
         rank: dict[str, int] = {}

@@ -1,4 +1,4 @@
-"""Kills a process from inside at a point that a seed chooses.
+"""Ends a life from inside at a point that a seed chooses: the process, or what a test does in its own.
 
 The platform has no hooks for this: its functions are replaced from outside, in this process only.
 """
@@ -38,6 +38,10 @@ def stepped(step: Callable[[], object], methods: Iterable[Method]) -> Iterator[N
         yield
 
 
+class Died(Exception):
+    """Stands for the end of the process, where a test survives it."""
+
+
 class Executioner:
     """Kills this process and its JVM somewhat after a step that the seed chooses."""
 
@@ -48,7 +52,33 @@ class Executioner:
     def step(self) -> None:
         self._left -= 1
         if self._left == 0:
-            threading.Timer(self._delay_s, self.strike).start() if self._delay_s else self.strike()
+            threading.Timer(self._delay_s, self.end).start() if self._delay_s else self.end()
 
-    def strike(self) -> None:
+    def end(self) -> None:
         os.killpg(0, signal.SIGKILL)
+
+
+class Obstructor(Executioner):
+    """Lets no step be done from there on, in any thread: what is written by then is what a kill would leave."""
+
+    def __init__(self, seed: int, steps: int) -> None:
+        super().__init__(seed, steps)
+        self._is_over = threading.Event()
+
+    def step(self) -> None:
+        super().step()
+        if self._is_over.is_set():
+            raise Died
+
+    def end(self) -> None:
+        self._is_over.set()
+
+    @contextmanager
+    def obstructing(self, methods: Iterable[Method]) -> Iterator[None]:
+        """Step with each of these methods; the block may fail once it is obstructed."""
+        with stepped(self.step, methods):
+            try:
+                yield
+            except Exception:
+                if not self._is_over.is_set():
+                    raise

@@ -97,4 +97,4 @@ if __name__ == "__main__":
     suit_to_rows(spark, few=True)
     with stepped(executioner.step, STEPS):
         rewrite(spark, settings, kind)
-    executioner.strike()
+    executioner.end()

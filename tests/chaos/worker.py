@@ -58,7 +58,7 @@ def work(world: World, leg: int, tables: list[str]) -> None:
         world.append(values(part))
         if number // PARTS_PER_LEG == leg:
             world.maintain(tables)
-            world.reconcile(tables, verify=False)
+            world.reconcile(tables)
 
 
 if __name__ == "__main__":
@@ -68,4 +68,4 @@ if __name__ == "__main__":
     world = World(session(settings, "chaos"), settings)
     with stepped(executioner.step, STEPS):
         work(world, leg, tables)
-    executioner.strike()
+    executioner.end()

@@ -1,7 +1,9 @@
-"""A stream driver that kills itself at a stage of a micro-batch: `python -m tests.platform.crashing_driver STAGE`.
+"""Ends a stream driver at a stage of a micro-batch.
 
-The platform has no hooks for this: its functions are replaced from outside, in this process only. A stage of ingest is
-reached with records that no micro-batch had before; one that an earlier crash interrupted ends first.
+`python -m tests.platform.crashing_driver STAGE` kills its process there; `failing_at` lets what a test runs in its own
+process fail there, and go no further. The platform has no hooks for this: its functions are replaced from outside.
+
+A stage of ingest is reached with records that no micro-batch had before; one that was interrupted earlier ends first.
 """
 
 from __future__ import annotations
@@ -12,7 +14,8 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 from unittest.mock import patch
@@ -28,67 +31,115 @@ from tables.writer import Writer
 DOMAIN = "flights"
 TABLES = ("flights.delays_by_hour", "flights.airport_weather", "flights.carrier_days")
 """A table with state, one of latest rows, and one that follows another table."""
+KEPT = ("flights.flights", *TABLES)
 
-_new_records = threading.Event()
+
+class Died(Exception):
+    """Stands for the end of the process, where a test survives it."""
 
 
-def before_decoding(settings: Settings) -> None:
+class Crash:
+    """One end.
+
+    Attributes:
+        new_records: set once ingest has records that no earlier micro-batch had.
+    """
+
+    def __init__(self, end: Callable[[], NoReturn]) -> None:
+        self._end = end
+        self._is_dead = threading.Event()
+        self.new_records = threading.Event()
+        self.replaced = ExitStack()
+
+    def strike(self) -> NoReturn:
+        self._is_dead.set()
+        self._end()
+
+    def strike_with_new_records(self, *_: object) -> None:
+        if self.new_records.is_set():
+            self.strike()
+
+    def hold(self) -> NoReturn:
+        """Let a thread go no further."""
+        self._is_dead.wait()
+        raise Died
+
+    def wrap(
+        self,
+        owner: type,
+        name: str,
+        *,
+        before: Callable[..., object] | None = None,
+        after: Callable[..., object] | None = None,
+    ) -> None:
+        """Call `before` with the method's arguments, the method, and `after` with the object and what that gave."""
+        method = getattr(owner, name)
+
+        def wrapped(self_: object, *arguments: object, **named: object) -> object:
+            if self._is_dead.is_set():
+                raise Died
+            if before:
+                before(self_, *arguments)
+            result = method(self_, *arguments, **named)
+            if after:
+                after(self_, result)
+            return result
+
+        self.replaced.enter_context(patch.object(owner, name, wrapped))
+
+
+def before_decoding(crash: Crash) -> None:
     """Nothing of the micro-batch is written."""
-    _wrap(Decoder, "decode", before=lambda *_: _die_with_new_records())
-    _ingest(settings)
+    crash.wrap(Decoder, "decode", before=crash.strike_with_new_records)
 
 
-def after_quarantine(settings: Settings) -> None:
+def after_quarantine(crash: Crash) -> None:
     """A topic's bad records are in, its good ones are not."""
 
-    def die(writer: Writer, _: object) -> None:
+    def strike(writer: Writer, _: object) -> None:
         if _is_quarantine(writer):
-            _die_with_new_records()
+            crash.strike_with_new_records()
 
-    _wrap(Writer, "append", after=die)
-    _ingest(settings)
+    crash.wrap(Writer, "append", after=strike)
 
 
-def after_events_of_one_topic(settings: Settings) -> None:
+def after_events_of_one_topic(crash: Crash) -> None:
     """One topic's good records are in; of the others nothing, and of a large micro-batch's bad records neither."""
     first = threading.Lock()
 
     def hold(writer: Writer, *_: object) -> None:
-        if _new_records.is_set() and not _is_quarantine(writer) and not first.acquire(blocking=False):
-            threading.Event().wait()
+        if crash.new_records.is_set() and not _is_quarantine(writer) and not first.acquire(blocking=False):
+            crash.hold()
 
-    def die(writer: Writer, _: object) -> None:
+    def strike(writer: Writer, _: object) -> None:
         if not _is_quarantine(writer):
-            _die_with_new_records()
+            crash.strike_with_new_records()
 
-    _wrap(Writer, "append", before=hold, after=die)
-    _ingest(settings)
+    crash.wrap(Writer, "append", before=hold, after=strike)
 
 
-def before_checkpoint(settings: Settings) -> None:
+def before_checkpoint(crash: Crash) -> None:
     """Everything is in, and Spark does not know it."""
-    _wrap(Ingest, "_note", after=lambda *_: _die_with_new_records())
-    _ingest(settings)
+    crash.wrap(Ingest, "_note", after=crash.strike_with_new_records)
 
 
-def within_append(settings: Settings) -> None:
-    """Spark has begun a data file of events and not committed it."""
+def within_append(crash: Crash) -> None:
+    """Spark has begun a data file of events and not committed it; only the end of the process stops it there."""
 
     def watch(folder: Path, known: set[Path]) -> None:
         while set(folder.glob("*.parquet")) <= known:
             time.sleep(0.001)
-        _die()
+        crash.strike()
 
     def begin(writer: Writer, *_: object) -> None:
         folder = Path(writer.lake.uri(writer.name))
-        if _new_records.is_set() and not _is_quarantine(writer):
+        if crash.new_records.is_set() and not _is_quarantine(writer):
             threading.Thread(target=watch, args=(folder, set(folder.glob("*.parquet")))).start()
 
-    _wrap(Writer, "_append_spark", before=begin)
-    _ingest(settings)
+    crash.wrap(Writer, "_append_spark", before=begin)
 
 
-def after_second_commit_of_tables(settings: Settings) -> None:
+def after_second_commit_of_tables(crash: Crash) -> None:
     """Each of `TABLES` has committed its second micro-batch, and Spark knows of none."""
     commits: Counter[str] = Counter()
     lock = threading.Lock()
@@ -99,16 +150,16 @@ def after_second_commit_of_tables(settings: Settings) -> None:
         with lock:
             commits[name] += 1
             if all(commits[table] == 2 for table in TABLES):
-                _die()
+                crash.strike()
         if commits[name] == 2:
-            threading.Event().wait()
+            crash.hold()
 
-    _wrap(Writer, "upsert", after=lambda writer, written: hold(writer.name, written))
-    _wrap(Refresher, "publish", after=lambda refresher, written: hold(refresher.table.full_name, written))
-    driver.run(settings, DOMAIN)
+    crash.wrap(Writer, "upsert", after=lambda writer, written: hold(writer.name, written))
+    crash.wrap(Refresher, "publish", after=lambda refresher, written: hold(refresher.table.full_name, written))
 
 
-STAGES: dict[str, Callable[[Settings], None]] = {
+Stage = Callable[[Crash], None]
+STAGES: dict[str, Stage] = {
     stage.__name__: stage
     for stage in (
         before_decoding,
@@ -121,48 +172,46 @@ STAGES: dict[str, Callable[[Settings], None]] = {
 }
 
 
-def _ingest(settings: Settings) -> None:
+@contextmanager
+def failing_at(stage: Stage, settings: Settings) -> Iterator[None]:
+    """Ingest fails at the stage, and writes nothing from then on, for as long as the block."""
+
+    def fail() -> NoReturn:
+        raise Died(stage.__name__)
+
+    crash = Crash(fail)
+    with crash.replaced:
+        _watch_for_new_records(crash, settings)
+        stage(crash)
+        yield
+
+
+def _watch_for_new_records(crash: Crash, settings: Settings) -> None:
     planned = settings.checkpoints / DOMAIN / "ingest" / "offsets"
     last = max((int(path.name) for path in planned.glob("*") if path.name.isdigit()), default=-1)
 
     def light(_: Ingest, __: object, number: int) -> None:
         if number > last:
-            _new_records.set()
+            crash.new_records.set()
 
-    _wrap(Ingest, "_batch", before=light)
-    driver.drain(settings, DOMAIN, ingest=True, tables=[])
-
-
-def _wrap(
-    owner: type, name: str, *, before: Callable[..., object] | None = None, after: Callable[..., object] | None = None
-) -> None:
-    """Call `before` with the method's arguments, the method, and `after` with the object and what the method gave."""
-    method = getattr(owner, name)
-
-    def wrapped(self: object, *arguments: object, **named: object) -> object:
-        if before:
-            before(self, *arguments)
-        result = method(self, *arguments, **named)
-        if after:
-            after(self, result)
-        return result
-
-    patch.object(owner, name, wrapped).start()
+    crash.wrap(Ingest, "_batch", before=light)
 
 
 def _is_quarantine(writer: Writer) -> bool:
     return writer.name.endswith(QUARANTINE)
 
 
-def _die_with_new_records() -> None:
-    if _new_records.is_set():
-        _die()
-
-
-def _die() -> NoReturn:
+def _kill() -> NoReturn:
     os.kill(os.getpid(), signal.SIGKILL)
     raise AssertionError("SIGKILL came back")
 
 
 if __name__ == "__main__":
-    STAGES[sys.argv[1]](Settings.from_environment())
+    settings = Settings.from_environment()
+    crash, stage = Crash(_kill), STAGES[sys.argv[1]]
+    stage(crash)
+    if stage is after_second_commit_of_tables:
+        driver.run(settings, DOMAIN, tables=KEPT)
+    else:
+        _watch_for_new_records(crash, settings)
+        driver.drain(settings, DOMAIN, ingest=True, tables=[])
