@@ -25,10 +25,13 @@ if TYPE_CHECKING:
 sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
-
+# No JVM of a test lives long enough for what the second compiler costs: a third of the CPU time of a short one.
+os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
+SPREAD = ("test_exactly_once.py", "test_mutations.py")
+"""Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -37,18 +40,21 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("xdist_group") is None:
+        if item.get_closest_marker("xdist_group") is None and item.path.name not in SPREAD:
             item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
 
 
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
-    """The platform's own session, with one shuffle partition."""
+    """The platform's own session, with one core and one shuffle partition."""
     from infra.spark.session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
-    spark = session(Settings(home=home, shuffle_partitions=1), "tests")
+    # One task at a time: each of the workers has a session, and the machine two cores.
+    spark = session(Settings(home=home, spark_master="local[1]", shuffle_partitions=1), "tests")
+    # Many tests want a failure, each of which Spark would log with its stack.
+    spark.sparkContext.setLogLevel("OFF")
     yield spark
     spark.stop()
     shutil.rmtree(home, ignore_errors=True)

@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 KILLED = 128 + signal.SIGKILL
 TIMEOUT_S = 600
-QUICK_START = "-XX:TieredStopAtLevel=1"
-"""A JVM that is killed after seconds gains nothing from the slow compiler."""
 
 
 def run_until_killed(settings: Settings, module: str, *arguments: str) -> None:
@@ -28,7 +26,7 @@ def run_until_killed(settings: Settings, module: str, *arguments: str) -> None:
     ran = subprocess.run(
         [sys.executable, "-m", "infra.guard", "--", sys.executable, "-m", module, *arguments],
         cwd=ROOT,
-        env={**os.environ, **settings.environment(), "JAVA_TOOL_OPTIONS": QUICK_START},
+        env={**os.environ, **settings.environment()},
         capture_output=True,
         text=True,
         timeout=TIMEOUT_S,

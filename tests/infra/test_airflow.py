@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import signal
-from collections.abc import Iterator
 from dataclasses import replace
 
 import psutil
@@ -13,21 +12,7 @@ import pytest
 from infra import airflow, airflow_api, supervisor
 from infra.errors import BadArgument, ProcessFailed
 from infra.settings import ROOT, Settings
-from tests.infra.conftest import Eventually, free_port
-
-GREET = """
-from airflow.sdk import Param, dag, task
-
-@dag(schedule=None, params={"name": Param("nobody", type="string")})
-def greet():
-    @task
-    def say(params):
-        from infra.settings import Settings
-        print("hello", params["name"], "from", Settings.from_environment().home)
-    say()
-
-greet()
-"""
+from tests.infra.conftest import Eventually
 
 
 def test_secrets_are_made_once_and_only_their_owner_can_read_them(settings: Settings) -> None:
@@ -90,42 +75,26 @@ def test_waiting_for_an_airflow_that_does_not_come_ends_with_what_is_missing(set
         airflow_api.wait_ready(settings, timeout_s=0)
 
 
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Settings of a supervised Airflow with the one DAG `greet`, ready."""
-    home = tmp_path_factory.mktemp("airflow")
-    settings = Settings(home=home, airflow_port=free_port(), airflow_password="of the test")
-    dags = home / "dags"
-    dags.mkdir()
-    (dags / "greet.py").write_text(GREET)
-    (dags / "broken.py").write_text("from airflow.sdk import dag\nraise RuntimeError('on purpose')\n")
-    try:
-        airflow.prepare(settings)
-        supervisor.start(settings, airflow.programs(settings, dags=dags))
-        airflow_api.wait_ready(settings)
-        yield settings
-    finally:
-        supervisor.stop(settings)
-
-
 @pytest.mark.platform
+@pytest.mark.xdist_group("airflow")
 def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
-    running: Settings, eventually: Eventually
+    airflow_alone: Settings, eventually: Eventually
 ) -> None:
-    client = airflow_api.Client(running)
-    eventually(lambda: client.dags() == ["greet"] and client.import_errors())
+    client = airflow_api.Client(airflow_alone)
+    eventually(lambda: "greet" in client.dags() and client.import_errors())
 
     run = client.trigger("greet", {"name": "Ada"})
 
     assert client.wait("greet", run, timeout_s=90) == "success"
     assert [(task.task_id, task.state) for task in client.task_instances("greet", run)] == [("say", "success")]
-    assert f"hello Ada from {running.home}" in client.task_log("greet", run, "say")
+    assert f"hello Ada from {airflow_alone.home}" in client.task_log("greet", run, "say")
     assert "on purpose" in client.import_errors()["broken.py"]
 
 
 @pytest.mark.platform
-def test_what_airflow_refuses_is_a_bad_argument(running: Settings) -> None:
-    client = airflow_api.Client(running)
+@pytest.mark.xdist_group("airflow")
+def test_what_airflow_refuses_is_a_bad_argument(airflow_alone: Settings) -> None:
+    client = airflow_api.Client(airflow_alone)
 
     with pytest.raises(BadArgument, match="nowhere"):
         client.trigger("nowhere")
@@ -134,8 +103,9 @@ def test_what_airflow_refuses_is_a_bad_argument(running: Settings) -> None:
 
 
 @pytest.mark.platform
-def test_no_port_but_the_chosen_one_is_opened(running: Settings) -> None:
-    supervised = [psutil.Process(state.pid) for state in supervisor.state(running) if state.pid]
+@pytest.mark.xdist_group("airflow")
+def test_no_port_but_the_chosen_one_is_opened(airflow_alone: Settings) -> None:
+    supervised = [psutil.Process(state.pid) for state in supervisor.state(airflow_alone) if state.pid]
     family = [process for top in supervised for process in (top, *top.children(recursive=True))]
     listening = {
         (connection.laddr.ip, connection.laddr.port)
@@ -143,13 +113,16 @@ def test_no_port_but_the_chosen_one_is_opened(running: Settings) -> None:
         for connection in process.net_connections("tcp")
         if connection.status == psutil.CONN_LISTEN
     }
-    assert listening == {("127.0.0.1", running.airflow_port)}
+    assert listening == {("127.0.0.1", airflow_alone.airflow_port)}
 
 
 @pytest.mark.platform
-def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(running: Settings, eventually: Eventually) -> None:
+@pytest.mark.xdist_group("airflow")
+def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(
+    airflow_alone: Settings, eventually: Eventually
+) -> None:
     def scheduler() -> int | None:
-        return next(state.pid for state in supervisor.state(running) if state.name == "airflow-scheduler")
+        return next(state.pid for state in supervisor.state(airflow_alone) if state.name == "airflow-scheduler")
 
     killed = scheduler()
     assert killed
@@ -161,11 +134,12 @@ def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(running: Sett
 
 
 @pytest.mark.platform
-def test_preparing_again_is_quick_and_changes_nothing(running: Settings) -> None:
-    database = running.home / "airflow" / "migrated"
+@pytest.mark.xdist_group("airflow")
+def test_preparing_again_is_quick_and_changes_nothing(airflow_alone: Settings) -> None:
+    database = airflow_alone.home / "airflow" / "migrated"
     before = database.stat().st_mtime_ns
 
-    airflow.prepare(running)
+    airflow.prepare(airflow_alone)
 
     assert database.stat().st_mtime_ns == before
     assert not (ROOT / "airflow.cfg").exists()

@@ -5,17 +5,17 @@ from __future__ import annotations
 import os
 import signal
 import time
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
-from infra import broker, supervisor, topics
+from infra import broker as kafka
+from infra import supervisor, topics
 from infra.errors import BadArgument
 from infra.settings import Settings
 from infra.topics import PartitionOffsets, TopicSpec
-from tests.infra.conftest import Eventually, free_port
+from tests.infra.conftest import Eventually
 
 pytestmark = pytest.mark.platform
 
@@ -25,19 +25,6 @@ TIERED = TopicSpec(
     partitions=1,
     configs={"remote.storage.enable": "true", "segment.bytes": str(MIB), "retention.ms": "-1"},
 )
-
-
-@pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
-    """Settings of a supervised broker, ready."""
-    settings = Settings(home=tmp_path_factory.mktemp("broker"), kafka_port=free_port(), controller_port=free_port())
-    try:
-        broker.prepare(settings)
-        supervisor.start(settings, [broker.program(settings)])
-        broker.wait_ready(settings)
-        yield settings
-    finally:
-        supervisor.stop(settings)
 
 
 def produce(settings: Settings, topic: str, values: list[bytes]) -> None:
@@ -65,116 +52,116 @@ def only_partition(settings: Settings, topic: str) -> PartitionOffsets:
     return topics.offsets(settings, [topic])[topic][0]
 
 
-def test_a_missing_topic_is_created_once(running: Settings) -> None:
+def test_a_missing_topic_is_created_once(broker: Settings) -> None:
     spec = TopicSpec(name="created", partitions=3, configs={"message.timestamp.type": "LogAppendTime"})
 
-    assert topics.ensure_topics(running, [spec]) == ["created: created with 3 partitions"]
-    assert topics.ensure_topics(running, [spec]) == []
-    assert sorted(topics.offsets(running, ["created"])["created"]) == [0, 1, 2]
+    assert topics.ensure_topics(broker, [spec]) == ["created: created with 3 partitions"]
+    assert topics.ensure_topics(broker, [spec]) == []
+    assert sorted(topics.offsets(broker, ["created"])["created"]) == [0, 1, 2]
 
 
-def test_a_config_that_differs_is_set_and_the_others_stay(running: Settings) -> None:
+def test_a_config_that_differs_is_set_and_the_others_stay(broker: Settings) -> None:
     before = TopicSpec(name="altered", partitions=1, configs={"retention.ms": "1000", "segment.bytes": str(MIB)})
-    topics.ensure_topics(running, [before])
+    topics.ensure_topics(broker, [before])
 
     after = replace(before, configs={"retention.ms": "-1"})
 
-    assert topics.ensure_topics(running, [after]) == ["altered: retention.ms 1000 -> -1"]
-    assert topics.ensure_topics(running, [replace(before, configs={"segment.bytes": str(MIB)})]) == []
+    assert topics.ensure_topics(broker, [after]) == ["altered: retention.ms 1000 -> -1"]
+    assert topics.ensure_topics(broker, [replace(before, configs={"segment.bytes": str(MIB)})]) == []
 
 
-def test_partitions_are_added_and_never_taken_away(running: Settings) -> None:
+def test_partitions_are_added_and_never_taken_away(broker: Settings) -> None:
     spec = TopicSpec(name="growing", partitions=1)
-    topics.ensure_topics(running, [spec])
+    topics.ensure_topics(broker, [spec])
 
-    assert topics.ensure_topics(running, [replace(spec, partitions=2)]) == ["growing: 1 -> 2 partitions"]
+    assert topics.ensure_topics(broker, [replace(spec, partitions=2)]) == ["growing: 1 -> 2 partitions"]
     with pytest.raises(BadArgument, match="growing has 2 partitions; 1 are declared"):
-        topics.ensure_topics(running, [spec])
+        topics.ensure_topics(broker, [spec])
 
 
-def test_a_topic_that_does_not_exist_has_no_offsets(running: Settings) -> None:
-    assert topics.offsets(running, ["nowhere"]) == {}
-    assert topics.offsets(running, []) == {}
+def test_a_topic_that_does_not_exist_has_no_offsets(broker: Settings) -> None:
+    assert topics.offsets(broker, ["nowhere"]) == {}
+    assert topics.offsets(broker, []) == {}
 
 
-def test_a_topic_that_was_made_anew_has_another_id(running: Settings, eventually: Eventually) -> None:
-    topics.ensure_topics(running, [TopicSpec(name="anew", partitions=1)])
-    before = topics.topic_ids(running, ["anew", "nowhere"])
+def test_a_topic_that_was_made_anew_has_another_id(broker: Settings, eventually: Eventually) -> None:
+    topics.ensure_topics(broker, [TopicSpec(name="anew", partitions=1)])
+    before = topics.topic_ids(broker, ["anew", "nowhere"])
     assert list(before) == ["anew"]
-    assert topics.topic_ids(running, ["anew"]) == before
+    assert topics.topic_ids(broker, ["anew"]) == before
 
-    with topics.reach(running) as admin:
+    with topics.reach(broker) as admin:
         admin.delete_topics(["anew"])
-    eventually(lambda: topics.topic_ids(running, ["anew"]) == {})
-    topics.ensure_topics(running, [TopicSpec(name="anew", partitions=1)])
+    eventually(lambda: topics.topic_ids(broker, ["anew"]) == {})
+    topics.ensure_topics(broker, [TopicSpec(name="anew", partitions=1)])
 
-    assert topics.topic_ids(running, ["anew"])["anew"] != before["anew"]
+    assert topics.topic_ids(broker, ["anew"])["anew"] != before["anew"]
 
 
-def test_the_time_of_a_record_is_told_by_its_offset(running: Settings) -> None:
+def test_the_time_of_a_record_is_told_by_its_offset(broker: Settings) -> None:
     config = {"message.timestamp.type": "LogAppendTime"}
-    topics.ensure_topics(running, [TopicSpec(name="timed", partitions=1, configs=config)])
+    topics.ensure_topics(broker, [TopicSpec(name="timed", partitions=1, configs=config)])
     between = []
     for value in (b"first", b"second"):
         between.append(time.time() * 1_000)
-        produce(running, "timed", [value])
+        produce(broker, "timed", [value])
         time.sleep(0.01)
 
-    times = [topics.appended_ms(running, {"timed": {0: offset}})["timed"][0] for offset in (0, 1)]
+    times = [topics.appended_ms(broker, {"timed": {0: offset}})["timed"][0] for offset in (0, 1)]
 
     assert between[0] - 1 <= times[0] <= between[1] <= times[1] + 1
-    assert topics.appended_ms(running, {}) == {}
+    assert topics.appended_ms(broker, {}) == {}
 
 
-def test_a_record_of_two_hundred_kilobytes_is_accepted(running: Settings) -> None:
-    topics.ensure_topics(running, [TopicSpec(name="large", partitions=1)])
+def test_a_record_of_two_hundred_kilobytes_is_accepted(broker: Settings) -> None:
+    topics.ensure_topics(broker, [TopicSpec(name="large", partitions=1)])
     value = os.urandom(200_000)
 
-    produce(running, "large", [value])
+    produce(broker, "large", [value])
 
-    assert consume(running, "large", 1) == [value]
+    assert consume(broker, "large", 1) == [value]
 
 
 def test_closed_segments_reach_the_archive_and_a_killed_broker_comes_back_with_all(
-    running: Settings, eventually: Eventually
+    broker: Settings, eventually: Eventually
 ) -> None:
     values = [os.urandom(100_000) for _ in range(25)]
-    topics.ensure_topics(running, [TIERED])
-    assert only_partition(running, "tiered") == PartitionOffsets(earliest=0, earliest_local=0, latest=0, tiered=None)
-    produce(running, "tiered", values)
+    topics.ensure_topics(broker, [TIERED])
+    assert only_partition(broker, "tiered") == PartitionOffsets(earliest=0, earliest_local=0, latest=0, tiered=None)
+    produce(broker, "tiered", values)
 
     # 25 records of 100 kB fill two segments of 1 MiB, ten each; the third is still open.
-    eventually(lambda: only_partition(running, "tiered").tiered == 20)
-    archived = broker.tiered_directory(running).glob("kafka-tiered-storage/tiered-0-*/*.log")
+    eventually(lambda: only_partition(broker, "tiered").tiered == 20)
+    archived = kafka.tiered_directory(broker).glob("kafka-tiered-storage/tiered-0-*/*.log")
     assert sorted(int(path.name[:20]) for path in archived) == [0, 10]
 
-    [process] = supervisor.state(running)
+    [process] = supervisor.state(broker)
     assert process.pid
     os.kill(process.pid, signal.SIGKILL)
-    eventually(lambda: [p.starts for p in supervisor.state(running)] == [2])
-    broker.wait_ready(running)
+    eventually(lambda: [p.starts for p in supervisor.state(broker)] == [process.starts + 1])
+    kafka.wait_ready(broker)
 
-    assert consume(running, "tiered", 25) == values
-    assert only_partition(running, "tiered").latest == 25
-    eventually(lambda: only_partition(running, "tiered").tiered == 20)
+    assert consume(broker, "tiered", 25) == values
+    assert only_partition(broker, "tiered").latest == 25
+    eventually(lambda: only_partition(broker, "tiered").tiered == 20)
 
 
-def test_preparing_again_keeps_the_log(running: Settings) -> None:
-    identity = (broker.log_directory(running) / "meta.properties").read_bytes()
+def test_preparing_again_keeps_the_log(broker: Settings) -> None:
+    identity = (kafka.log_directory(broker) / "meta.properties").read_bytes()
 
-    broker.prepare(running)
+    kafka.prepare(broker)
 
-    assert (broker.log_directory(running) / "meta.properties").read_bytes() == identity
+    assert (kafka.log_directory(broker) / "meta.properties").read_bytes() == identity
 
 
 def test_a_format_that_was_cut_off_is_begun_anew(settings: Settings) -> None:
-    half = broker.log_directory(settings).with_name("log.formatting")
+    half = kafka.log_directory(settings).with_name("log.formatting")
     half.mkdir(parents=True)
     (half / "meta.properties").write_text("version=1\n")
 
-    broker.prepare(settings)
+    kafka.prepare(settings)
 
-    assert "cluster.id" in (broker.log_directory(settings) / "meta.properties").read_text()
+    assert "cluster.id" in (kafka.log_directory(settings) / "meta.properties").read_text()
     assert not half.exists()
 
 
@@ -185,15 +172,15 @@ def test_formatting_writes_nothing_into_the_working_directory(
     elsewhere.mkdir()
     monkeypatch.chdir(elsewhere)
 
-    broker.prepare(settings)
+    kafka.prepare(settings)
 
     assert list(elsewhere.iterdir()) == []
 
 
-def test_the_broker_listens_on_this_machine_only(running: Settings) -> None:
+def test_the_broker_listens_on_this_machine_only(broker: Settings) -> None:
     import psutil
 
-    [process] = supervisor.state(running)
+    [process] = supervisor.state(broker)
     listening = {
         connection.laddr.ip.removeprefix("::ffff:")
         for connection in psutil.Process(process.pid).net_connections("tcp")
@@ -202,12 +189,8 @@ def test_the_broker_listens_on_this_machine_only(running: Settings) -> None:
     assert listening == {"127.0.0.1"}
 
 
-def test_a_home_with_a_space_in_its_path_is_served(tmp_path: Path) -> None:
-    settings = Settings(home=tmp_path / "a home", kafka_port=free_port(), controller_port=free_port())
-    try:
-        broker.prepare(settings)
-        supervisor.start(settings, [broker.program(settings)])
-        broker.wait_ready(settings)
-        assert topics.ensure_topics(settings, [TIERED]) == ["tiered: created with 1 partitions"]
-    finally:
-        supervisor.stop(settings)
+def test_a_home_with_a_space_in_its_path_is_served(broker: Settings) -> None:
+    assert " " in str(broker.home)
+    assert topics.ensure_topics(broker, [TopicSpec(name="spaced", partitions=1)]) == [
+        "spaced: created with 1 partitions"
+    ]

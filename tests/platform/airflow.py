@@ -25,6 +25,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         kafka_port=free_port(),
         controller_port=free_port(),
         airflow_port=free_port(),
+        spark_port=free_port(),
     )
     try:
         twofold(settings, "up")

@@ -23,8 +23,8 @@ from tables.declaration import Topic
 from tables.frontier import frontier
 from tables.registry import Registry, load
 from tables.setup import Platform
-from tests.platform.conftest import wait_until
 from tests.platform.proof import faults
+from tests.servers import wait_until
 from tests.worlds import World
 from traffic.imperfections import Imperfections
 from traffic.replay import run

@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +20,7 @@ from streaming.ingest import Ingest
 from tables.decode import OFFSET
 from tables.registry import Registry, load
 from tables.topics import specs
-from tests.platform.conftest import wait_until
+from tests.servers import wait_until
 from tests.streaming.test_heartbeat import NOON, TABLE, TOPIC
 from tests.tables.declared import written
 from tests.worlds import World
@@ -87,9 +88,12 @@ def watermark_min(world: World) -> float:
     return ((world.watermark_ms("uses") or 0) / 1_000 - NOON.timestamp()) / 60
 
 
-def test_an_idle_topic_stops_holding_a_watermark_back(broker: Settings, house: Registry, spark: SparkSession) -> None:
+def test_an_idle_topic_stops_holding_a_watermark_back(
+    broker: Settings, house: Registry, spark: SparkSession, tmp_path: Path
+) -> None:
     topics.ensure_topics(broker, specs(house, "house"))
-    world = World(spark, broker, "house", house)
+    settings = replace(broker, home=tmp_path / "home", bootstrap=broker.bootstrap_servers)
+    world = World(spark, settings, "house", house)
     with ingesting(world) as send:
         send("doors", 1)
         send("lamps", 1, 100)
@@ -104,5 +108,5 @@ def test_an_idle_topic_stops_holding_a_watermark_back(broker: Settings, house: R
         send("doors", 30)
         assert watermark_min(world) == 110
         assert uses(world) == {0: 2, 60: 1, 120: 1}
-    assert [(o.changed, o.unexplained) for o in world.reconcile()] == [(1, 0)]
+    assert [(o.changed, o.unexplained) for o in world.reconcile(verify=True)] == [(1, 0)]
     assert uses(world) == {0: 3, 60: 1, 120: 1}

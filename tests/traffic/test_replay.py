@@ -2,23 +2,20 @@ from __future__ import annotations
 
 import os
 import signal
-import socket
 import threading
 import time
 import zlib
 from collections import Counter
-from collections.abc import Iterator
-from contextlib import ExitStack
 from datetime import date, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from infra import broker, supervisor
+from infra import supervisor
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.settings import Settings
-from infra.topics import TopicSpec, ensure_topics, offsets
+from infra.topics import offsets
 from tables import registry
 from tables.declaration import Topic
 from traffic import replay
@@ -121,30 +118,6 @@ def test_the_first_signal_ends_the_run_in_order_and_the_second_is_as_usual() -> 
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == usual
 
 
-def free_ports(count: int) -> list[int]:
-    with ExitStack() as held:
-        sockets = [held.enter_context(socket.socket()) for _ in range(count)]
-        for each in sockets:
-            each.bind(("127.0.0.1", 0))
-        return [each.getsockname()[1] for each in sockets]
-
-
-@pytest.fixture
-def platform(tmp_path: Path) -> Iterator[Settings]:
-    """A supervised broker with the topics of `flights`."""
-    kafka_port, controller_port = free_ports(2)
-    settings = Settings(home=tmp_path / "home", kafka_port=kafka_port, controller_port=controller_port)
-    broker.prepare(settings)
-    supervisor.start(settings, [broker.program(settings)])
-    try:
-        broker.wait_ready(settings)
-        declared = registry.load().domain_topics("flights")
-        ensure_topics(settings, [TopicSpec(name=t.full_name, partitions=t.partitions) for t in declared])
-        yield settings
-    finally:
-        supervisor.stop(settings)
-
-
 def contents(settings: Settings) -> dict[tuple[str, int, int], tuple[str, int]]:
     """Topic, partition, offset -> key and checksum, of every record on the broker."""
     from kafka import KafkaConsumer, TopicPartition
@@ -174,17 +147,17 @@ def journalled(summary: replay.Summary) -> dict[tuple[str, int, int], tuple[str,
 
 
 @pytest.mark.platform
-def test_the_journal_of_a_day_is_what_the_topics_hold(platform: Settings) -> None:
+def test_the_journal_of_a_day_is_what_the_topics_hold(log: Settings) -> None:
     """15 January: 894 flights, 881 landings, 72 observations, counted with grep and awk."""
     seen: list[replay.Progress] = []
-    summary = replay.run(platform, **DAY, on_progress=seen.append)
+    summary = replay.run(log, **DAY, on_progress=seen.append)
     assert summary.complete
     assert {topic: kinds["true"] for topic, kinds in summary.acknowledged.items()} == {
         "flights.departures": 894,
         "flights.arrivals": 881,
         "flights.weather": 72,
     }
-    held = contents(platform)
+    held = contents(log)
     assert journalled(summary) == held
     partitions: dict[str, set[int]] = {}
     for (topic, partition, _), (key, _) in held.items():
@@ -197,35 +170,35 @@ def test_the_journal_of_a_day_is_what_the_topics_hold(platform: Settings) -> Non
 
 
 @pytest.mark.platform
-def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(platform: Settings) -> None:
+def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker: Settings, log: Settings) -> None:
     killed: list[int] = []
 
     def kill_once(progress: replay.Progress) -> None:
         if not killed and sum(progress.acknowledged.values()) > 2_000:
-            [process] = [p for p in supervisor.state(platform) if p.name == broker.NAME]
+            [process] = supervisor.state(broker)
             assert process.pid is not None
             os.kill(process.pid, signal.SIGKILL)
             killed.append(process.pid)
 
     range_of_days = {**DAY, "end": date(2013, 1, 29)}
-    summary = replay.run(platform, **range_of_days, on_progress=kill_once)
+    summary = replay.run(log, **range_of_days, on_progress=kill_once)
     assert killed
     assert summary.complete
-    held = contents(platform)
+    held = contents(log)
     assert journalled(summary) == held
     sent = list(replay.messages(DAY["start"], date(2013, 1, 29), topics_of_flights(), Imperfections()))
     assert Counter(held.values()) == Counter((m.key.decode(), zlib.crc32(m.value)) for m in sent)
 
 
 @pytest.mark.platform
-def test_a_run_that_is_told_to_end_journals_all_that_it_sent(platform: Settings) -> None:
+def test_a_run_that_is_told_to_end_journals_all_that_it_sent(log: Settings) -> None:
     stop = threading.Event()
 
     def stop_early(progress: replay.Progress) -> None:
         if progress.sent:
             stop.set()
 
-    summary = replay.run(platform, **DAY, speed=7_200, stop=stop, on_progress=stop_early)
+    summary = replay.run(log, **DAY, speed=7_200, stop=stop, on_progress=stop_early)
     assert not summary.complete
     assert 0 < summary.records < 1_500
-    assert journalled(summary) == contents(platform)
+    assert journalled(summary) == contents(log)

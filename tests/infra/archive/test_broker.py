@@ -6,7 +6,6 @@ import os
 import random
 import signal
 import struct
-from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -14,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from batch.copies import RECORD, Unlike, compare_copies
-from infra import broker, supervisor, topics
+from infra import broker as kafka
+from infra import supervisor, topics
 from infra.archive.catalog import open_archive
 from infra.archive.frame import frame
 from infra.archive.layout import LocalTieredStorage
@@ -29,7 +29,7 @@ from infra.settings import Settings
 from infra.topics import TopicSpec
 from infra.unseen import in_transactions
 from tests.infra.archive.logs import seal
-from tests.infra.conftest import Eventually, free_port
+from tests.infra.conftest import Eventually
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -48,24 +48,16 @@ BASE_TIMESTAMP = 27  # byte of a batch's header
 
 
 @pytest.fixture(scope="module")
-def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+def running(broker: Settings) -> Settings:
     """Settings of a broker whose topic was written in every codec, with transactions, by two leaders."""
-    home = tmp_path_factory.mktemp("archive")
-    settings = Settings(home=home, kafka_port=free_port(), controller_port=free_port())
-    try:
-        broker.prepare(settings)
-        supervisor.start(settings, [broker.program(settings)])
-        broker.wait_ready(settings)
-        topics.ensure_topics(settings, [SPEC])
-        fill(settings, seed=1)
-        [process] = supervisor.state(settings)
-        assert process.pid
-        os.kill(process.pid, signal.SIGKILL)
-        broker.wait_ready(settings)
-        fill(settings, seed=2)
-        yield settings
-    finally:
-        supervisor.stop(settings)
+    topics.ensure_topics(broker, [SPEC])
+    fill(broker, seed=1)
+    [process] = supervisor.state(broker)
+    assert process.pid
+    os.kill(process.pid, signal.SIGKILL)
+    kafka.wait_ready(broker)
+    fill(broker, seed=2)
+    return broker
 
 
 def fill(settings: Settings, seed: int) -> None:

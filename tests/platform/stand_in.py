@@ -1,0 +1,101 @@
+"""`./twofold` whose commands are parsed, refused and reported as ever, and whose work is not done."""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from datetime import datetime
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+from unittest.mock import patch
+
+from batch.audit import AuditedTopic, Report
+from batch.sides import Sides
+from batch.topic_audit import TopicReport
+from cli.__main__ import main
+from cli.recovery import Recovery
+from infra.errors import NotArchived
+from quality.verdict import Verdict
+from tables.outcome import Audited, Outcome
+from tables.registry import load
+
+if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    from batch.redrive import Choice
+    from batch.span import Span
+    from infra.settings import Settings
+    from tables.declaration import Table
+
+FRONTIER = 1_000
+"""Offsets that ingest has taken in, of every partition."""
+
+
+def backfill(settings: Settings, table: str, start: datetime | None, end: datetime | None) -> Outcome:
+    return changed(table, "backfill")
+
+
+def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool, repair: object) -> list[Outcome]:
+    """The first table was corrected."""
+    first, *others = tables or list(load().tables)
+    return [changed(first, "late"), *(Outcome(table=name, cause="late", run="late-1") for name in others)]
+
+
+def readable(settings: Settings, topic: str, span: Span) -> dict[int, tuple[int, int]]:
+    ends = span.end if isinstance(span.end, dict) else {}
+    for partition, end in ends.items():
+        if end > FRONTIER:
+            raise NotArchived(f"{topic}, partition {partition}: [0, {end}) ends beyond {FRONTIER}, the frontier.")
+    return dict.fromkeys(range(load().find_topic(topic).partitions), (0, FRONTIER))
+
+
+def replay(settings: Settings, topic: str, span: Span) -> list[Outcome]:
+    return [changed(topic, "replay")]
+
+
+def redrive(settings: Settings, topic: str, choice: Choice) -> list[Outcome]:
+    return [changed(topic, "replay")]
+
+
+def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
+    return [Verdict(table=name, rows=1, rules=()) for name in tables or load().tables]
+
+
+def audit(settings: Settings, tables: Sequence[str], *, share: float) -> Report:
+    audited = [Audited(table=name, run="audit-1", turn=0, of=round(1 / share)) for name in tables or load().tables]
+    return Report(tables=audited, topics=[AuditedTopic(topic=name, partitions=[], waiting=0) for name in load().topics])
+
+
+def audit_topic(settings: Settings, name: str, span: Span) -> TopicReport:
+    sides = Sides(archive_alone=0, both=0, broker_alone=9, unlike=[], in_transactions=0, lost=0, missing=[])
+    return TopicReport(
+        topic=name, against="the log", records=9, blocks=1, differing=[], versions=(1, 1), seconds=0.1, sides=sides
+    )
+
+
+def recover(live: Any, table: Table, *_: object) -> Any:
+    found = Recovery(table=table.full_name, found="lost", versions={})
+    return SimpleNamespace(run=lambda **how: found)
+
+
+def changed(name: str, cause: str) -> Outcome:
+    return Outcome(table=name, cause=cause, run=f"{cause}-1", updated=1, version_before=1, version_after=2)  # type: ignore[arg-type]
+
+
+WORK = {
+    "batch.backfill.backfill": backfill,
+    "batch.reconcile.reconcile": reconcile,
+    "batch.replay.readable": readable,
+    "batch.replay.replay": replay,
+    "batch.redrive.redrive": redrive,
+    "batch.gate.quality": quality,
+    "batch.audit.audit": audit,
+    "batch.topic_audit.audit_topic": audit_topic,
+    "cli.recovery.Recover": recover,
+    "batch.log.Log": lambda *_: SimpleNamespace(starts=None, read=None),
+    "tables.setup.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
+}
+
+if __name__ == "__main__":
+    for name, work in WORK.items():
+        patch(name, work).start()
+    main()
