@@ -33,22 +33,26 @@ def pytest_configure(config: pytest.Config) -> None:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, Any, Any]:
-    item.stash[_CPU_BEFORE] = _cpu_s()
+    item.stash[_CPU_BEFORE] = _cpu_s(item)
     return (yield)
 
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_makereport(item: pytest.Item, call: pytest.CallInfo[None]) -> Generator[None, Any, Any]:
     if call.when == "teardown":
-        item.user_properties.append((_CPU, round(max(0.0, _cpu_s() - item.stash[_CPU_BEFORE]), 1)))
+        item.user_properties.append((_CPU, round(max(0.0, _cpu_s(item) - item.stash[_CPU_BEFORE]), 1)))
     return (yield)
 
 
-def _cpu_s() -> float:
-    """CPU seconds of this process and of what it started; of a supervisor's programs nothing."""
+def _cpu_s(item: pytest.Item) -> float:
+    """CPU seconds of this process and of what it started; of a supervisor's programs nothing.
+
+    What still runs is looked for where the test has a mark that says so: it takes milliseconds.
+    """
     process = psutil.Process()
+    starts = any(item.get_closest_marker(name) for name in ("spark", "platform"))
     total = 0.0
-    for one in (process, *process.children(recursive=True)):
+    for one in (process, *(process.children(recursive=True) if starts else ())):
         with suppress(psutil.NoSuchProcess):
             total += sum(one.cpu_times()[:4])
     return total

@@ -1,0 +1,29 @@
+"""What `./twofold new` writes a test with finds nothing wrong with a table that is right, and a mistake."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import pytest
+
+import tables.refresh
+from tests.parity import assert_parity
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+
+def test_a_table_that_follows_another_is_right(spark: SparkSession, settings: Settings) -> None:
+    world = assert_parity(spark, settings, "flights.carrier_days")
+    assert world.lake.rows("flights.flights") > 0
+    assert world.lake.rows("flights.delays_by_hour") == 0, "it is not read"
+
+
+def test_a_batch_that_counts_what_was_sent_twice_is_found(
+    spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(tables.refresh, "first_of_each", lambda frame, _: frame)
+    with pytest.raises(AssertionError, match="delays_by_hour"):
+        assert_parity(spark, settings, "flights.delays_by_hour")
