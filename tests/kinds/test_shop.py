@@ -35,5 +35,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
 def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     spark: SparkSession, world: list[Case], schedule: Schedule
 ) -> None:
+    """A world of 26 cases goes through every table of the shop, with restarts and reconciles."""
     wrong = told(spark, world, schedule, SHOP)
     assert not wrong, wrong

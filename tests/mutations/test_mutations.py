@@ -103,10 +103,12 @@ SCHEDULE = Schedule(cuts=(700, 2_200, 11_000), restarts=frozenset({1}), reconcil
 def test_a_mistake_in_our_own_code_is_found(
     spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mutation: Patch, table: str
 ) -> None:
+    """Each mistake is looked for in a world of its own: ingest, restarts, reconciles, DuckDB."""
     mutation(monkeypatch)
     found = run(spark, WORLD, SCHEDULE, [table])
     assert any(table in fault for fault in found.faults)
 
 
 def test_without_a_mistake_nothing_is_found(spark: SparkSession) -> None:
+    """The same world with every table that a mistake is looked for in."""
     assert run(spark, WORLD, SCHEDULE, sorted(set(MUTATIONS.values()))).faults == []
