@@ -95,7 +95,7 @@ def naming_lost_server() -> Iterator[None]:
         import grpc
 
         causes = list(_causes(error))
-        codes = {cause.code() for cause in causes if isinstance(cause, grpc.RpcError) and isinstance(cause, grpc.Call)}
+        codes = {cause.code() for cause in causes if isinstance(cause, grpc.RpcError) and hasattr(cause, "code")}
         if grpc.StatusCode.UNAUTHENTICATED in codes:
             raise BadSetting(
                 "The Spark server refuses the token.",

@@ -31,6 +31,7 @@ def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
         ("TWOFOLD_KAFKA_PORT", "ninety", "a port from 1 to 65535"),
         ("TWOFOLD_KAFKA_PORT", "70000", "a port from 1 to 65535"),
         ("TWOFOLD_SMALL_ROWS", "-1", "0 or more"),
+        ("TWOFOLD_SPARK", "http://cluster", "sc://host:port"),
         ("TWOFOLD_ENGINE", "flink", "auto, spark, delta-rs"),
         ("TWOFOLD_KAFKA_PROT", "9092", "TWOFOLD_KAFKA_PORT"),
     ],
@@ -49,3 +50,4 @@ def test_every_setting_is_documented() -> None:
 
 def test_a_secret_is_not_shown() -> None:
     assert Settings(airflow_password="hunter2").shown()["airflow_password"] == "***"
+    assert Settings(spark="sc://cluster/;token=hunter2").shown()["spark"] == "***"
