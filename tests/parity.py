@@ -35,6 +35,8 @@ def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> Worl
     first = world.reconcile(wanted, verify=True)
     for table in tables:
         assert world.lake.rows(world.registry.find_table(table).full_name) > 0, f"{table} stayed empty"
-    assert [o for o in first if o.unexplained] == []
-    assert [o for o in world.reconcile(wanted) if o.changed] == []
+    unexplained = [outcome for outcome in first if outcome.unexplained]
+    assert not unexplained, unexplained
+    changed_again = [outcome for outcome in world.reconcile(wanted) if outcome.changed]
+    assert not changed_again, changed_again
     return world
