@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-import tables.refresh
+from tests.mutations.test_mutations import repetitions_that_count
 from tests.parity import assert_parity
 
 if TYPE_CHECKING:
@@ -24,6 +24,6 @@ def test_a_table_that_follows_another_is_right(spark: SparkSession, settings: Se
 def test_a_batch_that_counts_what_was_sent_twice_is_found(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(tables.refresh, "first_of_each", lambda frame, _: frame)
+    repetitions_that_count(monkeypatch)
     with pytest.raises(AssertionError, match="delays_by_hour"):
         assert_parity(spark, settings, "flights.delays_by_hour")

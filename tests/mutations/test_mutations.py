@@ -60,7 +60,8 @@ def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    patch.setattr(tables.refresh, "first_of_each", lambda frame, _: frame)
+    for name in ("first_of_each", "first_of_each_in_memory"):
+        patch.setattr(tables.refresh, name, lambda rows, _: rows)
 
 
 MUTATIONS: dict[Patch, str] = {
