@@ -26,6 +26,7 @@ CLOSED_MS = 1_357_142_400_000  # 2013-01-02T16:00Z
 
 
 def test_every_dag_is_served(airflow: Client) -> None:
+    """The first to need a platform: all its servers start, and two days of flights are sent."""
     assert airflow.import_errors() == {}
     from tests.dags.test_domains import KINDS
 
@@ -36,7 +37,7 @@ def test_every_dag_is_served(airflow: Client) -> None:
     ("dag", "conf", "command"), [("flights.stream", {}, "watch"), ("flights.reconcile", {"verify": True}, "recompute")]
 )
 def test_a_run_succeeds(airflow: Client, dag: str, conf: dict[str, object], command: str) -> None:
-    """The platform starts for the first; a reconcile verifies all tables in a JVM of its own beside the stream's."""
+    """A reconcile verifies all tables on the platform's Spark server, beside the stream."""
     run = airflow.trigger(dag, conf)
     state = airflow.wait(dag, run, RUN_TIMEOUT_S)
     tasks = {task.task_id: task.state for task in airflow.task_instances(dag, run)}
@@ -48,7 +49,7 @@ def test_a_run_succeeds(airflow: Client, dag: str, conf: dict[str, object], comm
 def test_a_damaged_row_is_shown_to_a_person_and_overwritten_once_they_approve(
     airflow: Client, platform: Settings
 ) -> None:
-    """Two real Spark jobs, each in a JVM of its own, and an answer that has to wait."""
+    """Two real Spark jobs, and an answer that has to wait."""
     dag, name, lake = "flights.repair", HOURS, Lake(platform)
     row = "origin = 'JFK' AND hour = '2013-01-01T15:00:00Z'"
     checkpoint = Checkpoint.of(platform, load().find_table(name))
