@@ -57,6 +57,19 @@ def test_it_goes_on_from_the_one_before(tmp_path: Path) -> None:
     assert checksum(tmp_path, second)["numFiles"] == 2
 
 
+def test_old_checksums_are_removed_and_the_newest_stay(tmp_path: Path) -> None:
+    commit(tmp_path, 1)
+    log = tmp_path / "_delta_log"
+    whole = (log / f"{0:020d}.crc").read_text() if checksum(tmp_path, 0) else ""
+    (log / f"{0:020d}.json").rename(log / f"{400:020d}.json")
+    for version in range(400):
+        (log / f"{version:020d}.crc").write_text(whole)
+    write_checksum(LocalFileSystem(), str(log), 400)
+    left = sorted(int(path.stem) for path in log.glob("*.crc"))
+    assert (left[0], left[-1], len(left)) == (201, 400, 200)
+    assert json.loads((log / f"{400:020d}.crc").read_text())["numFiles"] == 2
+
+
 def test_one_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     checksum(tmp_path, commit(tmp_path, 1))
     torn = commit(tmp_path, 1)
