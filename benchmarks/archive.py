@@ -36,7 +36,7 @@ PARTITIONS = 2
 SHARE = 0.01
 WAIT_S = 120
 WARM_UP = 5  # rounds that are not counted
-PROCESSES = 2  # of each reader
+PROCESSES = 2
 BROKER, ARCHIVE, SOURCE = READERS = ("through the broker", "from the archive", "by the data source")
 RATIO, LITTLE = "ratio", "1 % of the range, share of reading all"
 
@@ -130,13 +130,15 @@ def _ranges(archive: Archive, topic: str) -> dict[int, tuple[int, int]]:
     return {partition: (bounds.start, bounds.end) for partition, bounds in archive.bounds(topic).items()}
 
 
-def measure(settings: Settings, archive: Archive, codec: str, rounds: int) -> dict[str, dict[str, float]]:
+def measure(
+    settings: Settings, archive: Archive, codec: str, rounds: int, processes: int
+) -> dict[str, dict[str, float]]:
     """The readers by turns, each in processes of its own; and a small share of the range beside all of it."""
     topic = _topic(codec)
     ranges = _ranges(archive, topic)
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))
     times: dict[str, list[Measured]] = {reader: [] for reader in READERS}
-    for number in range(PROCESSES):
+    for number in range(processes):
         for reader in READERS:
             measured = in_a_process(settings, reader, topic, rounds)
             rates = ", ".join(f"{count / m.seconds:,.0f}/s" for m in measured)
@@ -162,6 +164,8 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=2_000_000)
     parser.add_argument("--rounds", type=int, default=5, help="of each process")
+    parser.add_argument("--processes", type=int, default=PROCESSES, help="of each reader")
+    parser.add_argument("--codecs", nargs="+", choices=CODECS, default=[*CODECS])
     parser.add_argument("--reader", choices=READERS, help="only this one, of a platform that runs")
     parser.add_argument("--topic", help="that it reads")
     args = parser.parse_args()
@@ -171,9 +175,11 @@ def main() -> int:
         return 0
     with platform("archive") as settings:
         spark = session(settings, "archive")
-        archives = {codec: fill(spark, settings, codec, args.records) for codec in CODECS}
+        archives = {codec: fill(spark, settings, codec, args.records) for codec in args.codecs}
         spark.stop()
-        measured_of = {codec: measure(settings, archives[codec], codec, args.rounds) for codec in CODECS}
+        measured_of = {
+            codec: measure(settings, archive, codec, args.rounds, args.processes) for codec, archive in archives.items()
+        }
     figures: dict[str, object] = {"records": args.records}
     claims = {}
     for codec, figures_of_codec in measured_of.items():

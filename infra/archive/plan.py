@@ -76,8 +76,11 @@ class Archive:
         pieces = (piece for found in self.partitions.get(topic, {}).values() for piece in found.pieces)
         return sum({piece.segment.id: piece.segment.size for piece in pieces}.values())
 
-    def plan(self, ranges: RangesOf) -> list[Part]:
+    def plan(self, ranges: RangesOf, split_bytes: int | None = None) -> list[Part]:
         """The parts that hold the offsets `[from, to)` of partitions: one per segment, several for a large one.
+
+        Args:
+            split_bytes: a segment that is larger is read in parts of about this size; None: as the archive was opened.
 
         Raises:
             NotArchived: a range ends beyond the frontier of its partition, which it names. Nothing of it is read.
@@ -90,10 +93,10 @@ class Archive:
             part
             for topic, partitions in ranges.items()
             for partition, (start, end) in sorted(partitions.items())
-            for part in self._plan(topic, partition, start, end)
+            for part in self._plan(topic, partition, start, end, split_bytes or self._split_bytes)
         ]
 
-    def _plan(self, topic: str, partition: int, start: int, end: int) -> Iterator[Part]:
+    def _plan(self, topic: str, partition: int, start: int, end: int, split_bytes: int) -> Iterator[Part]:
         if not 0 <= start <= end:
             raise BadArgument(
                 f"{topic}, partition {partition}: [{start}, {end}) is no range of offsets.",
@@ -106,7 +109,7 @@ class Archive:
         for piece in pieces:
             first, until = max(start, piece.start), min(end, piece.end)
             if first < until:
-                yield from self._parts(piece.segment, first, until, aborted)
+                yield from self._parts(piece.segment, first, until, aborted, split_bytes)
 
     def _pieces(self, topic: str, partition: int, start: int, end: int) -> tuple[Piece, ...]:
         """The pieces without a hole between them of which some hold the range."""
@@ -174,14 +177,16 @@ class Archive:
                 break
         return aborted
 
-    def _parts(self, segment: Segment, start: int, end: int, aborted: list[Aborted]) -> Iterator[Part]:
-        if (start, end) == (segment.start, segment.end) and segment.size <= self._split_bytes:
+    def _parts(
+        self, segment: Segment, start: int, end: int, aborted: list[Aborted], split_bytes: int
+    ) -> Iterator[Part]:
+        if (start, end) == (segment.start, segment.end) and segment.size <= split_bytes:
             yield self._part(segment, None, start, end, aborted)
             return
         index = offset_index(self.store, segment)
         while start < end:
             position, _ = index.before(start)
-            until = min(end, index.offset_at(position + self._split_bytes) or end)
+            until = min(end, index.offset_at(position + split_bytes) or end)
             yield self._part(segment, index, start, until, aborted)
             start = until
 

@@ -17,6 +17,8 @@ from infra.archive.store import Store
 from infra.ranges import RangesOf
 
 TASK_BYTES = 16 << 20
+PARTS = 4  # of a task, at least, where segments are large against what is read
+LEAST_PART_BYTES = 256 << 10
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,7 +38,7 @@ def tasks(archive: Archive, ranges: RangesOf, columns: Sequence[str], cores: int
         as Archive.plan.
     """
     names = list(schema(columns).names)
-    groups = grouped(archive.plan(ranges), 2 * cores)
+    groups = grouped(fine(archive, ranges, 2 * cores), 2 * cores)
     return [msgspec.json.encode(_Work(store=archive.store, columns=names, parts=parts)) for parts in groups]
 
 
@@ -46,16 +48,36 @@ def read_task(task: bytes) -> Iterator[pa.RecordBatch]:
     yield from read_all(work.parts, work.store, work.columns)
 
 
+def fine(archive: Archive, ranges: RangesOf, least: int) -> list[Part]:
+    """The parts of ranges, small enough that `least` groups of them can be about equal.
+
+    Six segments make two groups of one and two of two, so that one of two cores ends a quarter of the time earlier.
+
+    Raises:
+        as Archive.plan.
+    """
+    parts = archive.plan(ranges)
+    largest = max(LEAST_PART_BYTES, sum(map(_bytes, parts)) // (PARTS * least))
+    # Halves of what is a little too large would not be worth their indexes.
+    if all(_bytes(part) <= 2 * largest for part in parts):
+        return parts
+    return archive.plan(ranges, largest)
+
+
 def grouped(parts: Sequence[Part], least: int) -> list[list[Part]]:
     """Parts that follow each other, in groups of about equal bytes, up to TASK_BYTES, so that all cores end together.
 
     Args:
         least: so many groups, or a multiple of it, where there are parts enough.
     """
-    sizes = [part.stop - part.position for part in parts]
+    sizes = [_bytes(part) for part in parts]
     total = max(1, sum(sizes))
     count = least * ceil(total / (TASK_BYTES * least))
     groups: dict[int, list[Part]] = {}
     for part, before, size in zip(parts, accumulate(sizes, initial=0), sizes, strict=False):
         groups.setdefault((2 * before + size) * count // (2 * total), []).append(part)
     return list(groups.values())
+
+
+def _bytes(part: Part) -> int:
+    return part.stop - part.position

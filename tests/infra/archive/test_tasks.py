@@ -8,8 +8,8 @@ from uuid import UUID
 import pytest
 
 from infra.archive import tasks
-from infra.archive.read import Part
-from infra.archive.tasks import grouped
+from infra.archive.read import Part, read_all
+from infra.archive.tasks import fine, grouped
 from tests.infra.archive.logs import TOPIC, Batch, Record, archive_of, stored
 
 
@@ -26,6 +26,35 @@ def test_groups_follow_each_other_and_are_as_small_as_a_task_should_be(
     groups = grouped(parts, 2)
     assert [part for group in groups for part in group] == parts
     assert [len(group) for group in groups] == [1, 2, 1, 2, 1, 2]
+
+
+def test_few_large_segments_are_cut_so_that_tasks_end_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tasks, "LEAST_PART_BYTES", 1)
+    logs = [
+        stored(
+            [Batch(base=600 * n + 3 * m, records=[Record()] * 3).encode() for m in range(200)],
+            identity=UUID(int=n + 1),
+            index_every=0,
+        )
+        for n in range(6)
+    ]
+    archive = archive_of(tmp_path, logs)
+    ranges = {TOPIC: {0: (0, 3_600)}}
+
+    groups = grouped(fine(archive, ranges, 4), 4)
+    sizes = [sum(part.stop - part.position for part in group) for group in groups]
+    rows = [batch for group in groups for batch in read_all(group, archive.store, ["offset"])]
+
+    assert [len(group) for group in grouped(archive.plan(ranges), 4)] == [1, 2, 1, 2]
+    assert max(sizes) <= 1.1 * min(sizes)
+    assert [offset for batch in rows for offset in batch["offset"].to_pylist()] == list(range(3_600))
+
+
+def test_many_segments_are_read_as_they_are(tmp_path: Path) -> None:
+    logs = [stored([Batch(base=n, records=[Record()]).encode()], identity=UUID(int=n + 1)) for n in range(40)]
+    archive = archive_of(tmp_path, logs)
+
+    assert fine(archive, {TOPIC: {0: (0, 40)}}, 4) == archive.plan({TOPIC: {0: (0, 40)}})
 
 
 def _parts(tmp_path: Path, segments: int) -> list[Part]:
