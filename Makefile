@@ -4,14 +4,14 @@ SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fuzz chaos bench down clean
+.PHONY: help setup demo check test fuzz chaos bench bench-peers down clean
 
 # Two files at a time, since many tests wait; what each took is in .twofold/durations.
 PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 SLOW := spark or platform
 
 help:  ## Show this
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "  make %-6s %s\n", $$1, $$2 }' Makefile
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## Make the Python environment, fetch the JVM jars
 	@./.ci/setup
@@ -37,6 +37,9 @@ chaos: setup  ## Kill streams, reconciles, replays and rebuilds CHAOS_KILLS time
 
 bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
 	@$(PYTHON) -m benchmarks
+
+bench-peers: setup  ## Measure the same tables by Flink SQL, plain Spark and Twofold; PEERS="--records 100000" says how
+	@$(PYTHON) -m benchmarks.peers $(PEERS)
 
 down:  ## Stop the platform
 	@./twofold down

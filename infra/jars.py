@@ -17,7 +17,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Literal, get_args
 from xml.etree import ElementTree
 
 from infra.errors import MissingTool, TwofoldError
@@ -25,9 +25,9 @@ from infra.files import write_at_once
 from infra.java import java
 from infra.settings import Settings
 
-Configuration = Literal["spark", "broker"]
+Configuration = Literal["spark", "broker", "flink"]
 
-CONFIGURATIONS: tuple[Configuration, ...] = ("spark", "broker")
+CONFIGURATIONS: tuple[Configuration, ...] = get_args(Configuration)
 LOCK = Path(__file__).with_name("jars.lock")
 MAVEN = "http://ant.apache.org/ivy/maven"
 STAMP = ".verified"
@@ -73,7 +73,7 @@ def ensure(settings: Settings) -> None:
         if is_complete(settings):
             return
         if problems(settings.jars):
-            _replace_with_resolved(settings)
+            replace(settings.jars, pinned())
         _stamp(settings.jars)
 
 
@@ -104,6 +104,30 @@ def classpath(settings: Settings, configuration: Configuration) -> list[Path]:
     return [settings.jars / jar.path for jar in pinned() if jar.configuration == configuration]
 
 
+def replace(directory: Path, jars: Sequence[Jar]) -> None:
+    """Fetch jars into `directory`, instead of those that it has of their configurations.
+
+    Raises:
+        MissingTool: the jars cannot be fetched, or what came is not what is pinned.
+    """
+    cache = directory.parent / "ivy"
+    with tempfile.TemporaryDirectory(dir=directory, prefix=".resolving-") as scratch:
+        resolved = Path(scratch) / "resolved"
+        _resolve(resolved, jars=jars, cache=cache, scratch=Path(scratch))
+        wrong = problems(resolved, jars)
+        if wrong:
+            raise MissingTool(
+                "The JVM jars that were fetched are not the pinned ones:\n  " + "\n  ".join(wrong),
+                hint=f"Do not run them. Remove {cache} and try again; check who serves them.",
+            )
+        for configuration in _configurations(jars):
+            target = directory / configuration
+            if target.exists():
+                # A running JVM keeps the files that it has open.
+                target.rename(Path(scratch) / f"old-{configuration}")
+            (resolved / configuration).rename(target)
+
+
 def _jar(sha256: str, configuration: str, module: str) -> Jar:
     organisation, name, revision, *classifier = module.split(":")
     if configuration not in CONFIGURATIONS:
@@ -118,27 +142,13 @@ def _jar(sha256: str, configuration: str, module: str) -> Jar:
     )
 
 
-def _replace_with_resolved(settings: Settings) -> None:
-    with tempfile.TemporaryDirectory(dir=settings.jars, prefix=".resolving-") as scratch:
-        resolved = Path(scratch) / "resolved"
-        _resolve(resolved, cache=settings.jars.parent / "ivy", scratch=Path(scratch))
-        wrong = problems(resolved)
-        if wrong:
-            raise MissingTool(
-                "The JVM jars that were fetched are not the pinned ones:\n  " + "\n  ".join(wrong),
-                hint=f"Do not run them. Remove {settings.jars.parent / 'ivy'} and try again; check who serves them.",
-            )
-        for configuration in CONFIGURATIONS:
-            target = settings.jars / configuration
-            if target.exists():
-                # A running JVM keeps the files that it has open.
-                target.rename(Path(scratch) / f"old-{configuration}")
-            (resolved / configuration).rename(target)
+def _configurations(jars: Sequence[Jar]) -> list[Configuration]:
+    return list(dict.fromkeys(jar.configuration for jar in jars))
 
 
-def _resolve(target: Path, *, cache: Path, scratch: Path) -> None:
+def _resolve(target: Path, *, jars: Sequence[Jar], cache: Path, scratch: Path) -> None:
     ivy, ivy_settings = scratch / "ivy.xml", scratch / "ivysettings.xml"
-    ivy.write_bytes(_ivy_file(pinned()))
+    ivy.write_bytes(_ivy_file(jars))
     ivy_settings.write_bytes(_ivy_settings(cache))
     pattern = f"{target}/[conf]/[artifact]-[revision](-[classifier]).[ext]"
     options: list[str | Path] = [
@@ -149,7 +159,7 @@ def _resolve(target: Path, *, cache: Path, scratch: Path) -> None:
         "-retrieve",
         pattern,
         "-confs",
-        *CONFIGURATIONS,
+        *_configurations(jars),
     ]
     try:
         ran = subprocess.run(
@@ -181,7 +191,7 @@ def _ivy_file(jars: Sequence[Jar]) -> bytes:
     module = ElementTree.Element("ivy-module", version="2.0")
     ElementTree.SubElement(module, "info", organisation="twofold", module="jars")
     configurations = ElementTree.SubElement(module, "configurations")
-    for name in CONFIGURATIONS:
+    for name in _configurations(jars):
         ElementTree.SubElement(configurations, "conf", name=name)
     dependencies = ElementTree.SubElement(module, "dependencies")
     declared: dict[tuple[str, ...], ElementTree.Element] = {}
