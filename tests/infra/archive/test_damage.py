@@ -44,7 +44,7 @@ from tests.infra.archive.logs import (
 )
 
 MUTATIONS = 10_000
-LONGEST_S = 5
+LONGEST_S = 30  # what loops for ever takes longer; a code path that numba compiles for the first time takes some
 COMPILES_S = 20  # the first time on a machine
 BATCH_LENGTH, FORMAT, ATTRIBUTES, LAST_DELTA, COUNT, HEADER = 8, 16, 21, 23, 57, 61  # bytes of a batch's header
 
