@@ -80,7 +80,7 @@ def read(connection: DuckDBPyConnection, relation: str, table: str, place: Path,
         types = ", ".join(f"{name}: '{_TYPES.get(name, 'VARCHAR')}'" for name in names)
         source = f"read_json([{listed}], format = 'newline_delimited', columns = {{{types}}}, filename = true)"
     connection.execute(
-        f"""CREATE TABLE {relation} AS
+        f"""CREATE TEMPORARY TABLE {relation} AS
         SELECT {columns}, visible_at FROM {source} AS rows
         JOIN (VALUES {times}) AS times(filename, visible_at) USING (filename)"""
     )

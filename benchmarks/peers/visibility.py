@@ -56,8 +56,8 @@ def seconds(table: str, place: Path, first: int, left_at: Sequence[float], since
         results.read(connection, "ever", table, place, live=False)
         results.read(connection, "now", table, place, live=True)
         closed = "TRUE" if table == "flights" else f"closes_at < TIMESTAMP '{end}'"
-        connection.execute(f"CREATE TABLE final AS SELECT {names} FROM now WHERE {closed}")
-        connection.execute(f"CREATE TABLE whole AS {_WHOLE[table]}")
+        connection.execute(f"CREATE TEMPORARY TABLE final AS SELECT {names} FROM now WHERE {closed}")
+        connection.execute(f"CREATE TEMPORARY TABLE whole AS {_WHOLE[table]}")
         connection.execute(f"DELETE FROM whole WHERE whole_at IS NULL OR whole_at < {since!r}")
         same = " AND ".join(f"ever.{c.strip()} IS NOT DISTINCT FROM whole.{c.strip()}" for c in names.split(","))
         key = "flight_id" if table == "flights" else "origin, closes_at"
