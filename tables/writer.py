@@ -119,7 +119,7 @@ class Writer:
         """Insert rows whose `key` is new, replace the others; rows that stay equal are not touched.
 
         Args:
-            rows: unique by `key`; of Arrow rows this is checked.
+            rows: unique by `key`.
             greatest: replace only where the new row is greater here, compared left to right, nulls lowest.
             keep: never replace: the first row of a key stays.
 
@@ -204,6 +204,7 @@ class Writer:
             _require_unique(self.name, rows, plan.key)
             return self._commit(rows, stamp, lambda table: plan.by_rust(table, rows, self._properties(stamp)), extra)
         frame, uri, says = self._frame(rows), self.lake.uri(self.name), self._session(stamp)
+        _require_unique(self.name, frame, plan.key)
         return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
 
     def _commit(
@@ -315,13 +316,19 @@ def _require_columns(name: str, table: DeltaTable, rows: pa.Table | DataFrame, e
         )
 
 
-def _require_unique(name: str, rows: pa.Table, key: Sequence[str]) -> None:
+def _require_unique(name: str, rows: pa.Table | DataFrame, key: Sequence[str]) -> None:
     """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
-    seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
-    if len(seen) < len(rows):
-        twice = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()[0]
+    if isinstance(rows, pa.Table):
+        seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
+        repeated = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()
+    else:
+        from pyspark.sql import functions as F
+
+        seen_rows = rows.groupBy(*key).agg(F.count("*").alias("_rows")).where("_rows > 1").select(*key)
+        repeated = seen_rows.limit(1).toArrow().to_pylist()
+    if repeated:
         raise QualityFailed(
-            f"{name}: several rows to be written have the key {twice}; nothing was written.",
+            f"{name}: several rows to be written have the key {repeated[0]}; nothing was written.",
             hint="The table's function must return one row per key.",
         )
 

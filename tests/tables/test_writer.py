@@ -167,12 +167,11 @@ def test_rows_that_do_not_fit_name_their_columns(writer: Writer) -> None:
     assert stored(writer.lake) == []
 
 
-def test_two_rows_of_one_key_are_refused(settings: Settings) -> None:
-    lake = Lake(settings)
-    lake.ensure(NAME, SCHEMA, statistics=["k"])
+def test_two_rows_of_one_key_are_refused(writer: Writer) -> None:
     with pytest.raises(QualityFailed, match=r"have the key \{'k': 'b'\}"):
-        Writer(lake, NAME).upsert(rows(("a", 1, None), ("b", 1, None), ("b", 2, None)), ["k"], stamp(1))
-    assert stored(lake) == []
+        writer.upsert(rows(("a", 1, None), ("b", 1, None), ("b", 2, None)), ["k"], stamp(1))
+    assert stored(writer.lake) == []
+    assert writer.upsert(rows(("a", 1, None), ("b", 2, None)), ["k"], stamp(1)).inserted == 2
 
 
 def test_spark_rows_without_a_session_are_refused(settings: Settings) -> None:
