@@ -79,7 +79,10 @@ def has_taken_in(
     following = dict(zip(table.inputs, checkpoint.next_versions(), strict=False))
     places = [n for n, s in zip(table.inputs, registry.upstream(table), strict=True) if s.full_name == source.full_name]
     read = min((following.get(place, 0) for place in places), default=0)
-    return read > through or not any(commit.changes for commit in lake.commits(source.full_name, read - 1, through))
+    try:
+        return read > through or not any(c.changes for c in lake.commits(source.full_name, read - 1, through))
+    except FileNotFoundError:  # what it has not recomputed is no longer known
+        return False
 
 
 def _may_be_due(before: Standing, now_ms: int | None, then_ms: int | None) -> bool:

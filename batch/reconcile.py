@@ -296,7 +296,11 @@ class Reconcile:
                 late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
                 replayed = self._with(replayed, source, missed.replayed)
             else:
-                rows = changed_rows(lake, source.full_name, after, through, columns)
+                try:
+                    rows = changed_rows(lake, source.full_name, after, through, columns)
+                except FileNotFoundError:  # what changed is no longer known, so all of the table may have
+                    upstream = replace(upstream, rows=lake.rows(source.full_name), scopes=everything(self.table))
+                    continue
                 upstream = self._with(upstream, source, rows)
                 inherited = self._inherited(source, after, through)
                 upstream = replace(upstream, evidence=[*upstream.evidence, *inherited])

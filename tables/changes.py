@@ -17,7 +17,7 @@ from tables.writer import BEFORE, CHANGE
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
-_GONE = ("not found", "No such file", "Expected contiguous commit files")
+_GONE = ("not found", "No such file", "Expected contiguous commit files", "Invalid table version")
 """What delta-rs says where a file of the log or of the change feed is missing."""
 
 

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
 from tables.declaration import Table
@@ -21,14 +22,46 @@ _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 def fold(lake: Lake, table: Table) -> pa.Table:
     """The rows that the stream's commits, and of every batch run the corrections in the ledger, add up to.
 
-    What somebody wrote past the platform is in neither of them.
+    What somebody wrote past the platform is in neither of them. Of a log that was cleaned, what the commits that are
+    left add up to: rows that none of these changed are not among them.
     """
+    newest = lake.version(table.full_name)
+    return (
+        _last_changes(lake, table, newest, lake.oldest_commit(table.full_name, -1, newest))
+        .filter(pc.invert(pc.field("_gone")))
+        .drop_columns("_gone")
+    )
+
+
+def unfolded_rows(lake: Lake, table: Table) -> int:
+    """How many rows of the table are not what its history adds up to; 0 when every change of it is accounted for.
+
+    Of a log that was cleaned, rows that the commits that are left changed.
+    """
+    newest = lake.version(table.full_name)
+    oldest = lake.oldest_commit(table.full_name, -1, newest)
+    changed = _last_changes(lake, table, newest, oldest)
+    live = lake.open(table.full_name, newest)
+    schema = pa.schema(live.schema())
+    rows = pa.table(live.scan()).cast(schema)
+    if oldest > 0:
+        connection = duckdb_utc()
+        connection.register("live", rows)
+        connection.register("changed", changed)
+        same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.key)
+        rows = connection.sql(f"SELECT live.* FROM live SEMI JOIN changed ON {same}").to_arrow_table().cast(schema)
+    should = changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
+    return len(difference_of_tables(should, rows, table.key))
+
+
+def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:
+    """The last change of each key that commits of the versions `[oldest, newest]` made; `_gone`: it was a deletion."""
     name = table.full_name
-    newest = lake.version(name)
     schema = pa.schema(lake.open(name, newest).schema())
-    streamed = [c.version for c in lake.commits(name, -1, newest) if c.changes and c.info.get("cause") == "stream"]
-    feed = pa.table(lake.open(name, newest).load_cdf(starting_version=0, ending_version=newest))
-    corrections = Ledgers(lake).corrections(name, through=newest)
+    commits = list(lake.commits(name, oldest - 1, newest))
+    streamed = [c.version for c in commits if c.changes and c.info.get("cause") == "stream"]
+    feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
+    corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
     connection = duckdb_utc()
     connection.register("feed", feed)
     connection.register("streamed", pa.table({"version": pa.array(streamed, pa.int64())}))
@@ -41,20 +74,10 @@ def fold(lake: Lake, table: Table) -> pa.Table:
             WHERE {_CHANGE_TYPE} <> 'update_preimage' AND {_VERSION} IN (SELECT version FROM streamed)
             UNION ALL BY NAME FROM corrected
         )
-        SELECT {columns} FROM (
-            SELECT * FROM changes QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1
-        ) WHERE NOT _gone"""
+        SELECT {columns}, _gone FROM changes
+        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1"""
     )
-    return rows.to_arrow_table().cast(schema)
-
-
-def unfolded_rows(lake: Lake, table: Table) -> int:
-    """How many rows of the table are not what its history adds up to; 0 when every change of it is accounted for."""
-    version = lake.version(table.full_name)
-    live = lake.open(table.full_name, version)
-    schema = pa.schema(live.schema())
-    rows = pa.table(live.scan()).cast(schema)
-    return len(difference_of_tables(fold(lake, table), rows, table.key))
+    return rows.to_arrow_table().cast(schema.append(pa.field("_gone", pa.bool_())))
 
 
 def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -186,16 +186,37 @@ class Lake:
         """Rows of the table, from the statistics of its files."""
         return int(self.open(name).count())
 
-    def commits(self, name: str, after: int, through: int) -> Iterator[LoggedCommit]:
+    def commits(self, name: str, after: int, through: int, *, kept: bool = False) -> Iterator[LoggedCommit]:
         """Commits with `after < version <= through`, oldest first.
 
+        Args:
+            kept: begin with the oldest that there still is.
+
         Raises:
-            FileNotFoundError: a commit file is gone: the log was cleaned up.
+            FileNotFoundError: without `kept`: a commit file is gone: the log was cleaned up.
         """
         filesystem, root = _filesystem(self.uri(name))
+        if kept:
+            after = self.oldest_commit(name, after, through) - 1
         for version in range(after + 1, through + 1):
             text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
             yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
+
+    def oldest_commit(self, name: str, after: int, through: int) -> int:
+        """The oldest version in `(after, through]` whose commit the log still has; `through` + 1 where it has none.
+
+        Retention removes the oldest commits first.
+        """
+        filesystem, root = _filesystem(self.uri(name))
+
+        def there(version: int) -> bool:
+            return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
+
+        if through <= after or there(after + 1):
+            return after + 1
+        found = after + 1 + bisect_left(range(after + 1, through + 1), True, key=there)
+        _log.warning("cleaned table=%s first=%d last=%d", name, after + 1, found - 1)
+        return found
 
     def commit_of(self, name: str, app: str, number: int, after: int) -> LoggedCommit | None:
         """The commit with `version > after` that carries this transaction id; None when there is none yet."""

@@ -181,7 +181,8 @@ class Ledgers:
     def record_corrections(self, table: Table) -> int:
         """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
 
-        What a crash left out is caught up by the next call; nothing is written twice.
+        What a crash left out is caught up by the next call; nothing is written twice. Commits that retention removed
+        meanwhile are passed over.
         """
         name = table.full_name
         writer, app = self._writer(CORRECTIONS), f"corrections/{name}"
@@ -189,7 +190,7 @@ class Ledgers:
         done = -1 if last is None else last
         newest = self._lake.version(name)
         added = 0
-        for commit in self._lake.commits(name, done, newest):
+        for commit in self._lake.commits(name, done, newest, kept=True):
             if not commit.changes or "run" not in commit.info:
                 continue
             rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
@@ -207,7 +208,8 @@ class Ledgers:
         self.record_corrections(table)
         published: dict[str, list[LoggedCommit]] = defaultdict(list)
         # The newest run of which the corrections are there may have died right after them.
-        for commit in self._lake.commits(name, -1 if last is None else last - 1, self._lake.version(name)):
+        after = -1 if last is None else last - 1
+        for commit in self._lake.commits(name, after, self._lake.version(name), kept=True):
             if "run" in commit.info:
                 published[str(commit.info["run"])].append(commit)
         for run, commits in published.items():

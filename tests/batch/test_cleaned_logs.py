@@ -1,0 +1,77 @@
+"""Logs that retention has cleaned since the last reconcile stop nothing: what they said is looked for in the rows."""
+
+from __future__ import annotations
+
+import shutil
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tables.fold import unfolded_rows
+from tests.late_reading import TOPIC, damage, hours, late_reading
+from tests.plant import DAYS_FILE, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.timeout(600)
+
+
+@pytest.fixture(scope="module")
+def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    world = late_reading(spark, tmp_path_factory.mktemp("streamed"))
+    world.reconcile(["hours"])
+    world.append({TOPIC: [reading("a", 0.4, 8.0), reading("b", 20, 1.0)]})
+    world.maintain(["hours"])
+    return world
+
+
+@pytest.fixture
+def world(spark: SparkSession, streamed: World, tmp_path: Path) -> World:
+    shutil.copytree(streamed.settings.home, tmp_path / "home")
+    settings = replace(streamed.settings, home=tmp_path / "home")
+    return World(spark, settings, "plant", streamed.registry, dict(streamed.log))
+
+
+def clean(world: World, name: str) -> None:
+    """Remove every commit but the newest, as Delta's retention does after a checkpoint."""
+    world.lake.open(name).create_checkpoint()
+    newest = world.lake.version(name)
+    for path in Path(world.lake.uri(name), "_delta_log").glob("*.json"):
+        if int(path.stem) < newest:
+            path.unlink()
+
+
+@pytest.mark.parametrize("cleaned", [["plant.hours"], [TOPIC], ["plant.hours", TOPIC]])
+def test_a_table_is_corrected_though_logs_were_cleaned(world: World, cleaned: list[str]) -> None:
+    for name in cleaned:
+        clean(world, name)
+    (outcome,) = world.reconcile(["hours"], verify=True)
+    assert (outcome.updated, outcome.unexplained) == (1, 0)
+    assert hours(world)["a", 0] == 15.0
+    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 0
+    assert world.reconcile(["hours"])[0].changed == 0
+
+
+def test_a_changed_row_is_missed_by_what_is_left_of_the_history(world: World) -> None:
+    clean(world, "plant.hours")
+    world.reconcile(["hours"])
+    damage(world, "plant.hours", {"total": "1.5"}, "sensor = 'a' AND total = 15.0")
+    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 1
+
+
+def test_a_table_that_reads_a_cleaned_one_is_recomputed(spark: SparkSession, streamed: World, tmp_path: Path) -> None:
+    shutil.copytree(streamed.settings.home, tmp_path / "home")
+    settings = replace(streamed.settings, home=tmp_path / "home")
+    world = World(spark, settings, "plant", plant(tmp_path / "declared", days=DAYS_FILE), dict(streamed.log))
+    world.maintain(["days"])
+    world.reconcile(["days"])
+    world.reconcile(["hours"])
+    world.append({TOPIC: [reading("b", 30, 1.0)]})
+    world.maintain(["hours"])
+    clean(world, "plant.hours")
+    world.reconcile(["days"], verify=True)
+    assert {row["sensor"]: row["total"] for row in world.rows("plant.days").to_pylist()} == {"a": 16.0, "b": 8.0}
