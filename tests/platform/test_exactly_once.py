@@ -262,7 +262,7 @@ def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSessio
     settings = replace(log, max_offsets=500, max_files=1)
     send(settings, 0, LATE)
     ingest(spark, settings)
-    kill_at(crashing_driver.after_second_commit_of_tables, settings)
+    kill_at(crashing_driver.after_commits_of_tables, settings)
 
     world, tables = World(spark, settings), crashing_driver.KEPT
     cut_short = {name: was_cut_short(world, name) for name in tables}
