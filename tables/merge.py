@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from threading import Lock
 from typing import TYPE_CHECKING
 from uuid import uuid4
+from weakref import WeakKeyDictionary
 
 from tables.datafusion import span
 from tables.tidy import after_commit
@@ -13,7 +15,11 @@ from tables.tidy import after_commit
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_turns: WeakKeyDictionary[SparkSession, Lock] = WeakKeyDictionary()
+_guard = Lock()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -59,22 +65,23 @@ class Merge:
         """Let Spark do it, unless it would change nothing.
 
         Args:
-            says: settings of the rows' session that make the commit say what it should; no two threads merge in one
-                session at a time.
+            says: settings of the rows' session that make the commit say what it should; threads that share a session
+                take turns, since it is of the session that these are.
         """
         spark = rows.sparkSession
         if not _differs(rows, spark.read.format("delta").load(uri), self):
             return
         view = f"merged_{uuid4().hex}"
         rows.createOrReplaceTempView(view)
-        for setting, value in says.items():
-            spark.conf.set(setting, value)
-        try:
-            spark.sql(self._sql(uri, view))
-        finally:
-            for setting in says:
-                spark.conf.unset(setting)
-            spark.catalog.dropTempView(view)
+        with _turn(spark):
+            for setting, value in says.items():
+                spark.conf.set(setting, value)
+            try:
+                spark.sql(self._sql(uri, view))
+            finally:
+                for setting in says:
+                    spark.conf.unset(setting)
+                spark.catalog.dropTempView(view)
 
     def _sql(self, uri: str, source: str) -> str:
         values = [f"s.`{c}`" for c in self.columns]
@@ -88,6 +95,12 @@ class Merge:
         insert = f" AND {self.insert}" if self.insert else ""
         clauses.append(f"WHEN NOT MATCHED{insert} THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})")
         return " ".join(clauses)
+
+
+def _turn(spark: SparkSession) -> Lock:
+    """What a thread holds while it merges in a session."""
+    with _guard:
+        return _turns.setdefault(spark, Lock())
 
 
 def equal(column: str, source: str | None = None) -> str:
