@@ -66,7 +66,9 @@ def _made_for(settings: Settings) -> str:
 
     launcher = java()
     ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    return "\n".join([str(launcher), ran.stderr, pyspark.__version__, (settings.jars / JARS).read_text()])
+    # Options of the environment, which Java repeats here, change nothing of the classes.
+    version = "\n".join(line for line in ran.stderr.splitlines() if not line.startswith("Picked up "))
+    return "\n".join([str(launcher), version, pyspark.__version__, (settings.jars / JARS).read_text()])
 
 
 def _record(settings: Settings, archive: Path) -> None:
