@@ -8,6 +8,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import count
 from typing import TYPE_CHECKING, Any
 
@@ -207,14 +208,9 @@ class Lake:
 
         Retention removes the oldest commits first.
         """
-        filesystem, root = _filesystem(self.uri(name))
-
-        def there(version: int) -> bool:
-            return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
-
-        if through <= after or there(after + 1):
+        if through <= after or self.has_version(name, after + 1):
             return after + 1
-        found = after + 1 + bisect_left(range(after + 1, through + 1), True, key=there)
+        found = after + 1 + bisect_left(range(after + 1, through + 1), True, key=partial(self.has_version, name))
         _log.warning("cleaned table=%s first=%d last=%d", name, after + 1, found - 1)
         return found
 
