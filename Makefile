@@ -1,4 +1,4 @@
-# `make help` prints the lines with ##.
+# `make` prints the targets with ##: at most ten.
 
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
@@ -10,7 +10,7 @@ PYTHON := .venv/bin/python
 PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
 SLOW := spark or platform
 
-help:  ## Show this
+help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
 
 setup:  ## Make the Python environment, fetch the JVM jars

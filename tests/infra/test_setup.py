@@ -77,9 +77,10 @@ def test_twofold_says_how_to_set_up(checkout: Path) -> None:
     assert f"Hint: run `make setup` in {checkout}." in ran.stderr
 
 
-def test_make_help_lists_every_target_and_at_most_ten() -> None:
+def test_make_lists_every_target_and_at_most_ten() -> None:
     makefile = (ROOT / "Makefile").read_text()
     targets = next(line for line in makefile.splitlines() if line.startswith(".PHONY:")).split()[1:]
+    targets.remove("help")
 
     shown = subprocess.run(["make", "-s"], cwd=ROOT, capture_output=True, text=True, check=True).stdout
 
