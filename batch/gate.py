@@ -30,19 +30,18 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
         BadArgument: an unknown table; nothing was read.
         BadDeclaration: a rule does not fit its table.
     """
-    from quality.gate import gate
+    from quality.gate import Subject, gate
 
-    registry = load()
-    wanted = registry.chosen(tables)
+    wanted = load().chosen(tables)
     with opened(settings, "quality", [table.domain for table in wanted]) as p:
-        return [
-            gate(
-                p.lake.frame(p.spark, table.full_name, p.lake.version(table.full_name)),
-                table.full_name,
-                table.rules,
-                table.key,
-                settings,
-                datetime.now(UTC),
+        spark = p.spark
+        subjects = (
+            Subject(
+                df=p.lake.frame(spark, table.full_name, p.lake.version(table.full_name)),
+                table=table.full_name,
+                rules=table.rules,
+                key=table.key,
             )
             for table in wanted
-        ]
+        )
+        return gate(subjects, settings, datetime.now(UTC))

@@ -1,20 +1,23 @@
-"""The batch gate: measure a table, let Great Expectations agree, keep what was found."""
+"""The batch gate: measure tables, let Great Expectations agree, keep what was found."""
 
 from __future__ import annotations
 
 import json
 import logging
 import math
-from collections.abc import Sequence
-from dataclasses import replace
+from collections.abc import Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.files import write_at_once
 from quality.check import measure, naming
 from quality.rules import Rule
-from quality.suite import PANDAS_ROWS, Outcome, Report, run_name, validate
+from quality.suite import PANDAS_ROWS, Outcome, Report, Rows, Suites, open_suites, rows_to_judge, run_name
 from quality.verdict import RuleVerdict, Verdict
 
 if TYPE_CHECKING:
@@ -25,44 +28,79 @@ if TYPE_CHECKING:
 log = logging.getLogger(__name__)
 
 
-def gate(
-    df: DataFrame,
-    table_full_name: str,
-    rules: Sequence[Rule],
-    key: Sequence[str],
-    settings: Settings,
-    now: datetime,
-    *,
-    pandas_rows: int = PANDAS_ROWS,
-) -> Verdict:
-    """Judge a table by its rules; write the results and the Data Docs under `settings.home/quality`.
+@dataclass(frozen=True, kw_only=True)
+class Subject:
+    """A table that is to be checked.
 
-    Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. The table is read several times:
-    persist it where it is costly, and pin its version where it is written to.
+    Attributes:
+        df: is read several times: persist it where it is costly, and pin its version where it is written to.
+        table: full name.
+        key: columns that name a row in the samples.
+    """
+
+    df: DataFrame
+    table: str
+    rules: Sequence[Rule]
+    key: Sequence[str]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Measured:
+    verdict: Verdict
+    rules: Sequence[Rule]
+    rows: Rows
+
+
+def gate(
+    subjects: Iterable[Subject], settings: Settings, now: datetime, *, pandas_rows: int = PANDAS_ROWS
+) -> list[Verdict]:
+    """Judge tables by their rules; write the results and the Data Docs under `settings.home/quality`.
+
+    Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. Spark measures a table while Great
+    Expectations is loaded, or judges the table before it.
 
     Args:
-        key: columns that name a row in the samples.
+        subjects: taken from a thread of its own, one ahead.
         now: the clock of `fresh_within`, with its offset; two runs of one table at one instant share their files.
         pandas_rows: larger tables are judged by the Spark engine of Great Expectations.
 
     Returns:
-        The verdict with `report`, the first page of the Data Docs, and `results`, this run as JSON. A rule on which the
-        two counts differ fails with the greater one.
+        Verdicts in the order of the tables, with `report`, the first page of the Data Docs, and `results`, this run as
+        JSON. A rule on which the two counts differ fails with the greater one.
 
     Raises:
-        BadDeclaration, SchemaMismatch: rules that do not fit the table.
+        BadDeclaration, SchemaMismatch: rules that do not fit their table; those before it are judged.
     """
-    rules = list(dict.fromkeys(rules))
-    verdict = measure(df, rules, now, key=key, table=table_full_name)
+    # Of modules that import each other, two threads that load them at once can get halves.
+    import_module("pyspark.sql.functions")
+    measured = map(partial(_measured, now=now, pandas_rows=pandas_rows), subjects)
+    verdicts = []
+    with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
+        following = ahead.submit(next, measured, None)
+        with open_suites(settings) as suites:
+            while (found := following.result()) is not None:
+                following = ahead.submit(next, measured, None)
+                verdicts.append(_judged(suites, found, settings, now))
+    return verdicts
+
+
+def _measured(subject: Subject, *, now: datetime, pandas_rows: int) -> _Measured:
+    rules = list(dict.fromkeys(subject.rules))
+    verdict = measure(subject.df, rules, now, key=subject.key, table=subject.table)
     with naming(rules):
-        report = validate(df, table_full_name, rules, settings, now, rows=verdict.rows, pandas_rows=pandas_rows)
+        rows = rows_to_judge(subject.df, rules, now, on_spark=verdict.rows > pandas_rows)
+    return _Measured(verdict=verdict, rules=rules, rows=rows)
+
+
+def _judged(suites: Suites, found: _Measured, settings: Settings, now: datetime) -> Verdict:
+    verdict, table = found.verdict, found.verdict.table
+    with naming(found.rules):
+        report = suites.validate(found.rows, table, found.rules, now)
     checked = tuple(_agreed(*pair) for pair in zip(verdict.rules, report.outcomes, strict=True))
-    results = settings.home / "quality" / "results" / table_full_name / f"{run_name(now)}.json"
+    results = settings.home / "quality" / "results" / table / f"{run_name(now)}.json"
     verdict = replace(verdict, rules=checked, report=report.index, results=results)
     _keep(verdict, report, results)
-    log.info(
-        "checked %s: %d of %d rules failed, %d rows", table_full_name, len(verdict.failed), len(rules), verdict.rows
-    )
+    log.info("checked %s: %d of %d rules failed, %d rows", table, len(verdict.failed), len(checked), verdict.rows)
     return verdict
 
 

@@ -59,43 +59,77 @@ class Report:
     validation: dict[str, Any]
 
 
-def validate(
-    df: DataFrame,
-    table: str,
-    rules: Sequence[Rule],
-    settings: Settings,
-    now: datetime,
-    *,
-    rows: int,
-    pandas_rows: int = PANDAS_ROWS,
-) -> Report:
-    """Judge a table by the suite of its rules, keep the result and build its pages.
+@dataclass(frozen=True, kw_only=True)
+class Rows:
+    """The rows of a table as Great Expectations judges them: in pandas, or, of a large table, where Spark has them."""
 
-    One process at a time: others that share the home wait.
+    batch: pd.DataFrame | DataFrame
+    is_on_spark: bool
+
+
+def rows_to_judge(df: DataFrame, rules: Sequence[Rule], now: datetime, *, on_spark: bool) -> Rows:
+    """What the rules read of a table.
 
     Args:
-        rows: of the table; more than `pandas_rows` are judged by Spark, where they are.
-        now: the clock for `fresh_within`; also names the run.
-
-    Raises:
-        QualityFailed: an expectation could not be computed.
+        now: the clock for `fresh_within`.
     """
-    rules = list(dict.fromkeys(rules))
     projected = _projected(df, rules, now)
-    on_spark = rows > pandas_rows
-    batch = projected if on_spark else _in_pandas(projected)
-    with _alone(settings.home / "quality"):
-        context = _context(settings.home / "quality")
-        sources = context.data_sources
-        source = sources.add_spark("spark") if on_spark else sources.add_pandas("pandas")
-        definition = source.add_dataframe_asset(table).add_batch_definition_whole_dataframe("table")
-        result = _run(context, definition, batch, _suite(context, table, rules), table, now)
-        _forget(settings.home / "quality", table)
-        index = _pages(context, result)
-    # They come grouped by column.
-    found = {one.expectation_config.meta["rule"]: one for one in result.results}
-    outcomes = tuple(_outcome(rule, found[str(rule)]) for rule in rules)
-    return Report(index=index, outcomes=outcomes, validation=result.to_json_dict())
+    return Rows(batch=projected if on_spark else _in_pandas(projected), is_on_spark=on_spark)
+
+
+@contextlib.contextmanager
+def open_suites(settings: Settings) -> Iterator[Suites]:
+    """What judges tables by the suites of their rules; builds the pages of all that were judged at its end.
+
+    One process at a time: others that share the home wait.
+    """
+    home = settings.home / "quality"
+    with _alone(home):
+        suites = Suites(home, _context(home))
+        try:
+            yield suites
+        finally:
+            suites.write_pages()
+
+
+class Suites:
+    """Great Expectations over the files of one home. To load it and to write pages are most of its cost."""
+
+    def __init__(self, home: Path, context: Any) -> None:
+        self._home, self._context = home, context
+        self._sources: dict[bool, Any] = {}
+        self._judged: list[Any] = []
+
+    def validate(self, rows: Rows, table: str, rules: Sequence[Rule], now: datetime) -> Report:
+        """Judge a table by the suite of its rules, and keep the result.
+
+        Args:
+            rules: each once, as for `rows_to_judge`.
+            now: names the run.
+
+        Raises:
+            QualityFailed: an expectation could not be computed.
+        """
+        asset = self._source(rows.is_on_spark).add_dataframe_asset(table)
+        definition = asset.add_batch_definition_whole_dataframe("table")
+        result = _run(self._context, definition, rows.batch, _suite(self._context, table, rules), table, now)
+        self._judged.append(result)
+        _forget(self._home, table)
+        # They come grouped by column.
+        found = {one.expectation_config.meta["rule"]: one for one in result.results}
+        outcomes = tuple(_outcome(rule, found[str(rule)]) for rule in rules)
+        return Report(index=self._home / "docs" / "index.html", outcomes=outcomes, validation=result.to_json_dict())
+
+    def write_pages(self) -> None:
+        """Write the pages of the runs and suites, and the index, all at once: each time compiles their templates."""
+        if self._judged:
+            self._context.build_data_docs(resource_identifiers=[i for one in self._judged for i in _identifiers(one)])
+
+    def _source(self, on_spark: bool) -> Any:
+        if on_spark not in self._sources:
+            sources = self._context.data_sources
+            self._sources[on_spark] = sources.add_spark("spark") if on_spark else sources.add_pandas("pandas")
+        return self._sources[on_spark]
 
 
 def run_name(now: datetime) -> str:
@@ -261,11 +295,8 @@ def _files(directory: Path) -> dict[str, object]:
     return {"class_name": "TupleFilesystemStoreBackend", "base_directory": str(directory)}
 
 
-def _pages(context: Any, result: Any) -> Path:
-    """Write the pages of this run and suite, and the index."""
-    from urllib.parse import urlparse
-    from urllib.request import url2pathname
-
+def _identifiers(result: Any) -> tuple[object, object]:
+    """Of a run, and of its suite."""
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
         ValidationResultIdentifier,
@@ -275,8 +306,7 @@ def _pages(context: Any, result: Any) -> Path:
     run = ValidationResultIdentifier(
         expectation_suite_identifier=suite, run_id=result.meta["run_id"], batch_identifier=result.batch_id
     )
-    urls = context.build_data_docs(resource_identifiers=[run, suite])
-    return Path(url2pathname(urlparse(urls["docs"]).path))
+    return run, suite
 
 
 def _forget(home: Path, table: str) -> None:

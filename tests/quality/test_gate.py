@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import datetime as dt
 import json
+from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import QualityFailed
+from infra.errors import BadDeclaration, QualityFailed
 from infra.settings import Settings
 from quality.check import measure
-from quality.gate import gate
-from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
-from quality.suite import validate
+from quality.gate import Subject, gate
+from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
+from quality.suite import open_suites, rows_to_judge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -76,6 +77,10 @@ def home(tmp_path: Path) -> Settings:
     return Settings(home=tmp_path)
 
 
+def trial(spark: SparkSession, sql: str, rules: Sequence[Rule], table: str = "flights.trial") -> Subject:
+    return Subject(df=spark.sql(sql), table=table, rules=rules, key=["n"])
+
+
 @pytest.mark.parametrize(
     ("engine", "sql", "broken"),
     [
@@ -93,9 +98,9 @@ def test_great_expectations_counts_what_measure_counts(
 ) -> None:
     df, rules = spark.sql(sql), RULES + COMPLETE
     measured = measure(df, rules, NOW)
-    report = validate(
-        df, "flights.trial", rules, home, NOW, rows=measured.rows, pandas_rows=1_000 if engine == "pandas" else -1
-    )
+    with open_suites(home) as suites:
+        rows = rows_to_judge(df, rules, NOW, on_spark=engine == "spark")
+        report = suites.validate(rows, "flights.trial", rules, NOW)
     assert [(str(one.rule), one.passed, one.failing) for one in report.outcomes] == [
         (str(one.rule), one.passed, one.failing) for one in measured.rules
     ]
@@ -106,9 +111,8 @@ def test_great_expectations_counts_what_measure_counts(
 def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Settings) -> None:
     rules = [unique("n"), between("x", 0, None), expression("n < 4")]
     later = NOW + dt.timedelta(hours=1)
-    bad = gate(spark.sql(BAD), "flights.trial", rules, ["n"], home, NOW)
-    good = gate(spark.sql(GOOD), "flights.trial", rules, ["n"], home, later)
-    other = gate(spark.sql(GOOD), "weather.trial", rules, ["n"], home, later)
+    [bad] = gate([trial(spark, BAD, rules)], home, NOW)
+    good, other = gate([trial(spark, GOOD, rules), trial(spark, GOOD, rules, "weather.trial")], home, later)
 
     assert (bad.passed, good.passed, other.passed) == (False, True, True)
     assert [rule.failing for rule in bad.rules] == [4, 2, 2]
@@ -137,7 +141,7 @@ def test_the_oldest_runs_leave_the_pages_and_keep_their_results(
 ) -> None:
     monkeypatch.setattr("quality.suite.KEPT_RUNS", 2)
     for hour in range(4):
-        gate(spark.sql(GOOD), "flights.trial", [unique("n")], ["n"], home, NOW + dt.timedelta(hours=hour))
+        gate([trial(spark, GOOD, [unique("n")])], home, NOW + dt.timedelta(hours=hour))
     shown = home.home / "quality" / "docs" / "validations" / "flights" / "trial"
     assert sorted(run.name[9:11] for run in shown.iterdir()) == ["14", "15"]
     assert len(list((home.home / "quality" / "results" / "flights.trial").iterdir())) == 4
@@ -148,11 +152,19 @@ def test_an_expectation_that_cannot_be_computed_is_an_error_and_no_pass(
 ) -> None:
     monkeypatch.setattr("quality.suite._bounds", lambda rule: (dt.date(2013, 1, 1), None))
     with pytest.raises(QualityFailed, match="cannot judge the rule between"):
-        gate(spark.sql(GOOD), "flights.trial", [between("n", 0, None)], ["n"], home, NOW)
+        gate([trial(spark, GOOD, [between("n", 0, None)])], home, NOW)
+
+
+def test_tables_judged_before_one_with_a_faulty_rule_are_kept_and_shown(spark: SparkSession, home: Settings) -> None:
+    faulty = trial(spark, GOOD, [expression("1 / 0 > n")], "flights.faulty")
+    with pytest.raises(BadDeclaration, match="1 / 0"):
+        gate([trial(spark, GOOD, [unique("n")]), faulty], home, NOW)
+    assert "flights.trial" in (home.home / "quality" / "docs" / "index.html").read_text()
+    assert len(list((home.home / "quality" / "results" / "flights.trial").iterdir())) == 1
 
 
 def test_a_table_without_rules_passes_the_gate(spark: SparkSession, home: Settings) -> None:
-    verdict = gate(spark.sql(GOOD), "flights.trial", [], ["n"], home, NOW)
+    [verdict] = gate([trial(spark, GOOD, [])], home, NOW)
     assert (verdict.passed, verdict.rows) == (True, 3)
 
 
@@ -163,6 +175,6 @@ def test_a_rule_on_which_the_counts_differ_fails(
 
     wrong = between("n", 5, None)
     monkeypatch.setattr(quality.suite, "_bounds", lambda rule: (wrong.low, None))
-    verdict = gate(spark.sql(GOOD), "flights.trial", [between("n", 0, None)], ["n"], home, NOW)
+    [verdict] = gate([trial(spark, GOOD, [between("n", 0, None)])], home, NOW)
     assert (verdict.passed, verdict.rules[0].failing) == (False, 2)
     assert "Great Expectations counts 2" in verdict.rules[0].observed
