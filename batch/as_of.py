@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadArgument
 from tables.declaration import Table, Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION
-from tables.derive import derive, first_of_each, latest_of_each, payload
+from tables.derive import derive, input_of, one_of_each_key
 from tables.scope import from_epoch_ms
 from tables.setup import Platform
 from tables.shadow import above
@@ -41,37 +41,29 @@ class AsOf:
         Raises:
             BadArgument: offsets of a topic that the table does not read, or none of one that it reads.
         """
-        from pyspark.sql import functions as F
-
         self._require_all_topics(table)
-        rows = self._derived(table)
-        if table.closes_at is None:
-            return rows.withColumn(FINAL, F.lit(True))
-        watermark_ms = self._watermark_ms(table)
-        if watermark_ms is None:
-            return rows.withColumn(FINAL, F.lit(False))
-        return rows.withColumn(FINAL, F.col(table.closes_at) < F.lit(from_epoch_ms(watermark_ms)))
+        return self._derived(table)
 
     def _derived(self, table: Table) -> DataFrame:
-        inputs = {}
-        for name, source in zip(table.inputs, self.platform.registry.upstream(table), strict=True):
-            if isinstance(source, Table):
-                inputs[name] = self._derived(source)
-            else:
-                inputs[name] = self._payload(source, table)
-        rows = derive(table, inputs)
-        if table.latest_by:
-            return latest_of_each(rows, table)
-        return rows.dropDuplicates(list(table.key)) if self._strategy(table) == "append" else rows
+        from pyspark.sql import functions as F
 
-    def _payload(self, topic: Topic, table: Table) -> DataFrame:
-        events = self._events(topic)
-        if self._strategy(table) in ("stateful", "touched"):
-            events = first_of_each(events, topic)
-        return payload(events, topic, table)
+        registry = self.platform.registry
+        strategy, inputs = registry.strategy(table), {}
+        for name, source in zip(table.inputs, registry.upstream(table), strict=True):
+            rows = self._derived(source).drop(FINAL) if isinstance(source, Table) else self._events(source)
+            inputs[name] = input_of(source, rows, table, strategy)
+        is_final = F.lit(True) if table.closes_at is None else self._is_closed(table, table.closes_at)
+        rows = derive(table, inputs).withColumn(FINAL, is_final)
+        # Of a key that has closed rows one of these stays, as in the table once it was reconciled.
+        return one_of_each_key(rows, table, strategy, closed=FINAL)
 
-    def _strategy(self, table: Table) -> str:
-        return self.platform.registry.strategy(table)
+    def _is_closed(self, table: Table, closes_at: str) -> Column:
+        from pyspark.sql import functions as F
+
+        watermark_ms = self._watermark_ms(table)
+        if watermark_ms is None:
+            return F.lit(False)
+        return F.coalesce(F.col(closes_at) < F.lit(from_epoch_ms(watermark_ms)), F.lit(False))
 
     def _events(self, topic: Topic) -> DataFrame:
         return self.platform.lake.frame(self.platform.spark, topic.full_name).where(self._before(topic))

@@ -11,27 +11,24 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.reconcile import Reconcile
+from batch.pinned import Pinned
 from batch.transactions import explain_missing
-from batch.unexplained import named, redefined
-from infra.errors import BadArgument, BrokerUnreachable, DefinitionChanged, UnexplainedDifference
+from batch.unexplained import named
+from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.locks import is_held
 from tables.buckets import DAY_MS, Turn, compare_buckets, in_buckets, of_turn
-from tables.changes import changed_rows
 from tables.completeness import Coverage, coverage
 from tables.declaration import Table, Topic
-from tables.difference import difference
 from tables.fingerprint import fingerprint, require_one_definition
 from tables.gaps import gaps
 from tables.outcome import Audited, run_name
 from tables.refresh import everything
 from tables.registry import Registry, load
-from tables.scope import Interval, Scope, epoch_ms, merged, scopes_of, time_column
+from tables.scope import Interval, Scope, epoch_ms, time_column
 from tables.setup import Platform, opened
+from tables.target import Target
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from infra.settings import Settings
     from infra.topics import PartitionOffsets
     from tables.lake import Lake
@@ -73,7 +70,7 @@ class Report:
     def raise_if_wrong(self) -> None:
         """Raises:
         UnexplainedDifference: names every table and topic with a fault, and every table that was skipped.
-        DefinitionChanged: nothing else is wrong than that tables were skipped.
+        TwofoldError: nothing else is wrong than that tables were skipped.
         """
         wrong = [t for t in self.tables if t.unexplained]
         skipped = [t for t in self.tables if t.skipped]
@@ -91,7 +88,8 @@ class Report:
                 skipped=[t.table for t in skipped],
             )
         if skipped:
-            raise redefined(unseen, [t.table for t in skipped], "were looked at")
+            hint = f"{skipped[0].hint} All other tables were looked at."
+            raise TwofoldError(" ".join(unseen), hint=hint, tables=[t.table for t in skipped])
 
 
 def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05, day: date | None = None) -> Report:
@@ -116,14 +114,16 @@ def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
-    """What was found in each table; one whose rows were computed by another definition is skipped, and says so."""
+    """What was found in each table; one that cannot be looked at is skipped, and says why."""
     found = []
     for table in tables:
         try:
-            found.append(Audit(platform, table).look(turn))
-        except DefinitionChanged as changed:
-            run = run_name("audit")
-            found.append(Audited(table=table.full_name, run=run, turn=turn.number, of=turn.of, skipped=changed.message))
+            found.append(audit_table(platform, table, turn))
+        except TwofoldError as error:
+            if error.retryable:
+                raise
+            none = Audited(table=table.full_name, run=run_name("audit"), turn=turn.number, of=turn.of)
+            found.append(replace(none, skipped=error.message, hint=error.hint or ""))
     return found
 
 
@@ -141,84 +141,67 @@ def turn_of(share: float, day: date) -> Turn:
     return Turn((day - _FIRST_DAY).days % of, of)
 
 
-class Audit(Reconcile):
-    """One table's audit: what a reconcile would recompute for records that came late, for rows that nothing touched."""
+def audit_table(platform: Platform, table: Table, turn: Turn) -> Audited:
+    """Compare the closed rows whose turn it is with their recomputation, and note that in the ledger of runs.
 
-    def look(self, turn: Turn) -> Audited:
-        """Compare the closed rows whose turn it is with their recomputation, and note that in the ledger of runs.
+    It is what a reconcile would recompute for records that came late, for rows that nothing touched.
 
-        Raises:
-            DefinitionChanged: its rows were computed by another definition.
-        """
-        began, table = time.monotonic(), self.table
-        require_one_definition(self.platform.lake, table)
-        version = self.platform.lake.version(table.full_name)
-        result = Audited(table=table.full_name, run=run_name("audit"), turn=turn.number, of=turn.of, version=version)
-        if not self._is_open:
-            result = self._compare(result, turn)
-        result = replace(result, seconds=time.monotonic() - began)
-        self._ledgers.record_audit(result, fingerprint(table))
+    Raises:
+        DefinitionChanged: its rows were computed by another definition.
+    """
+    began = time.monotonic()
+    require_one_definition(platform.lake, table)
+    pinned = Pinned(platform, table)
+    version = platform.lake.version(table.full_name)
+    result = Audited(table=table.full_name, run=run_name("audit"), turn=turn.number, of=turn.of, version=version)
+    if not pinned.is_open:
+        result = _compare(pinned, result, turn)
+    result = replace(result, seconds=time.monotonic() - began)
+    pinned.ledgers.record_audit(result, fingerprint(table))
+    return result
+
+
+def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
+    """The result with what was found."""
+    table = pinned.table
+    pinned.wait_for_stream()
+    should, live = (of_turn(table, side, turn) for side in pinned.refresher().sides(_scopes(pinned, turn)))
+    found = compare_buckets(table, should, live)
+    result = replace(result, rows=found.rows, buckets=found.buckets, differing=len(found.differing))
+    if not found.differing:
         return result
+    sides = [in_buckets(table, side, found.differing) for side in (should, live)]
+    rows = pa.table(Target.of(pinned.platform.spark, pinned.platform.lake, table).difference(*sides).toArrow())
+    unexplained = pinned.outside(rows, pinned.in_flight(pinned.before()))
+    return replace(
+        result,
+        excused=len(rows) - len(unexplained),
+        unexplained=len(unexplained),
+        differences=named(table, unexplained),
+    )
 
-    def _compare(self, result: Audited, turn: Turn) -> Audited:
-        """The result with what was found."""
-        table = self.table
-        self._let_the_stream_catch_up()
-        refresher, scopes = self._refresher(), self._scopes(turn)
-        should = of_turn(table, refresher.recompute(scopes), turn)
-        live = of_turn(table, refresher.live(scopes), turn)
-        found = compare_buckets(table, should, live)
-        result = replace(result, rows=found.rows, buckets=found.buckets, differing=len(found.differing))
-        if found.differing:
-            rows = self._rows(should, live, found.differing)
-            unexplained = self._outside(rows, merged(self._excuses()))
-            result = replace(
-                result,
-                excused=len(rows) - len(unexplained),
-                unexplained=len(unexplained),
-                differences=named(table, unexplained),
-            )
-        return result
 
-    def _rows(self, should: DataFrame, live: DataFrame, buckets: Sequence[tuple[int, int]]) -> pa.Table:
-        """The rows that differ, as `tables.difference` tells them."""
-        table = self.table
-        sides = [in_buckets(table, side, buckets) for side in (should, live)]
-        return difference(sides[0], sides[1], table.key, approximate=table.approximate).toArrow()
+def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
+    """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
+    table, span = pinned.table, _days(pinned)
+    if turn.of == 1 or span is None or not table.lookback or table.ends_at:
+        return everything(table)
+    anything = tuple(... for _ in table.recompute_by)
+    days = [day for day in range(span[0], span[1] + 1) if turn.takes(day)]
+    return [Scope(anything, Interval(day * DAY_MS, (day + 1) * DAY_MS)) for day in days or [span[0] - 1]]
 
-    def _scopes(self, turn: Turn) -> list[Scope]:
-        """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
-        span = self._days()
-        if turn.of == 1 or span is None or not self.table.lookback or self.table.ends_at:
-            return everything(self.table)
-        anything = tuple(... for _ in self.table.recompute_by)
-        days = [day for day in range(span[0], span[1] + 1) if turn.takes(day)]
-        return [Scope(anything, Interval(day * DAY_MS, (day + 1) * DAY_MS)) for day in days or [span[0] - 1]]
 
-    def _days(self) -> tuple[int, int] | None:
-        """The first and the last day that a row can have, by the statistics of the table and its inputs."""
-        lookback = self.table.lookback_ms or 0
-        bounds = [_span(self.platform.lake, self.table.full_name, self.table.event_time)]
-        bounds += [_span(self.platform.lake, s.full_name, time_column(s)) for s in self._sources]
-        known = [bound for bound in bounds if bound]
-        if not known or None in bounds:
-            return None
-        first, last = min(first for first, _ in known), max(last for _, last in known)
-        return (first - lookback) // DAY_MS, (last + lookback) // DAY_MS
-
-    def _excuses(self) -> Iterator[Scope]:
-        """Rows that may differ: reconcile will look at them, the stream is about to, or late ones are dropped."""
-        before = self._before()
-        yield from before.pending
-        for touched in (*self._touched(before, with_stream=True), *self._in_flight()):
-            yield from touched.scopes
-        if self.table.closes_at:
-            return
-        for source, following in zip(self._sources, self._checkpoint.next_versions(), strict=False):
-            lake, name = self.platform.lake, source.full_name
-            after = min(following - 1, self._pinned[name])
-            columns = [*self.table.recompute_by, *([c] if (c := time_column(source)) else [])]
-            yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))
+def _days(pinned: Pinned) -> tuple[int, int] | None:
+    """The first and the last day that a row can have, by the statistics of the table and its inputs."""
+    lake, table = pinned.platform.lake, pinned.table
+    lookback = table.lookback_ms or 0
+    bounds = [_span(lake, table.full_name, table.event_time)]
+    bounds += [_span(lake, s.full_name, time_column(s)) for s in pinned.sources]
+    known = [bound for bound in bounds if bound]
+    if not known or None in bounds:
+        return None
+    first, last = min(first for first, _ in known), max(last for _, last in known)
+    return (first - lookback) // DAY_MS, (last + lookback) // DAY_MS
 
 
 def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:

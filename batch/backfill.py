@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
+from batch.pinned import Pinned
+from batch.run import Run
 from infra.errors import BadArgument
-from tables.checkpoint import Checkpoint
 from tables.declaration import Table
 from tables.fingerprint import ACCEPTED, FINGERPRINT, fingerprint, recorded, require_one_definition
 from tables.lake import Lake
-from tables.ledgers import Ledgers
 from tables.outcome import Cause, Outcome
-from tables.refresh import Refresher, run_name
 from tables.registry import load
-from tables.scope import Interval, Scope, epoch_ms
+from tables.scope import Interval, Scope, epoch_ms, from_epoch_ms
 from tables.setup import Platform, opened
 from tables.writer import Stamp, Writer, Written
 
@@ -37,7 +36,7 @@ def backfill(settings: Settings, table: str, start: datetime | None = None, end:
         start, end: UTC; a time without a zone is taken as UTC; None, both: all rows.
 
     Raises:
-        BadArgument: before anything is touched.
+        BadArgument: before anything is touched; or the table has no row in the range, and should have none.
         DefinitionChanged: a range of a table whose rows were computed by another definition.
         QualityFailed: a recomputed row breaks the table's rules; nothing was published.
     """
@@ -50,35 +49,46 @@ def backfill(settings: Settings, table: str, start: datetime | None = None, end:
 def recompute(platform: Platform, table: Table, interval: Interval | None) -> Outcome:
     """Publish what differs among the table's rows dated within the interval, or among all for None.
 
-    Raises:
-        DefinitionChanged: a range of a table whose rows were computed by another definition.
-        QualityFailed: a recomputed row breaks the table's rules; nothing was published.
+    Where its definition gives other columns than the table has, all rows are replaced.
+
+    Raises: as `backfill`.
     """
-    began = time.monotonic()
-    lake, name = platform.lake, table.full_name
+    lake = platform.lake
     if interval is not None:
         require_one_definition(lake, table)
-    cause: Cause = "backfill" if recorded(lake, table) in (None, fingerprint(table)) else "definition"
-    run = run_name(cause)
-    info = {"cause": cause, "run": run}
-    checkpoint = Checkpoint.of(lake.settings, table)
-    watermark_ms = checkpoint.watermark_ms() if table.closes_at else None
-    version = lake.version(name)
-    scope = Scope(tuple(... for _ in table.recompute_by), interval)
-    if table.closes_at and watermark_ms is None and checkpoint.stream:
-        written = Written()  # every row is still the stream's
+    pinned = Pinned(platform, table)
+    refresher = pinned.refresher({})
+    has_other_columns = interval is None and refresher.has_other_columns
+    is_same = recorded(lake, table) in (None, fingerprint(table)) and not has_other_columns
+    cause: Cause = "backfill" if is_same else "definition"
+    run = Run(lake, pinned.ledgers, table, cause)
+    scopes = [Scope(tuple(... for _ in table.recompute_by), interval)]
+    if has_other_columns:
+        written = refresher.replace(run.info)
+    elif pinned.is_open:
+        written = Written()
     else:
-        refresher = Refresher(platform.spark, lake, platform.registry, table, watermark_ms)
-        written = refresher.publish([scope], info, check=True)
+        written = refresher.publish(scopes, run.info, check=True)
     if cause == "definition":
-        accept_definition(lake, table, {**info, "watermark_ms": watermark_ms})
-    ledgers = Ledgers(lake, platform.spark)
-    ledgers.record_corrections(table)
-    outcome = Outcome(table=name, cause=cause, run=run, scopes=1, seconds=time.monotonic() - began)
-    outcome = outcome.publishing(written, version)
-    if outcome.changed or cause == "definition":
-        ledgers.record_run(outcome, None, fingerprint(table))
+        accept_definition(lake, table, {**run.info, "watermark_ms": pinned.watermark_ms})
+    compared = refresher.live_rows(scopes) + written.deleted
+    outcome = run.end(written, keep=cause == "definition", scopes=1, compared=compared)
+    if interval is not None and not compared:
+        raise _nothing_there(platform.lake, table, interval, pinned.watermark_ms)
     return outcome
+
+
+def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: int | None) -> BadArgument:
+    first, last = from_epoch_ms(interval.start), from_epoch_ms(interval.end)
+    rows = lake.open(table.full_name).scan(columns=[str(table.event_time)]).read_all()[0]
+    bounds = pc.min_max(rows).as_py()
+    are = "has no rows" if bounds["min"] is None else f"has rows dated {bounds['min']} to {bounds['max']}"
+    still = f"; those that close after {from_epoch_ms(watermark_ms)} are still the stream's" if watermark_ms else ""
+    return BadArgument(
+        f"No row was compared: {table.full_name} {are}{still}, and by its function there is none in "
+        f"[{first:%Y-%m-%dT%H:%M:%S}, {last:%Y-%m-%dT%H:%M:%S}).",
+        hint="Times are UTC; the range goes by the column " + f"{table.event_time}.",
+    )
 
 
 def accept_definition(lake: Lake, table: Table, info: Mapping[str, object]) -> None:

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
-from batch.reconcile import Reconcile
+from batch.pinned import Pinned
 from tables.declaration import Table
 from tables.evidence import Evidence
 from tables.ledgers import Ledgers
@@ -64,7 +64,8 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
         elif not rows and any(_waits(table, scope, e) for scope in pending for e in evidence):
             fate = "waits"
         found.append(_record(evidence[0], fate, [run for run, _ in looks], rows))
-    for e in Reconcile(platform, table).unseen():
+    pinned = Pinned(platform, table)
+    for e in (e for touched in pinned.touched(pinned.before()) for e in touched.evidence):
         if (e.source, e.partition, e.offset) not in seen:
             found.append(_record(e, "not looked at yet"))
     return sorted(found, key=lambda r: (r.source, r.partition or 0, r.offset or 0))

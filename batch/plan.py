@@ -74,7 +74,7 @@ def has_taken_in(
     lake: Lake, registry: Registry, table: Table, checkpoint: Checkpoint, source: Topic | Table, through: int
 ) -> bool:
     """Whether the stream of a table that follows changes has recomputed all that a version of this input touches."""
-    if registry.strategy(table) != "touched":
+    if not registry.strategy(table).follows_changes:
         return False
     following = dict(zip(table.inputs, checkpoint.next_versions(), strict=False))
     places = [n for n, s in zip(table.inputs, registry.upstream(table), strict=True) if s.full_name == source.full_name]

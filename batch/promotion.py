@@ -2,38 +2,37 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Sequence
+import hashlib
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from functools import cached_property
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from batch.backfill import accept_definition
 from batch.reconcile import Reconcile
+from batch.run import Run
 from batch.unexplained import named
+from infra.duck import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
-from tables.changes import inverse
+from tables.buckets import row_hash
+from tables.changes import sides_of
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
 from tables.decode import OFFSET, PARTITION
-from tables.difference import difference
 from tables.fingerprint import FINGERPRINT, fingerprint, recorded
 from tables.frontier import frontier
 from tables.ledgers import Ledgers
-from tables.outcome import Cause, Difference, Outcome, run_name
-from tables.refresh import require_good
+from tables.outcome import Cause, Difference, Outcome
 from tables.scope import epoch_ms, from_epoch_ms
 from tables.setup import Platform
-from tables.writer import CHANGE, Stamp, Writer, Written
+from tables.target import FENCE, Target
+from tables.writer import CHANGE, Stamp
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-APP = "rebuild"
-"""The transaction id of promotions, and of what takes them back."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -44,7 +43,7 @@ class Comparison:
         rows: rows of the new one that are settled: neither open nor touched by records that came since.
         missing, extra, changed: rows that the live table lacks, should not have, has otherwise.
         new_columns, gone_columns: of the new one, and of the live one only.
-        examples: the first rows that differ.
+        examples: the first rows that differ; `digest`: of all of them, and of the columns.
         before: rows that close before it were compared, or that are dated before it; None: all.
     """
 
@@ -57,6 +56,7 @@ class Comparison:
     gone_columns: Sequence[str] = ()
     examples: Sequence[Difference] = ()
     before: datetime | None = None
+    digest: str = ""
 
     @property
     def differing(self) -> int:
@@ -88,10 +88,11 @@ class Promotion:
             WriteConflict: records arrive faster than they are taken in, and the table's rows have no time by which
                 those that they touch could be left out.
         """
-        changes = self._changes().persist()
+        changes = self.changes().persist()
         try:
             counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
             examples = named(self.table, pa.table(changes.limit(5).toArrow()))
+            found = self.digest(changes)
         finally:
             changes.unpersist()
         mine, theirs = self._made.columns, self._current.columns
@@ -105,57 +106,60 @@ class Promotion:
             gone_columns=[c for c in theirs if c not in mine],
             examples=examples,
             before=None if self._bound_ms is None else from_epoch_ms(self._bound_ms),
+            digest=found,
         )
 
-    def promote(self) -> Outcome:
+    def promote(self, digest: str = "", approved_by: str = "") -> Outcome:
         """Let the live table say what the new one says, in one commit; none when nothing differs.
 
         Rows that are not settled stay as they are: they are the stream's. Where the columns differ, all rows are
         replaced, and the stream of the new definition adds those that were not settled.
 
+        Args:
+            digest: of the rows that were shown; empty: whatever differs.
+            approved_by: who wants it, for the ledger.
+
         Raises:
+            BadArgument: other rows differ than were shown; nothing was published.
             QualityFailed: a row breaks the table's rules; nothing was published.
         """
-        began, lake, name = time.monotonic(), self.live.lake, self.table.full_name
-        ledgers = Ledgers(lake, self.live.spark)
+        lake, ledgers = self.live.lake, Ledgers(self.live.lake, self.live.spark)
         ledgers.catch_up(self.table)
-        now = fingerprint(self.table)
-        cause: Cause = "rebuild" if recorded(lake, self.table) in (None, now) else "definition"
-        writer, version = Writer(lake, name, self.live.spark), lake.version(name)
-        info = {"cause": cause, "run": run_name(cause), FINGERPRINT: now, "watermark_ms": self._watermark_ms}
-        stamp = Stamp(app=APP, version=writer.next_number(APP), info=info)
-        written = self._replace(writer, stamp) if self._is_of_other_columns else self._apply(writer, stamp)
+        if digest and (now := self.digest(self.changes())) != digest:
+            raise BadArgument(
+                f"{self.table.full_name}: other rows differ than were shown: their digest is {now}, not {digest}; "
+                "nothing was published.",
+                hint=f"Look again: `./twofold rebuild {self.table.full_name}` shows what differs now.",
+            )
+        cause: Cause = "rebuild" if recorded(lake, self.table) in (None, fingerprint(self.table)) else "definition"
+        run = Run(lake, ledgers, self.table, cause)
+        info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: fingerprint(self.table)}
+        if self._is_of_other_columns:
+            written = self._target.replace(self._settled(self._made), info)
+        else:
+            written = self._target.publish(_Shadowed(self, info), check=True)
         if cause == "definition":
             accept_definition(lake, self.table, info)
-        ledgers.record_corrections(self.table)
-        outcome = Outcome(table=name, cause=cause, run=str(info["run"]), scopes=1, seconds=time.monotonic() - began)
-        outcome = outcome.publishing(written, version)
-        if outcome.changed or cause == "definition":
-            ledgers.record_run(outcome, None, now)
-        return outcome
+        return run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
 
-    def _apply(self, writer: Writer, stamp: Stamp) -> Written:
-        changes = writer.collect(self._changes())
-        if not (len(changes) if isinstance(changes, pa.Table) else changes.count()):
-            return Written()
-        require_good(self.live.spark, self.table, changes)
-        return writer.apply(changes, self.table.key, stamp)
-
-    def _replace(self, writer: Writer, stamp: Stamp) -> Written:
+    def digest(self, changes: DataFrame) -> str:
+        """Twelve hex digits of exactly these changes, in whatever order, and of the columns that come and go."""
         from pyspark.sql import functions as F
 
-        rows = self._settled(self._made)
-        require_good(self.live.spark, self.table, rows.withColumn(CHANGE, F.lit("insert")))
-        return writer.replace(rows, stamp)
+        rows = changes.select(row_hash(changes, changes.columns).alias("_hash"))
+        total = F.sum(F.col("_hash").cast("decimal(20,0)")).cast("string")
+        facts = rows.agg(F.count("*"), total, F.bit_xor("_hash")).collect()[0]
+        return hashlib.sha256(repr([*facts, *self._made.dtypes, *self._current.dtypes]).encode()).hexdigest()[:12]
 
-    def _changes(self) -> DataFrame:
-        both = [c for c in self._current.columns if c in self._made.columns]
-        return difference(
-            self._settled(self._made).select(both),
-            self._settled(self._current).select(both),
-            self.table.key,
-            approximate=self.table.approximate,
-        )
+    def changes(self) -> DataFrame:
+        """How the settled rows of the live table differ from those of the new one."""
+        live = self._target.live()
+        both = [c for c in live.columns if c in self._made.columns]
+        return self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))
+
+    @cached_property
+    def _target(self) -> Target:
+        return Target.of(self.live.spark, self.live.lake, self.table)
 
     @property
     def _is_of_other_columns(self) -> bool:
@@ -217,40 +221,77 @@ class Promotion:
         return min((ms for ms in found if ms is not None), default=None)
 
 
-def rollback(platform: Platform, table: Table) -> Outcome:
-    """Take the newest promotion of the table back, in one commit.
+@dataclass(frozen=True)
+class _Shadowed:
+    """What a shadow says of the live table."""
 
-    Rows that were changed since stay as they are. Where the promotion changed columns, the table as a whole is what it
-    was before; the stream of the old definition adds what came since.
+    promotion: Promotion
+    info: Mapping[str, object]
+
+    def changes(self, attempt: int) -> DataFrame:
+        return self.promotion.changes()
+
+
+def rollback(platform: Platform, table: Table) -> Outcome:
+    """Take back what last gave the table other rows as a whole: a promotion, or the acceptance of a new definition.
+
+    Rows that were changed since stay as they are. Where the columns changed, the table as a whole is what it was
+    before; the stream of the old definition adds what came since.
 
     Raises:
-        BadArgument: nothing was promoted, or the newest promotion was taken back already.
+        BadArgument: there is no such run, or the newest was taken back already.
     """
-    began, lake, name = time.monotonic(), platform.lake, table.full_name
-    ledgers = Ledgers(lake, platform.spark)
+    lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
     ledgers.catch_up(table)
-    writer, newest = Writer(lake, name, platform.spark), lake.version(name)
-    version = _promoted(platform, table)
-    before = lake.newest_info(name, FINGERPRINT, within=100_000, at=version - 1) or {}
-    info = {"cause": "rollback", "run": run_name("rollback"), "undoes": version, FINGERPRINT: before.get(FINGERPRINT)}
-    stamp = Stamp(app=APP, version=writer.next_number(APP), info=info)
-    if lake.open(name, version).schema() != lake.open(name, version - 1).schema():
-        written = writer.restore(version - 1, stamp)
+    taken_back = _promoted(ledgers, name)
+    first, last = taken_back["version_before"], taken_back["version_after"]
+    before = str((lake.newest_info(name, FINGERPRINT, within=100_000, at=first) or {}).get(FINGERPRINT) or "")
+    run = Run(lake, ledgers, table, "rollback")
+    target = Target.of(platform.spark, lake, table)
+    info = {**run.info, "undoes": last, FINGERPRINT: before}
+    if lake.open(name, last).schema() != lake.open(name, first).schema():
+        stamp = Stamp(app=FENCE, version=target.writer.next_number(FENCE), info=info)
+        written = target.writer.restore(first, stamp)
     else:
-        written = writer.apply(inverse(lake, name, version, table.key), table.key, stamp)
-    ledgers.record_corrections(table)
-    outcome = Outcome(table=name, cause="rollback", run=str(info["run"]), scopes=1, seconds=time.monotonic() - began)
-    outcome = outcome.publishing(written, newest)
-    ledgers.record_run(outcome, None, str(before.get(FINGERPRINT) or ""))
-    return outcome
+        commits = lake.commits(name, first, last)
+        versions = [c.version for c in commits if c.info.get("run") == taken_back["run"] and c.changes]
+        written = target.publish(_Undone(target, versions, info), check=False)
+    return run.end(written, keep=True, definition=before, scopes=1)
 
 
-def _promoted(platform: Platform, table: Table) -> int:
-    """The version of the newest promotion."""
-    lake, name = platform.lake, table.full_name
-    number = lake.open(name).transaction_version(APP)
-    commit = None if number is None else lake.commit_of(name, APP, number, -1)
-    if commit is None or commit.info.get("cause") == "rollback":
-        why = "was never promoted from a rebuild" if commit is None else "has its newest promotion taken back already"
+@dataclass(frozen=True)
+class _Undone:
+    """What a table was before some commits, of the rows that nobody has changed since."""
+
+    target: Target
+    versions: Sequence[int]
+    info: Mapping[str, object]
+
+    def changes(self, attempt: int) -> pa.Table:
+        target, live = self.target, self.target.newest()
+        before, after = sides_of(target.lake, target.name, self.versions, target.key)
+        connection = duckdb_utc()
+        # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
+        now = pa.table(live.scan()).cast(after.schema)
+        for name, rows in {"live": now, "before": before, "after": after}.items():
+            connection.register(name, rows)
+        keys = ", ".join(f'"{c}"' for c in target.key)
+
+        def of_keys(rows: str, join: str, others: str) -> pa.Table:
+            same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
+            return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
+
+        now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
+        undone = target.difference(before, after)
+        connection.register("undone", undone)
+        connection.register("changed_since", target.difference(after, now))
+        return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
+
+
+def _promoted(ledgers: Ledgers, name: str) -> Mapping[str, Any]:
+    """The newest run that gave the table other rows as a whole."""
+    found = ledgers.newest_run(name, ("rebuild", "definition", "rollback"))
+    if found is None or found["cause"] == "rollback":
+        why = "was never promoted from a rebuild" if found is None else "has its newest promotion taken back already"
         raise BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions.")
-    return commit.version
+    return found

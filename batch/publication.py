@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
-from batch.reconcile import Reconcile
+from batch.reconcile import reconcile_tables
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.difference import difference
 from tables.frontier import frontier
 from tables.lake import QUARANTINE
 from tables.outcome import Cause, Outcome
 from tables.registry import Registry
 from tables.setup import Platform
-from tables.writer import CHANGE, Stamp, Writer, Written
+from tables.target import Target
+from tables.writer import CHANGE, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 KEY = (PARTITION, OFFSET)
-_APP = "replay"
 _CAUSE: Cause = "replay"
 """What commits say of themselves, by which streams leave their rows to the batch."""
 
@@ -60,53 +58,68 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
     """
     newest_ms = frontier(platform.lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
+    events = _Decoded(platform, topic.full_name, list(topic.columns), accepted(decoded, topic), work)
     try:
-        events = _Publication(platform, topic.full_name, work)
-        quarantine = _Publication(platform, topic.full_name + QUARANTINE, work)
-        news = events.difference(accepted(decoded, topic), list(topic.columns)).persist()
+        quarantine = _Decoded(platform, topic.full_name + QUARANTINE, ["value", "reasons"], rejected(decoded), work)
         # A record that changes sides is for a moment on both, never on neither.
-        done = [events.apply(news.where(f"{CHANGE} <> 'delete'"))]
-        moved = quarantine.apply(quarantine.difference(rejected(decoded), ["value", "reasons"]))
-        done.append(events.apply(news.where(f"{CHANGE} = 'delete'")))
-        news.unpersist()
-        return [events.outcome(done), quarantine.outcome([moved])]
+        events.publish(f"{CHANGE} <> 'delete'")
+        quarantine.publish("true")
+        events.publish(f"{CHANGE} = 'delete'")
+        return [events.outcome(), quarantine.outcome()]
     finally:
+        events.close()
         decoded.unpersist()
 
 
 def reconcile_below(platform: Platform, topic: Topic) -> list[Outcome]:
-    """Carry what was published through every table that reads the topic, directly or through others, inputs first."""
-    return [
-        outcome
-        for table in _below(platform.registry, topic)
-        for outcome in Reconcile(platform, table).run(verify=False)
-    ]
+    """Carry what was published through every table that reads the topic, directly or through others, inputs first.
+
+    Raises: as `reconcile`, after all of these tables were looked at.
+    """
+    return reconcile_tables(platform, _below(platform.registry, topic))
 
 
-class _Publication:
-    """Publishes into one of the two tables of a topic."""
+class _Decoded:
+    """What records that were decoded again say of one of the two tables of a topic."""
 
-    def __init__(self, platform: Platform, name: str, work: Work) -> None:
-        self._platform, self._name, self._work = platform, name, work
-        self._writer = Writer(platform.lake, name, platform.spark)
+    def __init__(self, platform: Platform, name: str, compared: Sequence[str], should: DataFrame, work: Work) -> None:
+        self._target = Target(spark=platform.spark, lake=platform.lake, name=name, key=KEY, compared=compared)
+        self._should, self._work = should, work
         self._version = platform.lake.version(name)
+        self._written: list[Written] = []
+        self._kinds = "true"
 
-    def difference(self, should: DataFrame, compared: list[str]) -> DataFrame:
-        """How the table's rows of the records differ from `should`."""
-        live = self._work.covered(self._platform.lake.frame(self._platform.spark, self._name))
-        return difference(should, live, KEY, compared)
+    def publish(self, kinds: str) -> None:
+        """Publish changes of these kinds, a condition in SQL."""
+        self._kinds = kinds
+        self._written.append(self._target.publish(self, check=False))
 
-    def apply(self, changes: DataFrame) -> Written:
-        rows = self._writer.collect(changes)
-        if not (len(rows) if isinstance(rows, pa.Table) else rows.count()):
-            return Written()
-        info = {"cause": _CAUSE, "run": self._work.run, **self._work.info}
-        return self._writer.apply(rows, KEY, Stamp(app=_APP, version=self._writer.next_number(_APP), info=info))
+    def changes(self, attempt: int) -> DataFrame:
+        differing = self._difference() if attempt else self._first
+        return differing.where(self._kinds)
 
-    def outcome(self, written: list[Written]) -> Outcome:
+    @property
+    def info(self) -> Mapping[str, object]:
+        return {"cause": _CAUSE, "run": self._work.run, **self._work.info}
+
+    @cached_property
+    def _first(self) -> DataFrame:
+        """The difference as both publications into the events begin with it; rows that changed since stay alone."""
+        return self._difference().persist()
+
+    def _difference(self) -> DataFrame:
+        return self._target.difference(self._should, self._work.covered(self._target.live()))
+
+    def close(self) -> None:
+        """Forget what was computed."""
+        if "_first" in self.__dict__:
+            self._first.unpersist()
+
+    def outcome(self) -> Outcome:
+        written = self._written
         after = [w.version for w in written if w.version is not None]
         return Outcome(
-            table=self._name,
+            table=self._target.name,
             cause=_CAUSE,
             run=self._work.run,
             touched=self._work.records,

@@ -11,9 +11,9 @@ from batch.reconcile import Reconcile
 from batch.unexplained import named
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
-from tables.difference import difference
 from tables.scope import from_epoch_ms
 from tables.setup import Platform
+from tables.target import Target
 from tables.writer import CHANGE
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bo
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
 
     made = compared(aside)
-    changes = pa.table(difference(made, compared(live), table.key, approximate=table.approximate).toArrow())
+    changes = pa.table(Target.of(live.spark, live.lake, table).difference(made, compared(live)).toArrow())
     kinds = changes[CHANGE].to_pylist()
     return Comparison(
         table=table.full_name,

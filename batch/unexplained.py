@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
 import pyarrow as pa
 
-from infra.errors import DefinitionChanged, UnexplainedDifference
+from infra.errors import TwofoldError, UnexplainedDifference
 from tables.declaration import Table
 from tables.outcome import Difference, Outcome
-from tables.plain import plain
+from tables.plain import plain, to_json
 from tables.writer import BEFORE, CHANGE
 
 _NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
@@ -36,26 +37,34 @@ def named(table: Table, rows: pa.Table) -> list[Difference]:
     return found
 
 
+def digest(table: Table, rows: pa.Table) -> str:
+    """Twelve hex digits of exactly these rows of a difference, in whatever order; empty where there are none."""
+    if not len(rows):
+        return ""
+    lines = sorted(map(to_json, rows.to_pylist()))
+    return hashlib.sha256("\n".join([table.full_name, *lines]).encode()).hexdigest()[:12]
+
+
 def require_explained(
-    outcomes: Sequence[Outcome], unfolded: Sequence[str], refused: Sequence[DefinitionChanged] = ()
+    outcomes: Sequence[Outcome], unfolded: Sequence[str], refused: Sequence[TwofoldError] = ()
 ) -> None:
     """Refuse to end well when rows differ and nothing says why, or when tables were not looked at.
 
     Args:
         unfolded: sentences about tables that are not what their history adds up to.
-        refused: what was said of tables whose definition has changed.
+        refused: why tables were left as they are.
 
     Raises:
         UnexplainedDifference: names the first rows of each table, by key and by the columns that differ.
-        DefinitionChanged: nothing else is wrong.
+        TwofoldError: nothing else is wrong than that tables were left as they are; of the kind of the first.
     """
     unexplained = [o for o in outcomes if o.unexplained]
     unseen = [f"Left as it is: {error.message}" for error in refused]
     if not unexplained and not unfolded:
-        if len(refused) == 1:
-            raise refused[0]
+        if len(refused) > 1:
+            raise type(refused[0])(" ".join(unseen), hint=refused[0].hint)
         if refused:
-            raise redefined(unseen, [error.facts["table"] for error in refused], "were reconciled")
+            raise refused[0]
         return
     told = [f"{o.table}: {o.unexplained} rows differ and nothing touched them{_examples(o)}" for o in unexplained]
     names = " ".join(o.table for o in unexplained)
@@ -69,23 +78,8 @@ def require_explained(
         ),
         tables=[o.table for o in unexplained],
         rows={o.table: o.unexplained for o in unexplained},
+        digests={o.table: o.digest for o in unexplained},
         differences={o.table: [asdict(d) for d in o.differences] for o in unexplained},
-    )
-
-
-def redefined(unseen: Sequence[str], tables: Sequence[object], others: str) -> DefinitionChanged:
-    """What is wrong where nothing else is than that tables have another definition than their rows.
-
-    Args:
-        unseen: a sentence about each of them.
-        tables: their names.
-        others: what was done with all other tables.
-    """
-    return DefinitionChanged(
-        " ".join(unseen),
-        hint="`./twofold backfill TABLE` computes every row by the new definition and accepts it; all other tables "
-        f"{others}.",
-        tables=tables,
     )
 
 

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from contextlib import contextmanager
+from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from cli.screen import Json, make_table, out, print_json
-from cli.work import print_differences, print_outcomes
-from infra.errors import BadArgument
+from cli.work import ApprovedBy, print_differences, print_outcomes
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -30,9 +30,11 @@ def rebuild(
     promote: Annotated[
         bool, typer.Option("--promote", help="Put it in the live table's place; without it, it is only compared.")
     ] = False,
-    at_most: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="With --promote: refuse where more rows differ.")
+    digest: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="With --promote: only if exactly the rows differ that have this digest."),
     ] = None,
+    approved_by: ApprovedBy = None,
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin again where an earlier run was cut short.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -43,13 +45,7 @@ def rebuild(
     """
     with _rebuilt(Settings.from_environment(), table, fresh=fresh) as promotion:
         comparison = promotion.compare()
-        if promote and at_most is not None and comparison.differing > at_most:
-            raise BadArgument(
-                f"{comparison.table}: {comparison.differing:,} rows differ, more than the {at_most:,} of --at-most; "
-                "nothing was published.",
-                hint="Look at the comparison again, then allow as many.",
-            )
-        outcome = promotion.promote() if promote else None
+        outcome = promotion.promote(digest or comparison.digest, approved_by or getuser()) if promote else None
     if as_json:
         print_json(
             {

@@ -97,7 +97,7 @@ class Recover:
             UnexplainedDifference: names the first keys or rows; nothing was put in place.
         """
         last = self._last()
-        if self.live.registry.strategy(self.table) != "stateful":
+        if not self.live.registry.strategy(self.table).has_state:
             is_whole = self._lost.is_whole
             if not is_whole:
                 go_on_after(self.live, self.table, last)

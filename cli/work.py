@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -37,6 +38,9 @@ From = Annotated[
 To = Annotated[
     str | None,
     typer.Option("--to", metavar="PLACE", help="First offset after the range, or its time, written the same way."),
+]
+ApprovedBy = Annotated[
+    str | None, typer.Option(metavar="NAME", help="Who approved it, for the ledger of runs; you, without.")
 ]
 Partitions = Annotated[
     str | None, typer.Option("--partitions", metavar="NUMBERS", help="Only these partitions: 0,2. All without.")
@@ -105,9 +109,11 @@ def reconcile(
         bool, typer.Option("--repair", help="Verify, then overwrite the rows that nothing explains, once you say so.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
-    at_most: Annotated[
-        int | None, typer.Option(metavar="ROWS", help="With --repair: leave a table alone where more rows differ.")
+    digest: Annotated[
+        str | None,
+        typer.Option(metavar="HEX", help="With --repair: only if exactly the rows differ that have this digest."),
     ] = None,
+    approved_by: ApprovedBy = None,
     as_json: Json = False,
 ) -> None:
     """Correct what late records changed, and nothing else.
@@ -118,14 +124,14 @@ def reconcile(
     """
     settings = Settings.from_environment()
     names = full_names(tables or ())
-    approve = _approval(yes, at_most, as_json) if repair else None
+    approve = _approval(yes, digest, approved_by, as_json) if repair else None
     from batch.reconcile import reconcile as run
 
     print_outcomes(run(settings, names, verify=verify, repair=approve), as_json)
 
 
-def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcome], bool]:
-    """What asks a person about each table; refused here where there is nobody to ask."""
+def _approval(yes: bool, digest: str | None, approved_by: str | None, as_json: bool) -> Callable[[Outcome], str | None]:
+    """What asks a person about each table, and returns who approved; refused here where there is nobody to ask."""
     from infra.errors import BadArgument
 
     if not yes and (as_json or not sys.stdin.isatty()):
@@ -134,12 +140,13 @@ def _approval(yes: bool, at_most: int | None, as_json: bool) -> Callable[[Outcom
             hint="Run it in a terminal, which shows the rows and asks, or add --yes.",
         )
 
-    def approve(outcome: Outcome) -> bool:
+    def approve(outcome: Outcome) -> str | None:
         if not as_json:
             _print_unexplained(outcome)
-        if at_most is not None and outcome.unexplained > at_most:
-            return False
-        return yes or typer.confirm(f"Overwrite {outcome.unexplained} rows of {outcome.table}?")
+        if digest is not None and outcome.digest != digest:
+            return None
+        agreed = yes or typer.confirm(f"Overwrite {outcome.unexplained} rows of {outcome.table}?")
+        return (approved_by or getuser()) if agreed else None
 
     return approve
 
@@ -300,7 +307,10 @@ def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))
     changed = sum(outcome.changed for outcome in outcomes)
+    compared = sum(outcome.compared or 0 for outcome in outcomes)
     out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
+    if compared:
+        out.print(f"{compared:,} rows were compared.")
 
 
 def _versions(outcome: Outcome) -> str | int | None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.behind import BehindOperator
-from infra.errors import DefinitionChanged, UnexplainedDifference
+from infra.errors import TwofoldError, UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -26,11 +26,7 @@ class AuditedOperator(BehindOperator):
         report = self.reported(context)
         [found] = [audited for audited in report["tables"] if audited["table"] == self.of]
         if found["skipped"]:
-            skipped = DefinitionChanged(
-                found["skipped"],
-                hint="The DAG backfill with *All rows* computes every row by the new definition and accepts it. All "
-                "other tables were looked at.",
-            )
+            skipped = TwofoldError(found["skipped"], hint=f"{found['hint']} All other tables were looked at.")
             raise AirflowFailException(str(skipped))
         self.log.info(
             "audited table=%s part=%s of=%s rows=%s unexplained=%s",

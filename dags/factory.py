@@ -23,7 +23,7 @@ from dags.blueprint import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announ
 from dags.command import CommandOperator, FanOutOperator
 from dags.of_topics import topic_dags
 from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
-from dags.repair import ExamineOperator, RepairApproval, repair_arguments
+from dags.repair import APPROVE, ExamineOperator, RepairApproval, repair_arguments
 from dags.verdict import VerdictOperator, checked
 from dags.watch import Bounds, StreamOperator
 from tables.registry import Registry
@@ -141,7 +141,7 @@ def _repair(domain: Domain) -> DAG:
             **SPARK,
             doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
         )
-        approve = RepairApproval(task_id="approve", source="examine", **_APPROVAL)
+        approve = RepairApproval(task_id=APPROVE, source="examine", **_APPROVAL)
         repair = CommandOperator(
             task_id="repair",
             command="reconcile",
@@ -164,7 +164,7 @@ def _rebuild(domain: Domain) -> DAG:
             **SPARK,
             doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
         )
-        approve = PromotionApproval(task_id="approve", source="compare", **_APPROVAL)
+        approve = PromotionApproval(task_id=APPROVE, source="compare", **_APPROVAL)
         promote = CommandOperator(
             task_id="promote",
             command="rebuild",

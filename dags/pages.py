@@ -104,15 +104,15 @@ REPAIR = """\
 For rows that **nothing explains**: reconcile names them, fails, and leaves them as they are. Here a person decides.
 
 Start it with **Trigger** and a table. `examine` recomputes every closed row; it is skipped when all are explained.
-`approve` shows the rows and waits for you, under *Required actions*. Approved, `repair` overwrites as many rows as were
-shown, no more, and the ledger keeps each as it was and as it became, under the cause `repair`. Rejected, nothing
-is done.
+`approve` shows the rows and waits for you, under *Required actions*. Approved, `repair` overwrites exactly
+these rows; the ledgers keep who approved, and each row as it was and as it became, under the cause `repair`.
+Rejected, nothing is done.
 
 ## When it fails
 
 1. `examine` failed: its last log line says why, and what to do.
 2. `approve` failed: nobody answered within a week. Start the DAG again.
-3. `repair` failed: more rows differ now than were approved. Find out who writes to the table, then start again.
+3. `repair` failed: other rows differ now than were approved. Find out who writes to the table, then start again.
 
 {tables}
 """
@@ -132,7 +132,7 @@ place, in one commit that `./twofold rollback TABLE` takes back. Under a new def
 
 1. `compare` failed: its last log line says why. Started again, it goes on where it was.
 2. `approve` failed: nobody answered within a week. Start the DAG again.
-3. `promote` failed: more rows differ now than were approved, or a row breaks the table's rules. Nothing was published.
+3. `promote` failed: other rows differ now than were approved, or a row breaks the table's rules. Nothing was published.
 
 {tables}
 """

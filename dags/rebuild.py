@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.arguments import table_argument
 from dags.command import CommandOperator
-from dags.repair import told
+from dags.repair import approved, told
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -31,7 +31,7 @@ class CompareOperator(CommandOperator):
         if found["is_equal"]:
             raise AirflowSkipException(f"{found['rows']:,} rows are what the log gives again: nothing to promote.")
         self.log.info("differing %s", {name: found[name] for name in _COUNTS})
-        return {"rows": sum(found[name] for name in _COUNTS), "told": _told(found)}
+        return {"digest": found["digest"], "told": _told(found)}
 
 
 class PromotionApproval(ApprovalOperator):
@@ -44,16 +44,15 @@ class PromotionApproval(ApprovalOperator):
             body=f"The streaming code went over the whole log of `{{{{ params.table }}}}`, beside the live table:\n\n"
             f"{{{{ {compared}['told'] }}}}\n\n"
             "- **Approve**: the live table says this, in one commit that `./twofold rollback {{ params.table }}` takes "
-            "back. Not promoted when more rows differ by then.\n"
+            "back. Not promoted when other rows differ by then.\n"
             "- **Reject**: nothing is done; the live table goes on as it is.",
             **settings,
         )
 
 
 def promotion_arguments(context: Context, source: str, tables: Sequence[str]) -> list[str]:
-    """`TABLE --promote --at-most N`: no more rows than were shown to the person who approved."""
-    rows = int(context["ti"].xcom_pull(task_ids=source)["rows"])
-    return [table_argument(context["params"], tables), "--promote", "--at-most", str(rows)]
+    """`TABLE --promote` of exactly the rows that were shown to the person who approved, and that person."""
+    return [table_argument(context["params"], tables), "--promote", *approved(context, source)]
 
 
 def _told(found: Mapping[str, Any]) -> str:

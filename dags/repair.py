@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from dags.child import Ended
 
 _UNEXPLAINED = "UnexplainedDifference"
+APPROVE = "approve"
+"""The task at which a person is asked."""
 _SHOWN = 20  # rows on the page of an approval
 
 
@@ -34,7 +36,9 @@ class ExamineOperator(CommandOperator):
             super().judge(command, ended)
         [(table, total)] = document["facts"]["rows"].items()
         self.log.info("unexplained rows=%d", total)
-        return {"rows": total, "told": told(rows, total), "why": f"./twofold why {table} {_row(rows[0])}"}
+        why = f"./twofold why {table} {_row(rows[0])}"
+        digest = document["facts"]["digests"][table]
+        return {"rows": total, "digest": digest, "told": told(rows, total), "why": why}
 
 
 class RepairApproval(ApprovalOperator):
@@ -48,7 +52,7 @@ class RepairApproval(ApprovalOperator):
             body=f"No late record, replay or corrected input explains what stands in {rows} of "
             f"`{{{{ params.table }}}}`:\n\n{{{{ {examined}['told'] }}}}\n\n"
             f"Find out first who wrote that: `{{{{ {examined}['why'] }}}}`\n\n"
-            "- **Approve**: these rows, and no more, are overwritten with what a recomputation from the log says. The "
+            "- **Approve**: exactly these rows are overwritten with what a recomputation from the log says. The "
             "ledger keeps each as it was and as it became, under the cause `repair`.\n"
             "- **Reject**: nothing is done. Reconcile goes on to report them.",
             **settings,
@@ -56,9 +60,15 @@ class RepairApproval(ApprovalOperator):
 
 
 def repair_arguments(context: Context, source: str, tables: Sequence[str]) -> list[str]:
-    """`TABLE --repair --yes --at-most N`: no more rows than were shown to the person who approved."""
-    rows = int(context["ti"].xcom_pull(task_ids=source)["rows"])
-    return [table_argument(context["params"], tables), "--repair", "--yes", "--at-most", str(rows)]
+    """`TABLE --repair --yes` of exactly the rows that were shown to the person who approved, and that person."""
+    return [table_argument(context["params"], tables), "--repair", "--yes", *approved(context, source)]
+
+
+def approved(context: Context, source: str) -> list[str]:
+    """`--digest HEX --approved-by NAME`: what a person was shown by the task `source`, and who said yes to it."""
+    pull = context["ti"].xcom_pull
+    person = (pull(task_ids=APPROVE) or {}).get("responded_by_user") or {}
+    return ["--digest", str(pull(task_ids=source)["digest"]), "--approved-by", str(person.get("name") or "Airflow")]
 
 
 def told(rows: Sequence[Mapping[str, Any]], total: int) -> str:

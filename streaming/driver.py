@@ -88,7 +88,7 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
 
 def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
     """What keeps the table fresh, by its strategy."""
-    kind = Follow if platform.registry.strategy(table) == "touched" else Maintain
+    kind = Follow if platform.registry.strategy(table).follows_changes else Maintain
     return kind(platform.spark, platform.lake, platform.registry, table)
 
 

@@ -138,7 +138,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     checkpoint = Checkpoint.of(live.lake.settings, table)
     checkpoint.take_away()
     checkpoint.note_definition(fingerprint(table))
-    if live.registry.strategy(table) == "touched":
+    if live.registry.strategy(table).follows_changes:
         checkpoint.take(last.number or 0, last.versions)
     else:
         checkpoint.plan(0, replace(last, settings={**_state_settings(live.spark), **last.settings}))
@@ -166,7 +166,7 @@ def _committed(live: Platform, table: Table) -> MicroBatch | None:
     if info is None:
         return None
     told = [int(info["versions"].get(source.full_name, 0)) for source in sources]
-    if live.registry.strategy(table) == "touched":
+    if live.registry.strategy(table).follows_changes:
         return MicroBatch(ends=_ends(lake, sources, told), number=int(info["batch"]))
     # A commit of several files may have been taken in part, which this does not tell: such a one is read again.
     versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, told, strict=True)]

@@ -12,7 +12,6 @@ import pyarrow.compute as pc
 from infra.duck import duckdb_utc
 from tables.decode import LATE_BY_MS, REPLAYED
 from tables.lake import Lake, LoggedCommit
-from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -86,34 +85,27 @@ def changed_rows(
     return _changed_rows(table, name, after + 1, through, schema)
 
 
-def inverse(lake: Lake, name: str, version: int, key: Sequence[str]) -> pa.Table:
-    """The difference that undoes one commit, as `Writer.apply` takes it: rows changed since are left alone."""
-    schema = pa.schema(lake.open(name, version).schema())
-    feed = lake.open(name).load_cdf(starting_version=version, ending_version=version)
+def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Of the rows that these commits changed, what they were before the first and after the last of them."""
+    schema = pa.schema(lake.open(name, max(versions)).schema())
     connection = duckdb_utc()
-    connection.register("feed", pa.table(feed))
-    columns, others = schema.names, [c for c in schema.names if c not in key]
+    feed = schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
+    rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
+    connection.register("feed", rows.select(feed.names).cast(feed))
+    keys = ", ".join(f'"{c}"' for c in key)
+    columns = ", ".join(f'"{c}"' for c in schema.names)
+    of_key = f"(_commit_version) OVER (PARTITION BY {keys})"
+    edges = f"min{of_key} AS _first, max{of_key} AS _last"
+    changed = f"FROM feed WHERE _commit_version IN ({', '.join(map(str, versions))})"
 
-    def side(kind: str) -> str:
-        return f"(FROM feed WHERE _change_type = '{kind}')"
-
-    def told(values: str, change: str, before: str | None) -> str:
-        olds = [f'{before}."{c}"' if before else "NULL" for c in others]
-        return ", ".join(
-            [f'{values}."{c}"' for c in columns]
-            + [f"'{change}' AS {CHANGE}"]
-            + [f'{old} AS "{BEFORE}{c}"' for old, c in zip(olds, others, strict=True)]
+    def side(kinds: str, at: str) -> pa.Table:
+        rows = connection.sql(
+            f"SELECT {columns} FROM (SELECT *, {edges} {changed}) "
+            f"WHERE _change_type IN ({kinds}) AND _commit_version = {at}"
         )
+        return rows.to_arrow_table().cast(schema)
 
-    same_key = " AND ".join(f'was."{c}" IS NOT DISTINCT FROM now."{c}"' for c in key)
-    rows = connection.sql(
-        f"""SELECT {told("was", "insert", None)} FROM {side("delete")} was
-        UNION ALL SELECT {told("now", "delete", "now")} FROM {side("insert")} now
-        UNION ALL SELECT {told("was", "update", "now")}
-        FROM {side("update_preimage")} was JOIN {side("update_postimage")} now ON {same_key}"""
-    ).to_arrow_table()
-    types = {f.name: f.type for f in schema} | {CHANGE: pa.string()}
-    return rows.cast(pa.schema([(c, types[c.removeprefix(BEFORE)]) for c in rows.column_names]))
+    return side("'update_preimage', 'delete'", "_first"), side("'update_postimage', 'insert'", "_last")
 
 
 def _missed(

@@ -7,6 +7,7 @@ import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
 from infra.errors import BadDeclaration
@@ -19,9 +20,35 @@ if TYPE_CHECKING:
 
     Derive = Callable[..., DataFrame]
 
-Strategy = Literal["append", "latest", "stateful", "touched"]
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+
+
+class Strategy(StrEnum):
+    """How the stream maintains a table."""
+
+    APPEND = "append"
+    """Every input row becomes its own rows at once."""
+    LATEST = "latest"
+    """Of each key the greatest row is kept."""
+    STATEFUL = "stateful"
+    """Rows stay open for a time, in which more input rows revise them."""
+    TOUCHED = "touched"
+    """Input rows can change, or output rows depend on several: what changed rows touch is computed again."""
+
+    @property
+    def removes_repeats(self) -> bool:
+        """Whether records that agree in their identity must count once: several of them make one row."""
+        return self in (Strategy.STATEFUL, Strategy.TOUCHED)
+
+    @property
+    def has_state(self) -> bool:
+        return self is Strategy.STATEFUL
+
+    @property
+    def follows_changes(self) -> bool:
+        """Whether the table is refreshed by the changes of its inputs, without a streaming query."""
+        return self is Strategy.TOUCHED
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -294,6 +321,12 @@ class Table:
     def full_name(self) -> str:
         """`domain.name`."""
         return f"{self.domain}.{self.name}"
+
+    @property
+    def statistics(self) -> list[str]:
+        """The columns by which files of the table are chosen: their least and greatest values are kept of each."""
+        columns = [*self.key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
+        return list(dict.fromkeys(column for column in columns if column))
 
     @property
     def watermark_ms(self) -> int:

@@ -1,4 +1,7 @@
-"""Calls a table's function: the only code path from inputs to rows, for the stream and for the batch."""
+"""What a row is: repeats removed, the declared columns, the table's function, one row of each key.
+
+The stream, the batch, a table as of the past and the schema of a new one all take these steps, written once here.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.duck import duckdb_utc
 from infra.errors import BadDeclaration
-from tables.declaration import Table, Topic
+from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.registry import RECORD
 
@@ -60,6 +63,27 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     return rows
 
 
+def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
+    """What the table's function sees of the rows of one input; of a stream of events they bear a watermark already."""
+    if isinstance(source, Table):
+        return frame
+    if strategy.removes_repeats:
+        frame = first_of_each(frame, source)
+    return payload(frame, source, table)
+
+
+def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:
+    """Of rows that the table's function returned the one of each key that stays.
+
+    Args:
+        closed: a column that says which rows are closed: of a key that has some, one of these stays. None: they are all
+            closed, or all the stream's.
+    """
+    if table.latest_by:
+        return latest_of_each(rows, table, [closed] if closed else [])
+    return rows.dropDuplicates(list(table.key)) if strategy is Strategy.APPEND else rows
+
+
 def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
     """What a declaration sees of events: the columns that the topic declares, and no heartbeats.
 
@@ -106,11 +130,11 @@ def first_of_each_in_memory(rows: pa.Table, topic: Topic) -> pa.Table:
     return connection.sql(first).to_arrow_table().cast(rows.schema)
 
 
-def latest_of_each(rows: DataFrame, table: Table) -> DataFrame:
-    """Of each key the row that is greatest in `version_columns`, nulls lowest."""
+def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:
+    """Of each key the row that is greatest in the columns `before`, then in `version_columns`, nulls lowest."""
     from pyspark.sql import functions as F
 
-    version = version_columns(table, rows.columns)
+    version = [*before, *version_columns(table, [c for c in rows.columns if c not in before])]
     greatest = rows.groupBy(*table.key).agg(F.max(F.struct(*version)).alias("_greatest"))
     return greatest.select(*table.key, "_greatest.*").select(*rows.columns)
 

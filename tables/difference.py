@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def difference(
+def difference_of_frames(
     should: DataFrame,
     live: DataFrame,
     key: Sequence[str],
@@ -68,10 +68,10 @@ def difference_of_tables(
     """The same for rows in memory, in tenths of a second less: by DuckDB, in this process.
 
     Args:
-        should, live, key, compared, approximate: as for `difference`.
+        should, live, key, compared, approximate: as for `difference_of_frames`.
 
     Returns:
-        The columns of `difference`, of the types of `live`.
+        The columns of `difference_of_frames`, of the types of `live`.
     """
     others = [c for c in live.column_names if c not in key]
     connection = duckdb_utc()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import logging
 from bisect import bisect_left
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 QUARANTINE = "_quarantine"
 _log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
+_STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
@@ -114,11 +115,19 @@ class Lake:
             return
         from deltalake import DeltaTable
 
-        properties = {**_PROPERTIES, "delta.dataSkippingStatsColumns": ",".join(statistics)}
+        properties = {**_PROPERTIES, _STATISTICS: ",".join(statistics)}
         DeltaTable.create(
             self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
         )
         self.write_checksum(name, 0)
+
+    def keep_statistics(self, name: str, columns: Sequence[str]) -> None:
+        """Let files that are written from now on have the least and greatest values of these columns."""
+        wanted = ",".join(columns)
+        table = self.open(name)
+        if table.metadata().configuration.get(_STATISTICS) != wanted:
+            table.alter.set_table_properties({_STATISTICS: wanted})
+            self.write_checksum(name, table.version())
 
     def extend(self, name: str, schema: pa.Schema) -> None:
         """Give the table the columns of a schema that it lacks; the rows that are there have nulls in them.

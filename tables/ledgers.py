@@ -56,6 +56,7 @@ _RUNS_SCHEMA = pa.schema(
         ("buckets", pa.int64()),
         ("differing", pa.int64()),
         ("excused", pa.int64()),
+        ("approved_by", pa.string()),
     ]
 )
 _EVIDENCE_SCHEMA = pa.schema(
@@ -93,7 +94,7 @@ _COMMITS_READ_AGAIN = 100
 _TIDY_EVERY = 100
 _COUNTS = (
     *("touched", "scopes", "inserted", "updated", "deleted", "unexplained"),
-    *("files_written", "version_before", "version_after", "seconds"),
+    *("files_written", "version_before", "version_after", "seconds", "approved_by"),
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
 _SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
@@ -231,6 +232,18 @@ class Ledgers:
             version_after=last.version,
         )
         self.record_run(outcome, None, str(last.info.get("fingerprint") or ""))
+
+    def newest_run(self, table: str, causes: Sequence[str]) -> dict[str, Any] | None:
+        """The newest run of one of these causes that changed the table, by the columns of the ledger."""
+        names = ", ".join(f'"{column}"' for column in _RUNS_SCHEMA.names)
+        wanted = ", ".join("?" for _ in causes)
+        rows = self._query(
+            RUNS,
+            f'SELECT {names} FROM ledger WHERE "table" = ? AND cause IN ({wanted}) AND version_after > version_before '
+            "ORDER BY recorded_at DESC LIMIT 1",
+            [table, *causes],
+        )
+        return dict(zip(_RUNS_SCHEMA.names, rows[0], strict=True)) if rows else None
 
     def corrected(self, table: str) -> int:
         """Rows of the table that batch runs ever changed."""

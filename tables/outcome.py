@@ -40,7 +40,10 @@ class Outcome:
         pending: scopes that reach rows which the stream still revises; they are looked at again.
         inserted, updated, deleted: rows published.
         unexplained: rows that differ from their recomputation though nothing touched them.
-        differences: the first of these rows.
+        differences: the first of these rows; `digest`: of all of them, so that who looked at them can say that it is
+            these that should be overwritten.
+        approved_by: who wanted it, where a person was asked.
+        compared: rows that the table has in the range that was recomputed; None where nobody asked.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table; restoring the first undoes the run.
     """
@@ -60,6 +63,9 @@ class Outcome:
     version_after: int | None = None
     seconds: float = 0.0
     differences: Sequence[Difference] = ()
+    digest: str = ""
+    approved_by: str = ""
+    compared: int | None = None
 
     @property
     def changed(self) -> int:
@@ -89,7 +95,7 @@ class Audited:
         buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
         excused: rows that differ, and that something touches which the next reconcile will look at.
         unexplained: rows that differ though nothing touches them; `differences`: the first of these.
-        skipped: why the table was not looked at; empty where it was.
+        skipped: why the table was not looked at; empty where it was. `hint`: what to do then.
     """
 
     table: str
@@ -104,6 +110,7 @@ class Audited:
     unexplained: int = 0
     differences: Sequence[Difference] = ()
     skipped: str = ""
+    hint: str = ""
     seconds: float = 0.0
 
 

@@ -2,40 +2,37 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, TypeGuard
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
-from infra.errors import QualityFailed, WriteConflict
-from tables.declaration import Table, Topic
+from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.derive import derive, first_of_each, first_of_each_in_memory, greatest_by, latest_of_each, payload
-from tables.difference import difference, difference_of_tables, matching
-from tables.fingerprint import fingerprint
+from tables.derive import derive, first_of_each_in_memory, greatest_by, input_of, one_of_each_key, payload
+from tables.difference import matching
+from tables.fingerprint import FINGERPRINT, fingerprint
 from tables.lake import Lake
 from tables.open_table import OpenTable
-from tables.outcome import run_name as run_name
 from tables.registry import Registry
 from tables.scope import Scope, from_epoch_ms, whole
 from tables.scope_filter import ScopeFilter
 from tables.slice import Slice, slice_of
-from tables.writer import CHANGE, Stamp, Writer, Written
+from tables.target import Target
+from tables.writer import CHANGE, Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-_ATTEMPTS = 5
-_FENCE = "refresh"
+    from tables.target import Rows
+
 _ROWS_IN_MEMORY = 50  # times the rows of a small commit: to be held and compared in one process
 _ROWS_LOOKED_AT = 1_000  # times as many: to be looked through in this process for those that matter
 _ROWS_HANDED_ON = 10  # times as many: to be handed to Spark from here
-_log = logging.getLogger("twofold.refresh")
 
 
 @dataclass(frozen=True)
@@ -52,9 +49,12 @@ class _Input:
     is_near: bool
 
 
-@dataclass(frozen=True)
+@dataclass
 class Refresher:
-    """Recomputes parts of one table from its inputs and publishes what differs.
+    """Recomputes parts of one table from its inputs, and publishes what differs.
+
+    The table is read before its inputs, each time. What a stream adds meanwhile is then in the inputs at most: a row of
+    it that is inserted here is the one that the stream inserts. In the other order that row would look superfluous.
 
     Attributes:
         closed_before_ms: rows whose `closes_at` is at or after it are the stream's and are left alone; None: all rows
@@ -68,39 +68,76 @@ class Refresher:
     table: Table
     closed_before_ms: int | None = None
     versions: Mapping[str, int] = field(default_factory=dict)
-    _writer: Writer = field(init=False, repr=False, compare=False)
-    _inputs: dict[str, OpenTable] = field(default_factory=dict, init=False, repr=False, compare=False)
-    _open: dict[str, DeltaTable] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "_writer", Writer(self.lake, self.table.full_name, self.spark))
+        self._strategy = self.registry.strategy(self.table)
+        self._target = Target.of(self.spark, self.lake, self.table)
+        if self._has_rivals:
+            self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
+        self._inputs: dict[str, OpenTable] = {}
+        self._open: dict[str, DeltaTable] = {}
 
-    def recompute(self, scopes: Sequence[Scope]) -> DataFrame:
-        """The rows that the scopes should hold, by the table's own function over its inputs.
+    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+        """Bring the scopes of the live table to what they should hold, as `Target.publish` does it.
+
+        A row that meets one of its key outside of the scopes takes its place.
+
+        Args:
+            info: what the commit says of itself, with the definition, the watermark and the versions that were read.
+            check: refuse rows that break the table's rules.
+        """
+        if not scopes:
+            return Written()
+        return self._target.publish(_Scoped(self, scopes, info), check=check)
+
+    @property
+    def has_other_columns(self) -> bool:
+        """Whether the table's function returns other columns, or types, than the table has."""
+        return dict(self._all().dtypes) != dict(self._target.live().dtypes)
+
+    def replace(self, info: Mapping[str, object]) -> Written:
+        """Let the table hold what its function says, closed rows only, and its columns, instead of what it has.
+
+        Raises:
+            QualityFailed: a row breaks the table's rules; nothing was published.
+        """
+        about = _Scoped(self, everything(self.table), info).info
+        return self._target.replace(self._wanted(everything(self.table)).closed(self._all()), about)
+
+    def _all(self) -> DataFrame:
+        """Every row by the table's function, the open ones among them."""
+        return self._derived(everything(self.table))[0]
+
+    def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
+        """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.
 
         Of a key whose live row is open there is none: the stream may still revise that row.
         """
-        wanted = self._wanted(scopes)
-        rows = wanted.exact(self._derived(scopes)[0])
-        if not wanted.leaves_open_rows:
-            return rows
-        return wanted.without_open(rows, self.lake.frame(self.spark, self.table.full_name))
+        wanted, live = self._wanted(scopes), self._target.live()
+        should = wanted.exact(self._derived(scopes)[0])
+        if wanted.leaves_open_rows:
+            should = wanted.without_open(should, live)
+        return should, wanted.exact(live)
 
-    def live(self, scopes: Sequence[Scope]) -> DataFrame:
-        """The rows that the scopes hold now."""
-        return self._wanted(scopes).exact(self.lake.frame(self.spark, self.table.full_name))
-
-    def difference(self, scopes: Sequence[Scope]) -> pa.Table | DataFrame:
-        """How the live rows of the scopes differ from what they should be, as `tables.difference` tells it.
+    def difference(self, scopes: Sequence[Scope]) -> Rows:
+        """How the live rows of the scopes differ from what they should be, as `Target.difference` says it.
 
         Returns:
             A table in memory where rows are few, else a frame.
         """
         scopes = self._whole(scopes)
-        small = self._small_difference(scopes) if self.lake.settings.engine != "spark" else None
-        if small is not None:
-            return small
-        return difference(self.recompute(scopes), self.live(scopes), self.table.key, approximate=self.table.approximate)
+        small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
+        return self._target.difference(*self.sides(scopes)) if small is None else self._target.difference(*small)
+
+    def live_rows(self, scopes: Sequence[Scope]) -> int:
+        """How many rows of the scopes the table has now."""
+        table, wanted = self._target.newest(), self._wanted(scopes)
+        schema = pa.schema(table.schema())
+        connection = duckdb_utc()
+        connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
+        connection.register("rows", pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))))
+        [(rows,)] = connection.execute(f"SELECT count(*) FROM rows {wanted.exact_join(schema)}").fetchall()
+        return int(rows)
 
     def input_rows(self, scopes: Sequence[Scope]) -> int | None:
         """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
@@ -113,6 +150,50 @@ class Refresher:
             found += rows
         return found
 
+    def opened(self, name: str) -> DeltaTable:
+        """An input, at its pinned version or as it is now."""
+        if name not in self.versions:
+            self._open[name] = self._inputs.setdefault(name, OpenTable(self.lake, name)).newest()
+        elif name not in self._open:
+            self._open[name] = self.lake.open(name, self.versions[name])
+        return self._open[name]
+
+    @property
+    def read(self) -> dict[str, int]:
+        """The version of each input that the last recomputation read."""
+        return {name: int(table.version()) for name, table in self._open.items()}
+
+    def moved(self, changes: Rows) -> Rows:
+        """A difference, each insert that meets a row of its key as an update of that row.
+
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since. Where a greater
+        row stays in any case, that is for the writer to see.
+        """
+        if self._has_rivals:
+            return changes
+        columns, key, target = self._target.columns(), self.table.key, self._target
+        if not isinstance(changes, pa.Table):
+            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
+            changed = target.difference(inserts, matching(target.live(), inserts, key, "left_semi"))
+            return changes.where(f"{CHANGE} <> 'insert'").unionByName(changed)
+        is_insert = pc.equal(changes[CHANGE], "insert")
+        inserts = changes.filter(is_insert).select(columns)
+        connection = duckdb_utc()
+        connection.register("inserts", inserts)
+        connection.register("rows", pa.table(target.newest().scan()).cast(inserts.schema))
+        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
+        met = connection.sql(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}").to_arrow_table()
+        changed = target.difference(inserts, met.cast(inserts.schema))
+        return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
+
+    def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
+        return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+
+    @property
+    def _has_rivals(self) -> bool:
+        """Whether a row of the scopes can meet another of its key that lies outside of them."""
+        return bool(self.table.latest_by) and self._strategy is not Strategy.LATEST
+
     def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
         """The scopes, widened to the rows that they meet where rows cover a time."""
         starts_at, ends_at = self.table.event_time, self.table.ends_at
@@ -122,7 +203,7 @@ class Refresher:
         first = min((s.interval.start for s in scopes if s.interval), default=0)
         last = max((s.interval.end for s in scopes if s.interval), default=0)
         connection = duckdb_utc()
-        connection.register("live", self._writer.newest().scan())
+        connection.register("live", self._target.newest().scan())
         met = f'FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?'
         times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
         start_ms, end_ms = f'epoch_ms("{starts_at}"::TIMESTAMP)', f'epoch_ms("{ends_at}"::TIMESTAMP)'
@@ -132,11 +213,12 @@ class Refresher:
         spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
         return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
-    def _small_difference(self, scopes: Sequence[Scope]) -> pa.Table | None:
-        """The difference where both sides are few rows; None where they are not.
+    def _small_sides(self, scopes: Sequence[Scope]) -> tuple[pa.Table, pa.Table] | None:
+        """Both sides where they are few rows; None where they are not.
 
-        Spark recomputes; the live side is read and compared in this process, which spares most of a small refresh.
+        Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
+        table = self._target.newest()
         wanted, bound = self._wanted(scopes), self.lake.settings.small_rows * _ROWS_IN_MEMORY
         derived, read = self._derived(scopes)
         if all(one.is_near for one in read):
@@ -148,7 +230,6 @@ class Refresher:
             should = wanted.exact(derived).limit(bound + 1).toArrow()
         if len(should) > bound:
             return None
-        table = self._writer.newest()
         schema = pa.schema(table.schema())
         connection = duckdb_utc()
         known = wanted.as_table({f.name: f.type for f in schema})
@@ -169,12 +250,7 @@ class Refresher:
             # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
             rows = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
             live = chosen(rows, wanted.exact_join(schema))
-        if len(live) > bound:
-            return None
-        return difference_of_tables(should, live, self.table.key, approximate=self.table.approximate)
-
-    def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
-        return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+        return (should, live) if len(live) <= bound else None
 
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
         """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs."""
@@ -182,99 +258,23 @@ class Refresher:
         read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
         rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
         if self.table.latest_by:
-            rows = latest_of_each(wanted.closed(rows), self.table)
-        elif self.registry.strategy(self.table) == "append":
-            rows = rows.dropDuplicates(list(self.table.key))
-        return rows, read
-
-    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
-        """Bring the scopes of the live table to what they should hold, in one commit; none when nothing differs.
-
-        Two refreshes of a table that overlap in time are fenced by its transaction id `refresh`: the slower one finds
-        that the number it read has been used, and recomputes. A row that anybody else changed meanwhile is left alone
-        and looked at again. A row that meets one of its key outside of the scopes takes its place.
-
-        Args:
-            info: what the commit says of itself, see `tables.writer.Stamp`.
-            check: refuse rows that break the table's rules.
-
-        Raises:
-            QualityFailed: names the rules and a row that breaks them; nothing was published.
-            WriteConflict: others changed the same rows, five times in a row.
-        """
-        if not scopes:
-            return Written()
-        info = {**info, "fingerprint": fingerprint(self.table)}
-        if self.closed_before_ms is not None:
-            info["watermark_ms"] = self.closed_before_ms
-        total = Written()
-        for attempt in range(_ATTEMPTS):
-            number = self._writer.next_number(_FENCE)
-            changes = self.difference(scopes)
-            if attempt and not self._has_rivals:
-                changes = self._moved(changes)
-            if not isinstance(changes, pa.Table):
-                changes = self._writer.collect(changes)
-            wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
-            if wanted == 0:
-                return total
-            if check:
-                require_good(self.spark, self.table, changes)
-            stamp = Stamp(app=_FENCE, version=number, info={**info, "inputs": self._read})
-            columns = changes.column_names if isinstance(changes, pa.Table) else changes.columns
-            greatest = greatest_by(self.table, [c for c in columns if not c.startswith("_")])
-            written = self._writer.apply(changes, self.table.key, stamp, greatest=greatest if self._has_rivals else ())
-            total = _sum(total, written)
-            if written.changed >= wanted or (self._has_rivals and written.is_nothing):
-                return total  # what is left are lesser rows than those that stand
-            _log.info("retry table=%s wanted=%d changed=%d", self.table.full_name, wanted, written.changed)
-        raise WriteConflict(
-            f"{self.table.full_name}: other writers changed the rows of this refresh {_ATTEMPTS} times in a row.",
-            hint="Run it again when the table is quieter.",
-        )
-
-    def _moved(self, changes: pa.Table | DataFrame) -> pa.Table | DataFrame:
-        """A difference, each insert that meets a row of its key as an update of that row.
-
-        Such a row stood outside of the scopes when it was computed last, and has moved into them since.
-        """
-        columns, key = [f.name for f in self._writer.newest().schema().fields], self.table.key
-        if not isinstance(changes, pa.Table):
-            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
-            met = matching(self.lake.frame(self.spark, self.table.full_name), inserts, key, "left_semi")
-            moved = difference(inserts, met, key)
-            return changes.where(f"{CHANGE} <> 'insert'").unionByName(moved)
-        is_insert = pc.equal(changes[CHANGE], "insert")
-        inserts = changes.filter(is_insert).select(columns)
-        connection = duckdb_utc()
-        connection.register("inserts", inserts)
-        connection.register("rows", pa.table(self._writer.newest().scan()).cast(inserts.schema))
-        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
-        met = connection.sql(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}").to_arrow_table()
-        moved = difference_of_tables(inserts, met.cast(inserts.schema), key)
-        return pa.concat_tables([changes.filter(pc.invert(is_insert)), moved.select(changes.column_names)])
-
-    @property
-    def _has_rivals(self) -> bool:
-        """Whether a row of the scopes can meet another of its key that lies outside of them."""
-        return bool(self.table.latest_by) and self.registry.strategy(self.table) != "latest"
+            rows = wanted.closed(rows)
+        return one_of_each_key(rows, self.table, self._strategy), read
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self.opened(declaration.full_name)
-        bounds = wanted.input_bounds(declaration, [f.name for f in table.schema().fields])
-        files = slice_of(table, bounds)
+        files = slice_of(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
         few = self._few(files, declaration, wanted)
-        if few is not None:
-            # In one partition, of which Spark needs no shuffle to bring equal keys together.
-            frame = self.spark.createDataFrame(few).coalesce(1)
-        else:
+        if few is None:
             many = files.rows is None or files.rows > self.lake.settings.small_rows * _ROWS_IN_MEMORY
             frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
-            if self._counts_once(declaration):
-                frame = first_of_each(frame, declaration)
+            frame = input_of(declaration, frame, self.table, self._strategy)
+            return _Input(frame, files.rows, is_near=False)
+        # In one partition, of which Spark needs no shuffle to bring equal keys together.
+        frame = self.spark.createDataFrame(few).coalesce(1)
         if isinstance(declaration, Topic):
             frame = payload(frame, declaration, self.table)
-        return _Input(frame, files.rows if few is None else len(few), is_near=few is not None)
+        return _Input(frame, len(few), is_near=wanted.is_near(declaration))
 
     def _few(self, files: Slice, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
@@ -287,62 +287,30 @@ class Refresher:
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
         scopes = wanted.as_table({f.name: f.type for f in schema})
         rows = files.few(wanted.input_join(declaration, schema), scopes, settings.small_rows * _ROWS_HANDED_ON, columns)
-        if rows is not None and self._counts_once(declaration):
+        if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, declaration)
         return rows
 
-    def _counts_once(self, declaration: Topic | Table) -> TypeGuard[Topic]:
-        """Whether records of an input that agree in their identity count as one."""
-        return isinstance(declaration, Topic) and self.registry.strategy(self.table) in ("stateful", "touched")
+
+@dataclass(frozen=True)
+class _Scoped:
+    """What scopes of a table should hold, as the source of a publication."""
+
+    refresher: Refresher
+    scopes: Sequence[Scope]
+    about: Mapping[str, object]
+
+    def changes(self, attempt: int) -> Rows:
+        changes = self.refresher.difference(self.scopes)
+        return self.refresher.moved(changes) if attempt else changes
 
     @property
-    def _read(self) -> dict[str, int]:
-        """The version of each input that the last recomputation read."""
-        return {name: int(table.version()) for name, table in self._open.items()}
-
-    def opened(self, name: str) -> DeltaTable:
-        """An input, at its pinned version or as it is now."""
-        if name not in self.versions:
-            self._open[name] = self._inputs.setdefault(name, OpenTable(self.lake, name)).newest()
-        elif name not in self._open:
-            self._open[name] = self.lake.open(name, self.versions[name])
-        return self._open[name]
-
-
-def require_good(spark: SparkSession, table: Table, changes: pa.Table | DataFrame) -> None:
-    """Refuse a difference whose new rows break the table's rules.
-
-    Raises:
-        QualityFailed: names the rules and a row that breaks them.
-    """
-    from quality.check import naming, split
-    from quality.rules import ROW_RULES
-
-    rules = [rule for rule in table.rules if rule.kind in ROW_RULES]
-    if not rules:
-        return
-    frame = changes if not isinstance(changes, pa.Table) else spark.createDataFrame(changes)
-    with naming(rules):
-        bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
-    if bad:
-        row = bad[0].asDict()
-        raise QualityFailed(
-            f"{table.full_name}: the recomputed row { ({c: row[c] for c in table.key}) } breaks "
-            f"{', '.join(row['_reasons'])}; nothing was published.",
-            hint=f"Correct the function or the rules in tables/{table.domain}/{table.name}.py, then run it again.",
-        )
+    def info(self) -> Mapping[str, object]:
+        made = self.refresher
+        closed = {} if made.closed_before_ms is None else {"watermark_ms": made.closed_before_ms}
+        return {**self.about, FINGERPRINT: fingerprint(made.table), **closed, "inputs": made.read}
 
 
 def everything(table: Table) -> list[Scope]:
     """The scope that holds every row of the table."""
     return [Scope(tuple(... for _ in table.recompute_by), None)]
-
-
-def _sum(a: Written, b: Written) -> Written:
-    return Written(
-        inserted=a.inserted + b.inserted,
-        updated=a.updated + b.updated,
-        deleted=a.deleted + b.deleted,
-        files=a.files + b.files,
-        version=b.version if b.version is not None else a.version,
-    )

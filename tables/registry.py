@@ -55,19 +55,14 @@ class Registry:
         return [declaration for declaration in found if declaration is not None]
 
     def strategy(self, table: Table) -> Strategy:
-        """How the stream maintains the table.
-
-        `touched`: it reads a table, whose rows can change, or its rows depend on several, near each other;
-        `stateful`: its rows stay open for a time; `latest`: it keeps the greatest row of each key;
-        `append`: every input row becomes its own rows at once.
-        """
+        """How the stream maintains the table."""
         if any(isinstance(declaration, Table) for declaration in self.upstream(table)):
-            return "touched"
+            return Strategy.TOUCHED
         if table.closes_at:
-            return "stateful"
+            return Strategy.STATEFUL
         if table.lookback or len(table.inputs) > 1:
-            return "touched"
-        return "latest" if table.latest_by else "append"
+            return Strategy.TOUCHED
+        return Strategy.LATEST if table.latest_by else Strategy.APPEND
 
     def in_order(self, domain: str | None = None) -> list[Table]:
         """Tables, each after the tables that it reads."""
@@ -229,7 +224,7 @@ def _check_inputs(table: Table, registry: Registry) -> None:
             )
     if table.full_name in registry.topics:
         raise BadDeclaration("a topic and a table have the same name.")
-    if registry.strategy(table) == "touched" and table.closes_at:
+    if registry.strategy(table).follows_changes and table.closes_at:
         raise BadDeclaration(
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
             hint="Leave closes_at away; the rows follow every correction.",

@@ -38,10 +38,13 @@ class ScopeFilter:
     def inputs(self, frame: DataFrame, source: Topic | Table, *, many: bool) -> DataFrame:
         """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows.
 
+        Of a topic with a clock also those that may repeat one of them: copies of a record differ in the corrected time,
+        each by the clock's bound at most, and the first in the log stands for all.
+
         Args:
             many: the superset may be so large that it pays to look at each row, where the input allows it.
         """
-        time, slack_ms = time_column(source), self.table.lookback_ms or 0
+        time, slack_ms = time_column(source), self._input_slack_ms(source)
         rows = self._coarse(frame, time, slack_ms)
         if not many or self._is_everything or not set(self.table.recompute_by) <= set(frame.columns):
             return rows
@@ -49,7 +52,7 @@ class ScopeFilter:
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
-        return self._bounds(time_column(source), self.table.lookback_ms or 0, columns)
+        return self._bounds(time_column(source), self._input_slack_ms(source), columns)
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """A superset of the table's rows in the scopes, to choose its files by."""
@@ -64,7 +67,7 @@ class ScopeFilter:
         Args:
             schema: the input's.
         """
-        time, slack_ms, by = time_column(source), self.table.lookback_ms or 0, self.table.recompute_by
+        time, slack_ms, by = time_column(source), self._input_slack_ms(source), self.table.recompute_by
         if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
         return " ".join(self._semi_join(schema, time, slack_ms))
@@ -143,6 +146,14 @@ class ScopeFilter:
         columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
         columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
         return pa.table(columns)
+
+    def is_near(self, source: Topic | Table) -> bool:
+        """Whether what is read of an input lies within `lookback` of a scope."""
+        return self._input_slack_ms(source) == (self.table.lookback_ms or 0)
+
+    def _input_slack_ms(self, source: Topic | Table) -> int:
+        clock = source.clock if isinstance(source, Topic) else None
+        return (self.table.lookback_ms or 0) + (2 * clock.bound_ms if clock else 0)
 
     @property
     def leaves_open_rows(self) -> bool:

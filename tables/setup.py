@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING
 from infra.settings import IN_PROCESS
 from infra.spark.client import naming_lost_server, open_session
 from tables import gaps, transactions
-from tables.declaration import Table, Topic
+from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
-from tables.derive import derive, payload
+from tables.derive import derive, input_of
 from tables.lake import QUARANTINE, Lake
 from tables.ledgers import Ledgers
 from tables.registry import Registry, load
@@ -100,15 +100,7 @@ def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    inputs = {}
-    for name, declaration in zip(table.inputs, registry.upstream(table), strict=True):
-        frame = lake.frame(spark, declaration.full_name)
-        inputs[name] = payload(frame, declaration, table) if isinstance(declaration, Topic) else frame
-    rows = derive(table, inputs)
-    schema = with_nullable_parts(to_arrow_schema(rows.schema, timezone="UTC"))
-    statistics = [*table.key, *table.recompute_by, table.event_time, table.ends_at, table.closes_at]
-    lake.ensure(
-        table.full_name,
-        schema,
-        statistics=list(dict.fromkeys(column for column in statistics if column)),
-    )
+    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
+    frames = {name: input_of(s, lake.frame(spark, s.full_name), table, strategy) for name, s in sources}
+    schema = with_nullable_parts(to_arrow_schema(derive(table, frames).schema, timezone="UTC"))
+    lake.ensure(table.full_name, schema, statistics=table.statistics)

@@ -11,7 +11,7 @@ from batch.as_of import FINAL, AsOf, Cut
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.setup import Platform
-from tests.plant import DAYS_FILE, hour, plant, reading
+from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -21,6 +21,10 @@ pytestmark = pytest.mark.spark
 
 TOPIC = "plant.readings"
 TABLES = ["hours", "days", "newest"]
+LAST = HOURS_FILE.format(name="last", late="correct").replace(
+    'key=["sensor", "hour"]', 'key=["sensor"],\n    latest_by=["hour"]'
+)
+"""The last hour of each sensor."""
 
 
 @pytest.fixture(scope="module")
@@ -28,7 +32,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     """Offsets 0 to 3, then 4 to 6 of which one is late for the hour 1, all maintained and reconciled."""
     folder = tmp_path_factory.mktemp("as_of")
     settings = Settings(home=folder / "home", shuffle_partitions=1)
-    world = World(spark, settings, "plant", plant(folder / "plant", days=DAYS_FILE))
+    world = World(spark, settings, "plant", plant(folder / "plant", days=DAYS_FILE, last=LAST))
     world.append({"readings": [reading("a", at, 1) for at in (0, 1, 2, 5)]})
     world.maintain(TABLES)
     world.append({"readings": [reading("a", 1.5, 10), reading("b", 2.5, 3), reading("a", 6, 1)]})
@@ -70,6 +74,14 @@ def test_of_all_records_it_is_the_table_as_it_is(world: World) -> None:
         assert rows == sorted(world.rows(f"plant.{name}").to_pylist(), key=lambda row: tuple(map(str, row.values()))), (
             name
         )
+
+
+def test_of_the_rows_of_one_key_the_last_closed_one_stays_as_in_a_reconcile(world: World) -> None:
+    # As above: what closes before 4:00 was final, and of `b` nothing had come.
+    assert [(r["hour"], r[FINAL]) for r in as_of(world, "last", {TOPIC: {0: 4}})] == [(hour(2), True)]
+    # By then the hour of `a` at 5:00 was open, too, and that of `b` had closed at 3:00.
+    found = as_of(world, "last", {TOPIC: {0: 7}})
+    assert [(r["sensor"], r["hour"], r[FINAL]) for r in found] == [("a", hour(2), True), ("b", hour(2), True)]
 
 
 def test_of_no_record_it_is_empty(world: World) -> None:

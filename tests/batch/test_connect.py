@@ -13,7 +13,7 @@ import pytest
 
 from batch import replay
 from batch.as_of import FINAL, AsOf
-from batch.audit import Audit
+from batch.audit import audit_table
 from batch.backfill import recompute
 from batch.redrive import Choice, redrive_chosen
 from batch.span import Span
@@ -80,7 +80,7 @@ def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world:
     world.reconcile()
     damage(world, "plant.hours", {"total": "1005.0"}, "sensor = 'b' AND total = 5.0")
     table = world.registry.find_table("hours")
-    found = Audit(platform(world), table).look(Turn())
+    found = audit_table(platform(world), table, Turn())
     assert (found.unexplained, [d.key["sensor"] for d in found.differences]) == (1, ["b"])
     assert changed([recompute(platform(world), table, ZERO)]) == {("plant.hours", "backfill"): (0, 1, 0)}
     assert hours(world)["b", 0] == 5.0

@@ -187,7 +187,7 @@ def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own:
     assert unfolded_rows(own.lake, table) == 1
     assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late"]
 
-    _, repaired = Reconcile(platform(own), table).repair(found)
+    _, repaired = Reconcile(platform(own), table).repair(found, "ada")
     assert (repaired.cause, repaired.updated, repaired.unexplained) == ("repair", 1, 0)
     last = corrections(own, "delays_by_hour")[-1]
     assert (last["cause"], json.loads(last["before"])["flights"], json.loads(last["after"])["flights"]) == (

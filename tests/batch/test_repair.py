@@ -1,4 +1,4 @@
-"""A repair overwrites what a person was shown, also where that is more than a page holds, and never more."""
+"""A repair overwrites what a person was shown, also where that is more than a page holds, and nothing else."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.reconcile import Reconcile
+from tables.ledgers import Ledgers
 from tables.setup import Platform
 from tests.plant import plant, reading
 from tests.worlds import World
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
-def test_more_rows_than_are_named_are_repaired_unless_there_are_more_now(
+def test_exactly_the_rows_of_a_verification_are_repaired(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("batch.unexplained._KEPT", 1)
@@ -41,10 +42,13 @@ def test_more_rows_than_are_named_are_repaired_unless_there_are_more_now(
     found = reconcile().run(verify=True)[-1]
     assert (found.unexplained, len(found.differences)) == (4, 1)
     damage(7)
-    assert reconcile().repair(found) == [found]
+    assert reconcile().repair(found, "ada") == [found]
     assert reconcile().run(verify=True)[-1].unexplained == 5
 
     found = reconcile().run(verify=True)[-1]
-    verified, repaired = reconcile().repair(found)
+    verified, repaired = reconcile().repair(found, "ada")
     assert (verified.unexplained, repaired.cause, repaired.updated, repaired.unexplained) == (0, "repair", 5, 0)
     assert sorted(world.rows("plant.hours").to_pylist(), key=str) == right
+    run = Ledgers(world.lake).newest_run("plant.hours", ["repair"])
+    assert run is not None
+    assert run["approved_by"] == "ada"

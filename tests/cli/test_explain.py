@@ -70,14 +70,19 @@ def test_a_repair_with_nobody_to_ask_is_refused(cli: Cli, arguments: list[str]) 
 
 @pytest.mark.parametrize(
     ("options", "answer", "approved"),
-    [([], "y", True), ([], "n", False), (["--yes"], None, True), (["--yes", "--at-most", "1"], None, False)],
+    [
+        ([], "y", True),
+        ([], "n", False),
+        (["--yes", "--digest", "d2"], None, True),
+        (["--yes", "--digest", "d1"], None, False),
+    ],
 )
 def test_a_repair_shows_the_rows_and_asks(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, options: list[str], answer: str | None, approved: bool
 ) -> None:
-    said: list[bool] = []
+    said: list[str | None] = []
     rows = [Difference(key={"origin": o}, change="update", before={"flights": 99}, should={"flights": 3}) for o in "AB"]
-    found = Outcome(table="flights.x", cause="late", run="late-1", unexplained=2, differences=rows)
+    found = Outcome(table="flights.x", cause="late", run="late-1", unexplained=2, differences=rows, digest="d2")
 
     def run(*_: object, repair: object, **__: object) -> list[Outcome]:
         assert callable(repair)
@@ -87,7 +92,7 @@ def test_a_repair_shows_the_rows_and_asks(
     monkeypatch.setattr("batch.reconcile.reconcile", run)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: answer == "y")
-    ran = cli("reconcile", "--repair", *options)
-    assert said == [approved]
+    ran = cli("reconcile", "--repair", *options, "--approved-by", "ada")
+    assert said == ["ada" if approved else None]
     assert "origin=A" in ran.out
     assert "99" in ran.out

@@ -27,7 +27,11 @@ DAMAGED = {
     "unexplained": 2,
     "differences": [{"key": {"origin": "JFK", "hour": "2013-01-05T14:00:00+00:00"}, "change": "update"}],
 }
-CHANGED = {"table": "flights.z", "skipped": "flights.z: its rows were computed by the definition a."}
+CHANGED = {
+    "table": "flights.z",
+    "skipped": "flights.z: its rows were computed by the definition a.",
+    "hint": "`./twofold backfill flights.z` accepts it.",
+}
 WHOLE = {"topic": "flights.a", "partitions": [{"events": 4}, {"events": 3}], "faults": []}
 TORN = {"topic": "flights.b", "partitions": [], "faults": ["flights.b, partition 0, [0, 9): 1 missing offsets"]}
 

@@ -26,6 +26,7 @@ DIFFERENT: dict[str, Any] = {
     "missing": 2,
     "changed": 1,
     "new_columns": ["share"],
+    "digest": "d3",
     "examples": [{"key": {"origin": "JFK"}, "change": "update", "before": {"n": 9}, "should": {"n": 3}}],
     "is_equal": False,
 }
@@ -38,7 +39,7 @@ def compared(stand_in: Callable[[str], None], found: dict[str, Any]) -> Any:
 
 def test_a_person_sees_how_the_tables_differ(stand_in: Callable[[str], None]) -> None:
     found = compared(stand_in, DIFFERENT)
-    assert found["rows"] == 3
+    assert found["digest"] == "d3"
     assert found["told"].splitlines() == [
         "- 1,200 rows were compared",
         "- 2 are missing in the live table",
@@ -58,13 +59,15 @@ def test_where_the_log_gives_the_same_again_nobody_is_asked(stand_in: Callable[[
         compared(stand_in, EQUAL)
 
 
-def test_no_more_rows_are_promoted_than_were_shown() -> None:
+def test_exactly_the_rows_that_were_shown_are_promoted() -> None:
     class Instance:
-        def xcom_pull(self, task_ids: str) -> dict[str, Any]:
-            return {"rows": 3, "told": task_ids}
+        def xcom_pull(self, task_ids: str) -> dict[str, Any] | None:
+            return None if task_ids == "approve" else {"digest": "d3", "told": task_ids}
 
     context: Any = {"ti": Instance(), "params": {"table": "flights.x"}}
-    assert promotion_arguments(context, "compare", ["flights.x"]) == ["flights.x", "--promote", "--at-most", "3"]
+    assert promotion_arguments(context, "compare", ["flights.x"]) == [
+        *("flights.x", "--promote", "--digest", "d3", "--approved-by", "Airflow")
+    ]
 
 
 def test_the_page_says_what_takes_a_promotion_back() -> None:

@@ -1,4 +1,4 @@
-"""Unexplained differences are shown to a person, and no more rows are overwritten than were shown."""
+"""Unexplained differences are shown to a person, and exactly the rows that were shown are overwritten."""
 
 from __future__ import annotations
 
@@ -17,7 +17,8 @@ FOUND = """
 import json, sys
 rows = [{"key": {"origin": "JFK"}, "change": "update", "before": {"flights": 99}, "should": {"flights": 3}}] * 2
 print(json.dumps({"error": "flights.x: 2 rows differ", "kind": "UnexplainedDifference", "hint": "",
-                  "retryable": False, "facts": {"rows": {"flights.x": 2}, "differences": {"flights.x": rows}}}))
+                  "retryable": False, "facts": {"rows": {"flights.x": 2}, "digests": {"flights.x": "d1"},
+                                                "differences": {"flights.x": rows}}}))
 sys.exit(1)
 """
 RIGHT = "print('[]')"
@@ -35,7 +36,9 @@ def examined(stand_in: Callable[[str], None], script: str) -> Any:
 
 class Instance:
     def xcom_pull(self, task_ids: str) -> dict[str, Any]:
-        return {"rows": 2, "told": f"of {task_ids}"}
+        if task_ids == "approve":
+            return {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ada"}}
+        return {"rows": 2, "digest": "d1", "told": f"of {task_ids}"}
 
 
 def context(table: str) -> Context:
@@ -44,7 +47,7 @@ def context(table: str) -> Context:
 
 def test_the_rows_that_nothing_explains_are_the_result_of_the_examination(stand_in: Callable[[str], None]) -> None:
     found = examined(stand_in, FOUND)
-    assert found == {"rows": 2, "told": found["told"], "why": "./twofold why flights.x origin=JFK"}
+    assert found == {"rows": 2, "digest": "d1", "told": found["told"], "why": "./twofold why flights.x origin=JFK"}
     assert found["told"].splitlines()[2:] == ["| origin=JFK | flights | 99 | 3 |"] * 2
 
 
@@ -83,14 +86,16 @@ def test_a_person_sees_the_table_and_its_rows() -> None:
     assert "ti.xcom_pull(task_ids='examine')['told']" in (approve.body or "")
 
 
-def test_no_more_rows_are_overwritten_than_were_shown() -> None:
+def test_exactly_the_rows_that_were_shown_are_overwritten_and_it_is_said_who_wanted_it() -> None:
     tables = ["flights.x"]
     assert repair_arguments(context("flights.x"), "examine", tables) == [
         "flights.x",
         "--repair",
         "--yes",
-        "--at-most",
-        "2",
+        "--digest",
+        "d1",
+        "--approved-by",
+        "ada",
     ]
     with pytest.raises(BadArgument):
         repair_arguments(context("--verify"), "examine", tables)

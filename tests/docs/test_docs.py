@@ -167,11 +167,9 @@ def test_the_types_of_the_page_are_those_of_a_schema() -> None:
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
-    from typing import get_args
-
     from tables.declaration import Strategy
 
-    assert {row[1].strip("`") for row in rows_of(WRITING, "the table | strategy")} == set(get_args(Strategy))
+    assert {row[1].strip("`") for row in rows_of(WRITING, "the table | strategy")} == set(Strategy)
 
 
 @pytest.mark.parametrize(

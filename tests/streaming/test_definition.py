@@ -10,11 +10,11 @@ import pytest
 
 from batch.backfill import recompute
 from batch.reconcile import reconcile_tables
-from infra.errors import DefinitionChanged
+from infra.errors import BadArgument, DefinitionChanged
 from tables.checkpoint import Checkpoint
 from tables.fold import unfolded_rows
 from tables.outcome import Outcome
-from tables.scope import Interval
+from tables.scope import Interval, epoch_ms
 from tables.setup import Platform
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World
@@ -82,6 +82,44 @@ def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> No
     assert [o.unexplained for o in changed.reconcile(["hours"], verify=True)] == [0]
     assert unfolded_rows(changed.lake, changed.registry.find_table("hours")) == 0
     assert (backfill(changed).cause, backfill(changed).changed) == ("backfill", 0)
+
+
+CLOSING = 'F.col("window.end").alias("closes_at")'
+OTHER_COLUMNS = {
+    "no closing time": NEW.replace(f"{CLOSING}, ", "").replace('    closes_at="closes_at",\n', ""),
+    "another closing time": NEW.replace(CLOSING, 'F.col("window.end").alias("ends")').replace('"closes_at"', '"ends"'),
+}
+
+
+@pytest.mark.parametrize("has_rows", [True, False])
+@pytest.mark.parametrize("text", OTHER_COLUMNS.values(), ids=list(OTHER_COLUMNS))
+def test_a_definition_of_other_columns_is_accepted_by_a_backfill_of_all_rows(
+    spark: SparkSession, settings: Settings, tmp_path: Path, text: str, has_rows: bool
+) -> None:
+    before = a_world(spark, settings, tmp_path / "old", OLD)
+    readings = [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]
+    if has_rows:
+        before.append({"readings": readings})
+        before.append({"readings": [reading("a", 8.5, 9)]})
+        before.maintain(["hours"])
+    after = a_world(spark, settings, tmp_path / "new", text)
+    outcome = backfill(after)
+    assert (outcome.cause, outcome.deleted > 0) == ("definition", has_rows)
+    if not has_rows:
+        after.append({"readings": [*readings, reading("a", 8.5, 9)]})
+    after.maintain(["hours"])
+    assert totals(after) == {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
+    assert [o.unexplained for o in after.reconcile(["hours"], verify=True)] == [0]
+    assert (backfill(after).cause, backfill(after).changed) == ("backfill", 0)
+    assert "closes_at" not in after.rows("plant.hours").column_names
+
+
+def test_a_backfill_says_how_many_rows_it_compared_and_refuses_a_range_of_none(changed: World) -> None:
+    backfill(changed)
+    found = backfill(changed, Interval(epoch_ms(hour(0)) or 0, epoch_ms(hour(2)) or 0))
+    assert (found.changed, found.compared) == (0, 2)
+    with pytest.raises(BadArgument, match=r"No row was compared: plant\.hours has rows dated 2013-01-01 00:00"):
+        backfill(changed, Interval(0, 1_000))
 
 
 def test_the_stream_of_a_new_definition_begins_anew_once(changed: World) -> None:

@@ -71,15 +71,15 @@ class Plant:
     world: World
     off: float
 
-    def read(self, *readings: tuple[str, float, float]) -> None:
-        """One micro-batch of meter, minute after noon of the reading, minutes until it was sent; a second to arrive."""
+    def read(self, *readings: tuple[str, float, float] | tuple[str, float, float, float]) -> None:
+        """One micro-batch of meter, minute after noon of the reading, minutes until it was sent, minutes on the way."""
         self.world.append({"readings": [self._record(*reading) for reading in readings]})
         self.world.maintain()
 
-    def _record(self, meter: str, read: float, kept: float) -> bytes:
+    def _record(self, meter: str, read: float, kept: float, queued: float = 0) -> bytes:
         off = timedelta(minutes=self.off if meter == "b" else 0)
         at, sent = NOON + timedelta(minutes=read), NOON + timedelta(minutes=read + kept)
-        times = {"read_at": at + off, "sent_at": sent + off, "received_at": sent + timedelta(seconds=1)}
+        times = {"read_at": at + off, "sent_at": sent + off, "received_at": sent + timedelta(minutes=queued, seconds=1)}
         return json.dumps({"meter": meter} | {name: time.isoformat() for name, time in times.items()}).encode()
 
     def hours(self, meter: str) -> dict[float, int]:
@@ -130,3 +130,15 @@ def test_a_reading_that_was_sent_twice_counts_once(spark: SparkSession, settings
     meters.read(("b", 20, 80))  # closed; what comes now is late, and nothing new
     assert (meters.hours("a"), meters.hours("b")) == ({0: 1, 1: 1}, {0: 1})
     assert [(o.touched, o.changed, o.unexplained) for o in meters.world.reconcile(verify=True)] == [(1, 0, 0)]
+
+
+def test_a_copy_that_was_queued_for_hours_is_none_for_a_recomputation(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    meters = plant(spark, settings, tmp_path / "declared", 0)
+    meters.read(("b", 5, 0), ("b", 5, 0, 118))  # by the receiver's clock the second is of minute 123
+    meters.read(("a", 400, 0))
+    meters.read(("b", 170, 0), ("a", 401, 0))
+    assert meters.hours("b") == {0: 1}
+    meters.world.reconcile()
+    assert meters.hours("b") == {0: 1, 2: 1}

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tables.difference import difference, difference_of_tables
+from tables.difference import difference_of_frames, difference_of_tables
 from tables.writer import BEFORE, CHANGE
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
@@ -35,7 +35,7 @@ def compare(request: pytest.FixtureRequest) -> Compare:
             found = difference_of_tables(should, live, key, compared, approximate)
         else:
             frames = spark.createDataFrame(should), spark.createDataFrame(live)
-            found = difference(*frames, key, compared, approximate).toArrow()
+            found = difference_of_frames(*frames, key, compared, approximate).toArrow()
         return sorted(found.to_pylist(), key=repr)
 
     return rows

@@ -343,7 +343,7 @@ def test_a_function_that_returns_a_key_twice_is_refused(plant: Plant) -> None:
 def refused(plant: Plant, function: Any, **changes: Any) -> str:
     table = named(replace(HOURS, derive=function, **changes), "hours")
     with pytest.raises(BadDeclaration) as error:
-        plant.refresher(table).recompute(everything(table))
+        plant.refresher(table).sides(everything(table))
     return str(error.value)
 
 
@@ -389,4 +389,53 @@ def test_a_function_that_asks_the_clock_or_chance_is_refused(plant: Plant) -> No
     assert "clock calls current_timestamp()" in refused(plant, clock)
     assert "chance calls rand()" in refused(plant, chance)
     assert "hidden calls rand()" in refused(plant, hidden)
-    plant.refresher(named(replace(HOURS, derive=pure), "hours")).recompute(everything(HOURS))
+    plant.refresher(named(replace(HOURS, derive=pure), "hours")).sides(everything(HOURS))
+
+
+def each_reading(readings: DataFrame) -> DataFrame:
+    """A row of each reading."""
+    from pyspark.sql import functions as F
+
+    at = F.col("read_at")
+    return readings.select(
+        "sensor",
+        at.alias("hour"),
+        at.alias("closes_at"),
+        F.lit(1).cast("long").alias("readings"),
+        F.col("value").alias("total"),
+    )
+
+
+EACH = named(Table(derive=each_reading, key=["sensor", "hour"], event_time="hour", recompute_by=["sensor"]), "hours")
+NEWEST = named(replace(EACH, key=["sensor"], latest_by=["hour"]), "hours")
+
+
+@pytest.mark.parametrize("table", [EACH, NEWEST], ids=["append", "latest"])
+@pytest.mark.parametrize("overtakes", ["before the inputs are read", "after the inputs were read"])
+def test_what_a_stream_writes_meanwhile_stays(
+    plant: Plant, engine: Engine, monkeypatch: pytest.MonkeyPatch, table: Table, overtakes: str
+) -> None:
+    plant.read(("a", TEN, 1.0), ("b", TEN, 2.0))
+    plant.live(("a", 0, 1, 1.0), ("b", 0, 7, 7.0))
+    opened = Refresher.opened
+
+    def stream() -> None:
+        monkeypatch.setattr(Refresher, "opened", opened)
+        plant.read(("a", TEN + HOUR, 4.0))
+        row = {"sensor": "a", "hour": TEN + HOUR, "closes_at": TEN + HOUR, "readings": 1, "total": 4.0}
+        Writer(plant.lake, HOURS.full_name).upsert(
+            pa.Table.from_pylist([row], schema=HOURS_SCHEMA), table.key, Stamp(app="stream", version=1)
+        )
+
+    def racing(refresher: Refresher, name: str) -> Any:
+        if overtakes.startswith("before"):
+            stream()
+            return opened(refresher, name)
+        found = opened(refresher, name)
+        stream()
+        return found
+
+    monkeypatch.setattr(Refresher, "opened", racing)
+    using(plant, engine).refresher(table).publish(everything(table), {"cause": "backfill"}, check=True)
+    of_a = [("a", 0, 1, 1.0), ("a", 1, 1, 4.0)] if table is EACH else [("a", 1, 1, 4.0)]
+    assert plant.stored() == [*of_a, ("b", 0, 1, 2.0)]

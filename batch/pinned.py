@@ -1,0 +1,227 @@
+"""What batch work on one table begins from: versions and watermark, what touches the table, what is in flight."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import pyarrow as pa
+
+from batch.evidence import evidence_of, touch
+from batch.plan import has_taken_in
+from infra.locks import is_held
+from tables.changes import changed_rows, late_within_commit, missed_by_streams
+from tables.checkpoint import Checkpoint
+from tables.declaration import Table, Topic
+from tables.decode import LATE_BY_MS, OFFSET, PARTITION
+from tables.evidence import Evidence
+from tables.ledgers import Ledgers, Reconciled
+from tables.outcome import Cause
+from tables.refresh import Refresher, everything
+from tables.scope import Scope, merged, scope_of_row, scopes_of, time_column
+from tables.setup import Platform
+from tables.standing import splits, watermark
+
+_PATIENCE_S = 60.0
+
+
+@dataclass(frozen=True)
+class Touched:
+    """What forces a recomputation, and of what."""
+
+    cause: Cause
+    rows: int = 0
+    scopes: Sequence[Scope] = ()
+    evidence: Sequence[Evidence] = ()
+
+
+@dataclass
+class Pinned:
+    """One table, pinned to what was committed when the work began.
+
+    The stream's watermark is read before the versions of the inputs: a row that was closed by then was computed from
+    what these versions hold, so nothing that is read here can be ahead of it.
+
+    Attributes:
+        stream: the id of the stream that writes the table.
+        watermark_ms: rows that close before it are not the stream's any more; None: no row has closed, or none ever.
+        versions: input -> its version.
+    """
+
+    platform: Platform
+    table: Table
+
+    def __post_init__(self) -> None:
+        lake, table = self.platform.lake, self.table
+        self._checkpoint = Checkpoint.of(lake.settings, table)
+        self.stream = self._checkpoint.stream
+        self.watermark_ms = self._checkpoint.watermark_ms() if table.closes_at else None
+        self.sources = self.platform.registry.upstream(table)
+        self._next_versions = self._checkpoint.next_versions()
+        self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
+        self._splits = {s.full_name: self._checkpoint.splits.of(s.full_name) for s in self.sources}
+
+    @cached_property
+    def ledgers(self) -> Ledgers:
+        lake = self.platform.lake
+        return Ledgers(lake, self.platform.spark if lake.settings.engine == "spark" else None)
+
+    @property
+    def is_open(self) -> bool:
+        """No row has closed yet: all are the stream's."""
+        return bool(self.table.closes_at and self.watermark_ms is None and self.stream)
+
+    def before(self) -> Reconciled:
+        """Where the last reconcile stands.
+
+        Where another stream has written the table from the beginning, all that it may have dropped must be looked at.
+        """
+        before = self.ledgers.reconciled(self.table.full_name)
+        return before if before.stream == self.stream else Reconciled(stream=self.stream)
+
+    def after(self, pending: Sequence[Scope] = ()) -> Reconciled:
+        """Where the next reconcile begins once all that is pinned was looked through, and what is published by now."""
+        name = self.table.full_name
+        seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
+        closed = {} if self.watermark_ms is None else {watermark(name): self.watermark_ms}
+        consumed = {**self.versions, name: self.platform.lake.version(name), **seen, **closed}
+        return Reconciled(consumed=consumed, stream=self.stream, pending=pending)
+
+    def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:
+        """Recomputes the table from inputs of these versions, others as they are now; None: from what is pinned."""
+        p = self.platform
+        pinned = self.versions if versions is None else versions
+        return Refresher(p.spark, p.lake, p.registry, self.table, self.watermark_ms, pinned)
+
+    def wait_for_stream(self) -> None:
+        """Wait, within bounds, until the running stream of a table that reads tables has taken in what is pinned.
+
+        What it is about to do by itself is no correction. A table that the driver does not keep is not waited for.
+        """
+        settings, deadline = self.platform.lake.settings, time.monotonic() + _PATIENCE_S
+        if not self.platform.registry.strategy(self.table).follows_changes:
+            return
+        pinned = [self.versions[s.full_name] for s in self.sources]
+        while is_held(settings.driver_lock(self.table.domain)) and time.monotonic() < deadline:
+            following = self._checkpoint.next_versions()
+            if not following and not is_held(settings.stream_lock(self.table.full_name)):
+                return
+            if all(a > b for a, b in zip(following or [-1], pinned, strict=False)):
+                return
+            time.sleep(0.2)
+
+    def touched(self, before: Reconciled, due: Sequence[Scope] = (), *, with_stream: bool = False) -> Iterator[Touched]:
+        """What the inputs' new versions touch, by cause; pending scopes that are due come back as late.
+
+        Args:
+            with_stream: also what the stream of a table that follows changes has taken in by itself.
+        """
+        late, replayed, upstream = Touched("late", scopes=due), Touched("replay"), Touched("upstream")
+        lake = self.platform.lake
+        for source in self.sources:
+            after, through = before.consumed.get(source.full_name, -1), self.versions[source.full_name]
+            if not with_stream and self._took_in(source, through):
+                continue
+            columns = [*self.table.recompute_by, PARTITION, OFFSET, LATE_BY_MS]
+            columns += [c] if (c := time_column(source)) else []
+            if isinstance(source, Topic):
+                drops = self.table.watermark_ms if self.table.closes_at else None
+                missed = missed_by_streams(lake, source.full_name, after, through, columns, drops)
+                parts = [missed.late, *self._late_in_splits(source, before, columns)]
+                late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
+                replayed = self._with(replayed, source, missed.replayed)
+            else:
+                try:
+                    rows = changed_rows(lake, source.full_name, after, through, columns)
+                except FileNotFoundError:  # what changed is no longer known, so all of the table may have
+                    upstream = replace(upstream, rows=lake.rows(source.full_name), scopes=everything(self.table))
+                    continue
+                upstream = self._with(upstream, source, rows)
+                inherited = self._inherited(source, after, through)
+                upstream = replace(upstream, evidence=[*upstream.evidence, *inherited])
+        yield from (late, replayed, upstream)
+
+    def in_flight(self, before: Reconciled) -> list[Scope]:
+        """Rows that may differ from a recomputation though nothing is wrong with them.
+
+        That is what a reconcile that stands at `before` will look at, and what was committed since this was pinned;
+        records that are dropped by declaration; and of a table whose rows never close what its stream had not taken in
+        when this was pinned, or takes in right now.
+        """
+        now = Pinned(self.platform, self.table)
+        found = [*before.pending, *now._scopes_touched(before)]
+        if self.table.late == "drop":
+            found += Pinned(self.platform, _correcting(self.table))._scopes_touched(Reconciled(stream=self.stream))
+        if not self.table.closes_at:
+            found += self._before_stream()
+        return merged(found)
+
+    def outside(self, rows: pa.Table, scopes: Sequence[Scope]) -> pa.Table:
+        """The rows of the table that none of the scopes covers."""
+        columns = {*self.table.recompute_by, *([self.table.event_time] if self.table.event_time else [])}
+        places = [scope_of_row(self.table, row) for row in rows.select(sorted(columns)).to_pylist()]
+        return rows.filter(pa.array([not any(s.covers(place) for s in scopes) for place in places], pa.bool_()))
+
+    def reaches_open(self, scope: Scope) -> bool:
+        """Whether rows of the scope can still be the stream's: looked at again once they are closed."""
+        if self.watermark_ms is None or scope.interval is None:
+            return False
+        return scope.interval.end + (self.table.lookback_ms or 0) >= self.watermark_ms
+
+    def _scopes_touched(self, before: Reconciled) -> Iterator[Scope]:
+        for touched in self.touched(before, with_stream=True):
+            yield from touched.scopes
+
+    def _before_stream(self) -> Iterator[Scope]:
+        lake = self.platform.lake
+        for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
+            name = source.full_name
+            columns = [*self.table.recompute_by, *([c] if (c := time_column(source)) else [])]
+            after = min(following - 1, self.versions[name])
+            try:
+                yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))
+            except FileNotFoundError:
+                yield from everything(self.table)
+
+    def _took_in(self, source: Topic | Table, version: int) -> bool:
+        p = self.platform
+        return has_taken_in(p.lake, p.registry, self.table, self._checkpoint, source, version)
+
+    def _inherited(self, source: Table, after: int, through: int) -> Iterator[Evidence]:
+        """The records behind the corrections of a table above, with what of this table they touch."""
+        for correction in self.ledgers.corrections(source.full_name, after, through):
+            records = correction["evidence"] or [{"source": source.full_name}]
+            sides = [json.loads(correction[side]) for side in ("before", "after") if correction[side]]
+            touches = {json.dumps(touch): touch for touch in (touch(self.table, source, row) for row in sides)}
+            yield from (Evidence(**record, **touch) for touch in touches.values() for record in records)
+
+    def _late_in_splits(self, source: Topic, before: Reconciled, columns: Sequence[str]) -> Iterator[pa.Table]:
+        """Rows that may be late within a commit that the stream took in parts."""
+        if self.table.closes_at:
+            for version in self._splits[source.full_name][before.consumed.get(splits(source.full_name), 0) :]:
+                yield late_within_commit(
+                    self.platform.lake, source.full_name, version, columns, source.event_time, self.table.watermark_ms
+                )
+
+    def _with(self, touched: Touched, source: Topic | Table, rows: pa.Table, *, correct: bool = True) -> Touched:
+        if not len(rows):
+            return touched
+        evidence = evidence_of(self.table, source, rows) if isinstance(source, Topic) else []
+        scopes = scopes_of(self.table, source, rows) if correct else []
+        return Touched(
+            touched.cause,
+            touched.rows + len(rows),
+            merged([*touched.scopes, *scopes]),
+            [*touched.evidence, *evidence],
+        )
+
+
+def _correcting(table: Table) -> Table:
+    """The same table, if late records were corrected."""
+    keeps = replace(table, late="correct")
+    for name in ("domain", "name", "description"):
+        object.__setattr__(keeps, name, getattr(table, name))
+    return keeps

@@ -1,0 +1,73 @@
+"""One run of batch work on a table: the only writer of the ledgers of causes, corrections and runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from tables.declaration import Table
+from tables.evidence import Evidence
+from tables.fingerprint import fingerprint
+from tables.lake import Lake
+from tables.ledgers import Ledgers, Reconciled
+from tables.outcome import Cause, Outcome, run_name
+from tables.writer import Written
+
+_log = logging.getLogger("twofold.run")
+
+
+class Run:
+    """Begins when it is made, before the table is read; what it published is noted when it ends.
+
+    A run that dies in between is noted by the next one, from what its commits say.
+
+    Attributes:
+        name: sorts by time.
+        version: of the table when it began: restoring it undoes the run.
+    """
+
+    def __init__(self, lake: Lake, ledgers: Ledgers, table: Table, cause: Cause) -> None:
+        self._ledgers, self._table, self._cause = ledgers, table, cause
+        self.name, self.version = run_name(cause), lake.version(table.full_name)
+        self._began = time.monotonic()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What its commits say of themselves."""
+        return {"cause": self._cause, "run": self.name}
+
+    def note_causes(self, evidence: Sequence[Evidence]) -> None:
+        """Keep, before anything is published, why the run touches the table."""
+        self._ledgers.record_evidence(self.name, self._table.full_name, evidence)
+
+    def end(
+        self,
+        written: Written,
+        *,
+        state: Reconciled | None = None,
+        keep: bool = False,
+        definition: str | None = None,
+        **counts: Any,
+    ) -> Outcome:
+        """Note the corrections, then the run where it changed something.
+
+        Args:
+            state: where the next reconcile begins.
+            keep: note the run though it changed nothing.
+            definition: the fingerprint by which the rows are computed now; None: that of the table.
+            counts: of `Outcome`.
+        """
+        self._ledgers.record_corrections(self._table)
+        outcome = Outcome(
+            table=self._table.full_name,
+            cause=self._cause,
+            run=self.name,
+            seconds=time.monotonic() - self._began,
+            **counts,
+        ).publishing(written, self.version)
+        if outcome.changed or keep or state:
+            self._ledgers.record_run(outcome, state, fingerprint(self._table) if definition is None else definition)
+        _log.info("run=%s table=%s changed=%d", self.name, outcome.table, outcome.changed)
+        return outcome

@@ -1,0 +1,297 @@
+"""Every way to rewrite history, for every kind of table: once, beside a stream, in the ledger, reversible."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from functools import partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pytest
+from deltalake import DeltaTable
+
+from batch import replay
+from batch.backfill import recompute
+from batch.promotion import rollback
+from batch.reconcile import Reconcile, reconcile_tables
+from batch.redrive import Choice, redrive_chosen
+from batch.span import Span
+from cli.rebuild import made_anew
+from infra.settings import Settings
+from tables.ledgers import Ledgers
+from tables.outcome import Outcome
+from tables.setup import Platform
+from tables.target import Target
+from tables.writer import Stamp, Writer, Written
+from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TOPIC = "plant.readings"
+EACH_FILE = '''\
+"""Each reading."""
+from tables.declaration import Table
+
+
+def each(readings):
+    return readings.where("value < 100")
+
+
+TABLE = Table(derive=each, key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
+'''
+NEWEST_FILE = TABLE_FILE.replace("return readings", 'return readings.where("value < 100")').replace(
+    "latest(", "newest("
+)
+NEWEST_FILE = NEWEST_FILE.replace("derive=latest", "derive=newest")
+FILES = {"each": EACH_FILE, "newest": NEWEST_FILE, "hours": HOURS, "days": DAYS_FILE}
+"""A table of each strategy: append, latest, stateful, touched."""
+STRICT = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
+    'identity=["sensor"],\n', 'identity=["sensor"],\n    rules=[between("value", 0, 50)],\n'
+)
+# Sensor `b`, which the changes are about; its hours 0 to 2 are closed, 9 is open.
+BEFORE = [("b", 0, 1.0), ("b", 1, 2.0), ("b", 2, 3.0)]
+
+
+def a_world(spark: SparkSession, settings: Settings, folder: Path, **files: str) -> World:
+    texts = {**FILES, **files}
+    return World(spark, settings, "plant", plant(folder, **texts))
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """All tables are right; a record of 60 is in quarantine; `b` at 2 is the newest reading of its sensor."""
+    folder = tmp_path_factory.mktemp("before")
+    settings = Settings(home=folder / "home", shuffle_partitions=1)
+    world = a_world(spark, settings, folder / "then", readings=STRICT)
+    world.append({TOPIC: [*(reading(*one) for one in BEFORE), reading("b", 2.5, 60.0), reading("a", 9, 1.0)]})
+    world.maintain(FILES)
+    world.append({TOPIC: [reading("a", 10, 1.0)]})
+    world.maintain(FILES)
+    world.reconcile(FILES)
+    return world
+
+
+def rows(world: World, name: str) -> list[dict[str, Any]]:
+    return sorted(world.rows(f"plant.{name}").to_pylist(), key=str)
+
+
+def damage(world: World, name: str) -> None:
+    """Bring a row of sensor `b` past the platform to what no record says."""
+    column = "total" if name in ("hours", "days") else "value"
+    where = {"hours": "hour = '2013-01-01T01:00:00Z'", "each": "read_at = '2013-01-01T01:00:00Z'"}
+    predicate = f"sensor = 'b' AND {where.get(name, 'true')}"
+    DeltaTable(world.lake.uri(f"plant.{name}")).update(updates={column: "7777"}, predicate=predicate)
+
+
+class Rewrite:
+    """One way to rewrite history: what forces it, and how it is started; both work on all tables."""
+
+    def __init__(self, cause: str, world: World, folder: Path) -> None:
+        self.cause, self.world, self.folder = cause, world, folder
+
+    @property
+    def platform(self) -> Platform:
+        return Platform(self.world.spark, self.world.lake, self.world.registry)
+
+    def force(self) -> None:
+        """Do what makes rows of sensor `b` wrong, or different from what they should be."""
+        world = self.world
+        if self.cause == "late":
+            world.append({TOPIC: [reading("b", 1.5, 10.0)]})
+            world.maintain(FILES)
+        elif self.cause == "replay":
+            self._misread(7.0)
+            world.reconcile(FILES)
+        elif self.cause == "redrive":
+            world.registry = plant(self.folder / "now", **FILES)
+        elif self.cause == "definition":
+            doubled = {name: text.replace("value < 100", "value < 3") for name, text in FILES.items()}
+            doubled["days"] = DAYS_FILE.replace('F.sum("total")', '(F.sum("total") + 1)')
+            world.registry = plant(self.folder / "now", **doubled, readings=STRICT)
+        elif self.cause == "rollback":
+            for name in FILES:
+                damage(world, name)
+                self._promote(name)
+        else:
+            for name in FILES:
+                damage(world, name)
+
+    def _misread(self, value: float) -> None:
+        """Let the record of 1 o'clock be another one in the events, as if an older decoder had made it."""
+        DeltaTable(self.world.lake.uri(TOPIC)).update(
+            updates={"value": str(value), "_replayed": "true"}, predicate="sensor = 'b' AND _offset = 1"
+        )
+
+    def run(self) -> dict[str, Outcome]:
+        """The outcome of each table."""
+        outcomes = list(self._run())
+        return {o.table.partition(".")[2]: o for o in outcomes if o.cause == self.cause or o.changed}
+
+    def _run(self) -> list[Outcome]:
+        world, platform = self.world, self.platform
+        topic, tables = world.registry.topics[TOPIC], world.registry.chosen([f"plant.{name}" for name in FILES])
+        if self.cause == "late":
+            return reconcile_tables(platform, tables)
+        if self.cause == "replay":
+            return replay.decode_again(platform, topic, Span())
+        if self.cause == "redrive":
+            return redrive_chosen(platform, topic, Choice())
+        if self.cause == "repair":
+            return reconcile_tables(platform, tables, repair=lambda _: "ada")
+        one: Mapping[str, Callable[[Any], Outcome]] = {
+            "backfill": lambda table: recompute(platform, table, None),
+            "definition": lambda table: recompute(platform, table, None),
+            "rebuild": lambda table: self._promote(table.name),
+            "rollback": partial(rollback, platform),
+        }
+        return [one[self.cause](table) for table in tables]
+
+    def _promote(self, name: str) -> Outcome:
+        return made_anew(self.platform, self.world.registry.find_table(name), self.world).promote()
+
+
+EXPECTED: dict[str, dict[str, float | None]] = {
+    # What sensor `b` has in the end: the reading of 1 o'clock, the newest one, the hour of 1 o'clock, the sum.
+    "late": {"each": 2.0, "newest": 3.0, "hours": 12.0, "days": 16.0},
+    "backfill": {"each": 2.0, "newest": 3.0, "hours": 2.0, "days": 6.0},
+    "replay": {"each": 2.0, "newest": 3.0, "hours": 2.0, "days": 6.0},
+    "redrive": {"each": 2.0, "newest": 60.0, "hours": 2.0, "days": 66.0},
+    "rebuild": {"each": 2.0, "newest": 3.0, "hours": 2.0, "days": 6.0},
+    "rollback": {"each": 7777.0, "newest": 7777.0, "hours": 7777.0, "days": 7777.0},
+    "definition": {"each": 2.0, "newest": 2.0, "hours": 2.0, "days": 4.0},
+    "repair": {"each": 2.0, "newest": 3.0, "hours": 2.0, "days": 6.0},
+}
+
+
+def of_b(world: World) -> dict[str, float | None]:
+    """What each table has of sensor `b`, as `EXPECTED` says it."""
+    found = {name: [r for r in rows(world, name) if r["sensor"] == "b"] for name in FILES}
+    one: dict[str, Callable[[dict[str, Any]], bool]] = {
+        "each": lambda r: r["read_at"] == hour(1),
+        "hours": lambda r: r["hour"] == hour(1),
+    }
+    column = {"each": "value", "newest": "value", "hours": "total", "days": "total"}
+    picked = {name: [r[column[name]] for r in found[name] if one.get(name, lambda _: True)(r)] for name in FILES}
+    assert all(len(values) == 1 for values in picked.values()), picked
+    return {name: values[0] for name, values in picked.items()}
+
+
+@pytest.mark.parametrize("cause", EXPECTED)
+def test_history_is_rewritten_once_beside_a_stream_in_the_ledger_and_reversibly(
+    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    world = before.copied_to(settings)
+    monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
+    rewrite = Rewrite(cause, world, tmp_path)
+    rewrite.force()
+    as_it_was = {name: rows(world, name) for name in FILES}
+    beside: dict[str, dict[str, Any]] = {}
+    publish = Target.publish
+
+    def beside_a_stream(target: Target, source: Any, *, check: bool) -> Written:
+        """Once the difference is known, a record of sensor `c` comes, and the stream writes its row."""
+        name = target.name.partition(".")[2]
+        changes = source.changes
+        if name in FILES and name not in beside and world.lake is target.lake:
+
+            def raced(attempt: int) -> Any:
+                found = changes(attempt)
+                if not beside:
+                    world.append({TOPIC: [reading("c", 10, 1.0)]})
+                if name not in beside:
+                    beside[name] = _add_row(world, name, 2.0 if (cause, name) == ("definition", "days") else 1.0)
+                return found
+
+            source = _Raced(source, raced)
+        return publish(target, source, check=check)
+
+    monkeypatch.setattr(Target, "publish", beside_a_stream)
+    first = rewrite.run()
+    monkeypatch.setattr(Target, "publish", publish)
+
+    assert of_b(world) == EXPECTED[cause]
+    for name, added in beside.items():
+        assert [r for r in rows(world, name) if r["sensor"] == "c"] == [added], "the stream's row was lost"
+    for name in FILES:
+        outcome = first.get(name)
+        if not (outcome and outcome.changed):
+            continue
+        _require_in_ledger(world, name, outcome)
+        assert outcome.version_before is not None
+        then = pa.table(world.lake.open(f"plant.{name}", outcome.version_before).scan()).to_pylist()
+        assert sorted(then, key=str) == as_it_was[name], "restoring version_before undoes the run"
+    assert any(o.changed for o in first.values())
+
+    world.maintain(FILES)
+    if cause == "rollback":
+        return  # a second one is refused, by a test of its own
+    versions = {name: world.lake.version(f"plant.{name}") for name in FILES}
+    again = rewrite.run()
+    assert [o.changed for o in again.values()] == [0] * len(again)
+    assert {name: world.lake.version(f"plant.{name}") for name in FILES} == versions
+
+
+@pytest.mark.parametrize("stream", ["behind", "ahead"])
+def test_what_a_stream_is_about_to_take_in_or_took_in_meanwhile_is_not_unexplained(
+    before: World, settings: Settings, stream: str
+) -> None:
+    world = before.copied_to(settings)
+    platform = Platform(world.spark, world.lake, world.registry)
+    pinned = [Reconcile(platform, table) for table in world.registry.chosen([f"plant.{name}" for name in FILES])]
+    world.append({TOPIC: [reading("c", 10, 1.0), reading("b", 10.5, 2.0)]})
+    if stream == "ahead":
+        world.maintain(FILES)
+    else:
+        pinned = [Reconcile(one.platform, one.table) for one in pinned]
+    for one in pinned:
+        assert [o.unexplained for o in one.run(verify=True)] == [0], one.table.full_name
+    damage(world, "each")
+    assert Reconcile(platform, world.registry.find_table("each")).run(verify=True)[-1].unexplained == 1
+
+
+class _Raced:
+    def __init__(self, source: Any, changes: Callable[[int], Any]) -> None:
+        self._source, self.changes = source, changes
+
+    @property
+    def info(self) -> Mapping[str, object]:
+        return self._source.info  # type: ignore[no-any-return]
+
+
+def _add_row(world: World, name: str, total: float) -> dict[str, Any]:
+    """Let a stream write the row of sensor `c`, as it does: by a MERGE with its own transaction id."""
+    lake, table = world.lake, world.registry.find_table(name)
+    known = {"sensor": "c", "read_at": hour(10), "hour": hour(10), "closes_at": hour(11)}
+    columns = {**known, "value": 1.0, "total": total, "greatest": 1.0}
+    schema = pa.schema(lake.open(table.full_name).schema())
+    row = {column: columns[column] for column in schema.names}
+    stamp = Stamp(app="stream/test", version=1, info={"cause": "stream"})
+    Writer(lake, table.full_name).upsert(pa.Table.from_pylist([row], schema=schema), table.key, stamp)
+    return row
+
+
+def _require_in_ledger(world: World, name: str, outcome: Outcome) -> None:
+    """The ledger of corrections has just the rows that the change feeds of the run's commits have."""
+    full_name, key = f"plant.{name}", world.registry.find_table(name).key
+    assert outcome.version_before is not None
+    assert outcome.version_after is not None
+    fed = set()
+    for commit in world.lake.commits(full_name, outcome.version_before, outcome.version_after):
+        if commit.info.get("run") == outcome.run and commit.changes:
+            feed = pa.table(world.lake.open(full_name).load_cdf(commit.version, commit.version)).to_pylist()
+            fed |= {tuple(str(row[c]) for c in key) for row in feed}
+    ledger = Ledgers(world.lake).corrections(full_name, outcome.version_before, outcome.version_after)
+    mine = [c for c in ledger if c["run"] == outcome.run]
+    assert len(mine) == outcome.changed == len(fed)
+    assert {c["cause"] for c in mine} == {outcome.cause}
+    assert {json.loads(c["key"])["sensor"] for c in mine} <= {"a", "b"}
+    run = Ledgers(world.lake).newest_run(full_name, [outcome.cause])
+    assert run is not None
+    assert run["run"] == outcome.run
