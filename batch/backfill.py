@@ -80,8 +80,8 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ou
 
 def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: int | None) -> BadArgument:
     first, last = from_epoch_ms(interval.start), from_epoch_ms(interval.end)
-    rows = lake.open(table.full_name).scan(columns=[str(table.event_time)]).read_all()[0]
-    bounds = pc.min_max(rows).as_py()
+    times = pa.table(lake.open(table.full_name).scan(columns=[str(table.event_time)]))
+    bounds = pc.min_max(times.column(0)).as_py()
     are = "has no rows" if bounds["min"] is None else f"has rows dated {bounds['min']} to {bounds['max']}"
     still = f"; those that close after {from_epoch_ms(watermark_ms)} are still the stream's" if watermark_ms else ""
     return BadArgument(

@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch import publication
 from batch.redrive import Choice, redrive_chosen
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.outcome import Outcome
 from tables.setup import Platform
+from tables.target import Target
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic
 from tests.worlds import World
@@ -134,17 +134,17 @@ def test_records_are_chosen_by_reason_offset_and_time(world: World, now: Platfor
 def test_a_redrive_that_was_killed_ends_what_it_began(
     world: World, now: Platform, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    applied: list[str] = []
-    apply: Callable[..., Any] = publication._Publication.apply
+    published: list[str] = []
+    publish: Callable[..., Any] = Target.publish
 
-    def killed(publication: Any, changes: Any) -> Any:
-        if applied:
+    def killed(target: Target, *args: Any, **options: Any) -> Any:
+        if published:
             raise KeyboardInterrupt
-        applied.append("events")
-        return apply(publication, changes)
+        published.append(target.name)
+        return publish(target, *args, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(publication._Publication, "apply", killed)
+        patched.setattr(Target, "publish", killed)
         with pytest.raises(KeyboardInterrupt):
             redrive(now)
     assert set(events(world)) & set(refused(world)) == {1, 3}

@@ -245,7 +245,7 @@ def test_what_a_stream_is_about_to_take_in_or_took_in_meanwhile_is_not_unexplain
     world = before.copied_to(settings)
     platform = Platform(world.spark, world.lake, world.registry)
     pinned = [Reconcile(platform, table) for table in world.registry.chosen([f"plant.{name}" for name in FILES])]
-    world.append({TOPIC: [reading("c", 10, 1.0), reading("b", 10.5, 2.0)]})
+    world.append({TOPIC: [reading("c", 10, 1.0), reading("c", 10.5, 2.0)]})
     if stream == "ahead":
         world.maintain(FILES)
     else:

@@ -10,10 +10,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import batch.reconcile
+import batch.pinned
 import streaming.follow
 import tables.changes
+import tables.derive
 import tables.refresh
+import tables.target
 from tables.scope import Interval
 from tables.writer import CHANGE
 from tests.fuzz.cases import Case, Flight, Reconciling, Schedule
@@ -29,7 +31,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
     """The scope of a touched row is short of its first millisecond."""
-    right = batch.reconcile.scopes_of
+    right = batch.pinned.scopes_of
 
     def wrong(*arguments: Any) -> Any:
         return [
@@ -37,7 +39,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
             for scope in right(*arguments)
         ]
 
-    patch.setattr(batch.reconcile, "scopes_of", wrong)
+    patch.setattr(batch.pinned, "scopes_of", wrong)
     patch.setattr(streaming.follow, "scopes_of", wrong)
 
 
@@ -49,19 +51,19 @@ def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = tables.refresh.difference_of_tables
+    right = tables.target.difference_of_tables
 
     def wrong(*arguments: Any, **named: Any) -> pa.Table:
         found = right(*arguments, **named)
         return found.filter(pc.not_equal(found[CHANGE], "delete"))
 
-    patch.setattr(tables.refresh, "difference_of_tables", wrong)
+    patch.setattr(tables.target, "difference_of_tables", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    for name in ("first_of_each", "first_of_each_in_memory"):
-        patch.setattr(tables.refresh, name, lambda rows, _: rows)
+    for module, name in ((tables.derive, "first_of_each"), (tables.refresh, "first_of_each_in_memory")):
+        patch.setattr(module, name, lambda rows, _: rows)
 
 
 MUTATIONS: dict[Patch, str] = {
