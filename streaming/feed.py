@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
+import operator
+import os
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from functools import reduce
+from socket import gethostname
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.errors import LogGap
+from infra.errors import LogGap, WriteConflict
 from infra.ranges import Ranges
 from tables.declaration import Topic
 from tables.decode import (
@@ -23,6 +27,7 @@ from tables.decode import (
     decode_frame,
     events_schema,
     heartbeat,
+    reject_frame,
     rejected,
 )
 from tables.frontier import INGEST, Frontier, frontier
@@ -34,6 +39,9 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
+R = TypeVar("R", "pa.Table", "DataFrame")
+PLACE = (PARTITION, OFFSET)
+_ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
 
@@ -51,32 +59,33 @@ class Feed:
     """
 
     def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
-        self._lake, self._topic = lake, topic
+        self._spark, self._lake, self._topic = spark, lake, topic
         self._decoder = Decoder(topic)
         self.began: Mapping[int, int] = {}
         self.log = ""
         self.appended_ms: int | None = None
         self.moved_ms: int | None = None
+        self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),
             Writer(lake, topic.full_name + QUARANTINE, spark),
         )
-        self._reload()
+        self.reload()
 
-    def _reload(self) -> None:
+    def reload(self) -> None:
+        """Read how far the tables have come; another driver may have gone on with them."""
+        self._version: int | None = None
         self.events = frontier(self._lake, self._topic)
         self._quarantine = frontier(self._lake, self._topic, quarantine=True)
 
     def take(self, raw: pa.Table, ranges: Ranges) -> None:
-        """Write the records of one micro-batch, in the order of the log, from this process."""
-        self._require_no_gap(ranges)
-        decoded = self._decoder.decode(raw, self.events.newest_ms)
-        newest = _newest_ms(decoded.accepted, self._topic.event_time)
-        # Quarantine first: the events' commit says that the micro-batch is in, so it must be the last.
-        if len(decoded.rejected):
-            self._commit(decoded.rejected, ranges, None, quarantine=True)
-        self._commit(decoded.accepted, ranges, newest, quarantine=False)
-        self._seen(_newest_ms(decoded.accepted, APPENDED_AT))
+        """Write the records of one micro-batch, in the order of the log, from this process.
+
+        Raises:
+            LogGap: offsets before the micro-batch were never ingested.
+            WriteConflict: another driver ingests the topic. Retryable.
+        """
+        self._take(raw, ranges, self._write)
 
     def take_frame(self, raw: DataFrame, ranges: Ranges) -> None:
         """Write the records of a large micro-batch through Spark, decoding them once in its workers.
@@ -84,11 +93,41 @@ class Feed:
         Args:
             raw: the records of each partition of the topic in one of Spark's, in the order of the log, as a consumer
                 gives them: of records that repeat each other the streams take the one that they read first.
+
+        Raises:
+            LogGap: offsets before the micro-batch were never ingested.
+            WriteConflict: another driver ingests the topic. Retryable.
         """
+        self._take(raw, ranges, self._write_frame)
+
+    def _take(self, raw: R, ranges: Ranges, write: Callable[[R, Ranges], bool]) -> None:
+        """Write what is not there, decoded after the frontier that the commit goes on from."""
+        for _ in range(_ATTEMPTS):
+            self._look()
+            self._require_no_gap(ranges)
+            done, new = self.events.within(ranges), self.events.beyond(ranges)
+            if done:
+                self._settle(_within(raw, done), done)
+            if not new or write(self._undecided(_within(raw, new) if done else raw, new), ranges):
+                return
+            self.reload()
+        raise self._lost_to_another_driver()
+
+    def _write(self, raw: pa.Table, ranges: Ranges) -> bool:
+        decoded = self._decoder.decode(raw, self.events.newest_ms)
+        after = self.events.after(ranges, _newest_ms(decoded.accepted, self._topic.event_time))
+        # Events first: their commit decides on which side each record is, whoever else decodes it by other rules.
+        if not self._commit(decoded.accepted, after):
+            return False
+        if len(decoded.rejected) and not self._commit_quarantine(decoded.rejected, ranges):
+            self._settle(raw, ranges)
+        self._seen(_newest_ms(decoded.accepted, APPENDED_AT))
+        return True
+
+    def _write_frame(self, raw: DataFrame, ranges: Ranges) -> bool:
         from pyspark.sql import Observation
         from pyspark.sql import functions as F
 
-        self._require_no_gap(ranges)
         newest_ms = self.events.newest_ms
         decoded = decode_frame(raw, self._topic, newest_ms)
         seen = Observation()
@@ -99,18 +138,16 @@ class Feed:
             F.max(F.when(F.col(REASONS).isNull(), F.unix_millis(APPENDED_AT))).alias("appended_ms"),
         )
         # The newest event time is known only once the rows are written: this commit says that it does not know it.
-        self.events = replace(self.events, newest_ms=None)
-        wrote = self._commit(accepted(observed, self._topic), ranges, None, quarantine=False)
-        # An observation is made by the write alone: where that was done before a crash, it would never come.
-        facts = seen.get if wrote else {}
-        if facts.get("rejected", 1):
-            self._commit(rejected(decoded), ranges, None, quarantine=True)
-        self._seen(facts.get("appended_ms"))
-        if wrote:
-            known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
-            self.events = replace(self.events, newest_ms=max(known, default=None))
-        else:
-            self._reload()
+        after = replace(self.events.after(ranges, None), newest_ms=None)
+        if not self._commit(accepted(observed, self._topic), after):
+            return False
+        facts = seen.get
+        if facts["rejected"] and not self._commit_quarantine(rejected(decoded), ranges):
+            self._settle(raw, ranges)
+        self._seen(facts["appended_ms"])
+        known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
+        self.events = replace(self.events, newest_ms=max(known, default=None))
+        return True
 
     def move(self, event_ms: int, log_ms: int) -> None:
         """Let the topic's time go on without a record.
@@ -121,20 +158,26 @@ class Feed:
             event_ms: epoch milliseconds that the topic's time goes to.
             log_ms: how far the log of all topics had come by then.
         """
-        after = self.events.moved(event_ms)
-        stamp = Stamp(app=INGEST, version=after.number, info={"cause": "idle", **after.info, "log": self.log})
         row = heartbeat(self._topic, event_ms, log_ms, self.events.newest_ms)
-        if self._writers[False].append(row, stamp).skipped:
-            self._reload()
-        else:
-            self.events, self.moved_ms = after, log_ms
+        if self._commit(row, self.events.moved(event_ms), cause="idle"):
+            self.moved_ms = log_ms
             _log.info("idle topic=%s moved_to=%d", self._topic.full_name, event_ms)
+        else:
+            self.reload()
 
     def skip(self, ranges: Ranges) -> None:
-        """Go on behind offsets that are lost; the ledger of gaps must name them."""
-        self._require_no_gap(ranges)
-        nothing = events_schema(self._topic).empty_table()
-        self._commit(nothing, ranges, None, quarantine=False, cause="gap")
+        """Go on behind offsets that are lost; the ledger of gaps must name them.
+
+        Raises:
+            WriteConflict: another driver ingests the topic. Retryable.
+        """
+        for _ in range(_ATTEMPTS):
+            self._require_no_gap(ranges)
+            nothing = events_schema(self._topic).empty_table()
+            if not self.events.beyond(ranges) or self._commit(nothing, self.events.after(ranges, None), cause="gap"):
+                return
+            self.reload()
+        raise self._lost_to_another_driver()
 
     def _seen(self, appended_ms: int | None) -> None:
         """Note when the newest good record of a micro-batch was appended; bad ones tell no time."""
@@ -142,43 +185,83 @@ class Feed:
             self.appended_ms = max(appended_ms, self.appended_ms or 0)
             self.moved_ms = None
 
-    def _commit(
-        self,
-        rows: pa.Table | DataFrame,
-        ranges: Ranges,
-        newest_ms: int | None,
-        *,
-        quarantine: bool,
-        cause: str = "ingest",
-    ) -> bool:
-        """Append what the table has not got yet, saying how far that brings it; False when it had everything."""
-        name = self._topic.full_name + (QUARANTINE if quarantine else "")
-        for _ in range(3):
-            before = self._quarantine if quarantine else self.events
-            after = before.after(
-                {p: start for p, (start, _) in ranges.items()},
-                {p: max(end, before.ends.get(p, 0)) for p, (_, end) in ranges.items()},
-                newest_ms,
-            )
-            if after.number <= before.number:
-                return False
-            stamp = Stamp(app=INGEST, version=after.number, info={"cause": cause, **after.info, "log": self.log})
-            written = self._writers[quarantine].append(_beyond(rows, ranges, before), stamp)
-            if not written.skipped:
-                if quarantine:
-                    self._quarantine = after
-                else:
-                    self.events = after
-                return True
-            self._reload()
-        raise LogGap(
-            f"{name}: another writer ingests the same topic.",
-            hint="Stop one of the drivers: `./twofold status` lists them.",
+    def _commit(self, rows: pa.Table | DataFrame, after: Frontier, *, cause: str = "ingest") -> bool:
+        """Append to the events; False when another driver has gone on from the frontier that `after` follows."""
+        after = replace(after, log=self.log, driver=self._driver)
+        written = self._writers[False].append(rows, _stamp(after, cause))
+        if written.skipped:
+            return False
+        self.events, self._version = after, written.version
+        return True
+
+    def _commit_quarantine(self, rows: pa.Table | DataFrame, ranges: Ranges) -> bool:
+        """Append to the quarantine; False when another driver has since the frontier was read."""
+        after = replace(self._quarantine.after(ranges, None), log=self.log, driver=self._driver)
+        if self._writers[True].append(rows, _stamp(after, "ingest")).skipped:
+            return False
+        self._quarantine = after
+        return True
+
+    def _look(self) -> None:
+        """Read the frontier again where others have committed; a restore takes it back without taking a number."""
+        version = self._writers[False].newest().version()
+        if version != self._version:
+            info = self._lake.newest_info(self._topic.full_name, "ends", at=version)
+            if info is not None and {int(p): end for p, end in info["ends"].items()} != self.events.ends:
+                self.reload()
+
+    def _settle(self, raw: R, ranges: Ranges) -> None:
+        """Quarantine what the events left out of offsets that they have passed, and the quarantine lacks.
+
+        A driver may have ended between the two commits, and this one may decode by other rules.
+        """
+        for _ in range(_ATTEMPTS):
+            self._quarantine = frontier(self._lake, self._topic, quarantine=True)
+            left = self._without(raw, ranges, (self._topic.full_name, self._topic.full_name + QUARANTINE))
+            rows = self._decoder.reject(left) if isinstance(left, pa.Table) else self._rejected_frame(left)
+            if not _any(rows) or self._commit_quarantine(rows, ranges):
+                return
+        raise self._lost_to_another_driver()
+
+    def _rejected_frame(self, raw: DataFrame) -> pa.Table | DataFrame:
+        return self._writers[True].collect(reject_frame(raw, self._topic))
+
+    def _undecided(self, raw: R, ranges: Ranges) -> R:
+        """The records that are not in quarantine: those of events that were restored to an older version still are."""
+        if not self._quarantine.within(ranges):
+            return raw
+        return self._without(raw, ranges, (self._topic.full_name + QUARANTINE,))
+
+    def _without(self, raw: R, ranges: Ranges, names: Sequence[str]) -> R:
+        """The records of these offsets that none of the tables has, in the same order."""
+        if isinstance(raw, pa.Table):
+            tables = [self._lake.open(name).scan(columns=list(PLACE), predicate=_filter(ranges)) for name in names]
+            there = pa.concat_tables([pa.table(rows) for rows in tables])
+            for partition in ranges:
+                offsets = there.filter(pc.field(PARTITION) == partition)[OFFSET].combine_chunks()
+                raw = raw.filter((pc.field("partition") != partition) | ~pc.field("offset").isin(offsets))
+            return raw
+        from pyspark.sql import functions as F
+
+        for name in names:
+            there = F.broadcast(self._lake.frame(self._spark, name).where(_filter(ranges)).select(*PLACE))
+            same = [raw["partition"] == there[PARTITION], raw["offset"] == there[OFFSET]]
+            raw = raw.join(there, same, "left_anti")
+        return raw
+
+    def _lost_to_another_driver(self) -> WriteConflict:
+        self.reload()
+        by = self.events.driver or "a process that does not say which"
+        return WriteConflict(
+            f"{self._topic.full_name}: another driver ingests the same topic, and was faster {_ATTEMPTS} times: {by}.",
+            hint="Stop one of the drivers: `./twofold status` in each home lists them.",
         )
 
     def _require_no_gap(self, ranges: Ranges) -> None:
+        if any(start > self._end(partition) for partition, (start, _) in ranges.items()):
+            self.reload()
         for partition, (start, _) in ranges.items():
-            end = self.events.ends.get(partition, self.began.get(partition, 0))
+            end = self._end(partition)
             if start > end:
                 raise LogGap(
                     f"{self._topic.full_name}, partition {partition}: the events table ends before offset {end} and "
@@ -187,6 +270,9 @@ class Feed:
                     f"{self._lake.settings.checkpoints / self._topic.domain / 'ingest'}: ingest then goes on where the "
                     "table ends.",
                 )
+
+    def _end(self, partition: int) -> int:
+        return self.events.ends.get(partition, self.began.get(partition, 0))
 
 
 def is_large(settings: Settings, records: int) -> bool:
@@ -199,18 +285,29 @@ def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:
     return raw.repartition(len(ranges), "partition").sortWithinPartitions("partition", "offset")
 
 
-def _beyond(rows: pa.Table | DataFrame, ranges: Ranges, before: Frontier) -> pa.Table | DataFrame:
-    """The rows that lie beyond a frontier."""
-    known = {p: before.ends[p] for p, (start, _) in ranges.items() if before.ends.get(p, 0) > start}
-    if not known:
-        return rows
-    if isinstance(rows, pa.Table):
-        for partition, end in known.items():
-            rows = rows.filter(pc.or_(pc.not_equal(rows[PARTITION], partition), pc.greater_equal(rows[OFFSET], end)))
-        return rows
-    for partition, end in known.items():
-        rows = rows.where(f"{PARTITION} <> {partition} OR {OFFSET} >= {end}")
-    return rows
+def _stamp(after: Frontier, cause: str) -> Stamp:
+    return Stamp(app=INGEST, version=after.number, info={"cause": cause, **after.info})
+
+
+def _filter(ranges: Ranges, partition: str = PARTITION, offset: str = OFFSET) -> str:
+    """The rows of these offsets, as SQL tells them."""
+    return " OR ".join(
+        f"({partition} = {p} AND {offset} >= {start} AND {offset} < {end})" for p, (start, end) in ranges.items()
+    )
+
+
+def _within(raw: R, ranges: Ranges) -> R:
+    """The records of these offsets."""
+    if not isinstance(raw, pa.Table):
+        return raw.where(_filter(ranges, "partition", "offset"))
+    partition, offset = pc.field("partition"), pc.field("offset")
+    parts = [(partition == p) & (offset >= start) & (offset < end) for p, (start, end) in ranges.items()]
+    found: R = raw.filter(reduce(operator.or_, parts))
+    return found
+
+
+def _any(rows: pa.Table | DataFrame) -> bool:
+    return bool(len(rows)) if isinstance(rows, pa.Table) else not rows.isEmpty()
 
 
 def _newest_ms(events: pa.Table, column: str) -> int | None:

@@ -67,11 +67,11 @@ def missing(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
 
 
 def _end_newest(shadow: Platform, read: Read) -> None:
-    """Take the newest micro-batch in again where Spark wrote it: cut short, it may lack its quarantine."""
+    """Take the newest micro-batch in again: cut short, it may lack its quarantine."""
     for name, topic in shadow.registry.topics.items():
         known = frontier(shadow.lake, topic)
         ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
-        if ranges and is_large(shadow.lake.settings, _records(ranges)):
+        if ranges:
             _take(Feed(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
             _log.info("ended topic=%s ranges=%s", name, ranges)
 

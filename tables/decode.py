@@ -63,6 +63,7 @@ _PYTHON_TYPES: dict[str, Any] = {
     "date": date,
     "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
 }
+_LEFT_OUT = "left out when its offset was ingested, under other rules: today's accept it"
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _COLON, _QUOTE, _SPACES = 0x3A, 0x22, np.frombuffer(b" \t\n\r", np.uint8)
 
@@ -124,8 +125,22 @@ class Decoder:
         Returns:
             Tables of `events_schema(topic)` and `QUARANTINE_SCHEMA`, both in the order of `raw`.
         """
-        table = pa.Table.from_batches([raw]) if isinstance(raw, pa.RecordBatch) else raw
-        table = table.select(RAW_SCHEMA.names).combine_chunks()
+        table = _raw_table(raw)
+        events, faults = self._split(table, newest_ms)
+        return Decoded(events, self._quarantine(table, faults))
+
+    def reject(self, raw: pa.Table | pa.RecordBatch) -> pa.Table:
+        """Quarantine every record of `raw`, also those that today's rules accept.
+
+        Returns:
+            A table of `QUARANTINE_SCHEMA`, in the order of `raw`.
+        """
+        table = _raw_table(raw)
+        _, faults = self._split(table, None)
+        return self._quarantine(table, {row: faults.get(row, [_LEFT_OUT]) for row in range(len(table))})
+
+    def _split(self, table: pa.Table, newest_ms: int | None) -> tuple[pa.Table, dict[int, list[str]]]:
+        """The events, and for each row that is none what is wrong with it."""
         values = table["value"].combine_chunks()
         parsed, faults = self._parse(values)
         good = [row for row, record in enumerate(parsed) if record is not None]
@@ -139,7 +154,7 @@ class Decoder:
         if broken_by:
             faults.update((good[row], reasons) for row, reasons in broken_by.items())
             events = events.take(pa.array([row for row in range(len(events)) if row not in broken_by], pa.int64()))
-        return Decoded(events, self._quarantine(table, faults))
+        return events, faults
 
     def _broken(self, events: pa.Table) -> dict[int, list[str]]:
         """Row -> what is wrong with the values of a record that could be parsed."""
@@ -287,6 +302,19 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
     return raw.select(*RAW_SCHEMA.names).mapInArrow(decoded, from_arrow_schema(joined))
 
 
+def reject_frame(raw: DataFrame, topic: Topic) -> DataFrame:
+    """`raw` records (columns of `RAW_SCHEMA`), all of them quarantined, in Spark's Python workers."""
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    decoder = Decoder(topic)
+
+    def quarantined(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        for batch in batches:
+            yield from decoder.reject(batch).to_batches()
+
+    return raw.select(*RAW_SCHEMA.names).mapInArrow(quarantined, from_arrow_schema(QUARANTINE_SCHEMA))
+
+
 def accepted(decoded: DataFrame, topic: Topic) -> DataFrame:
     """The events of what `decode_frame` gave."""
     return decoded.where(f"{REASONS} IS NULL").select(*events_schema(topic).names)
@@ -296,6 +324,11 @@ def rejected(decoded: DataFrame) -> DataFrame:
     """The quarantine of what `decode_frame` gave."""
     columns = [decoded[_BESIDE.get(name, name)].alias(name) for name in QUARANTINE_SCHEMA.names]
     return decoded.where(f"{REASONS} IS NOT NULL").select(*columns)
+
+
+def _raw_table(raw: pa.Table | pa.RecordBatch) -> pa.Table:
+    table = pa.Table.from_batches([raw]) if isinstance(raw, pa.RecordBatch) else raw
+    return table.select(RAW_SCHEMA.names).combine_chunks()
 
 
 def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock: DeviceClock) -> pa.Array:

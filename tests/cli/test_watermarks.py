@@ -27,7 +27,7 @@ def streams(home: Path) -> None:
     lake, topic = Lake(settings), load().find_topic("departures")
     newest_ms = epoch_ms(NEWEST)
     assert newest_ms is not None
-    after = Frontier().after({0: 0}, {0: 1}, newest_ms)
+    after = Frontier().after({0: (0, 1)}, newest_ms)
     lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
     stamp = Stamp(app=INGEST, version=after.number, info=after.info)
     Writer(lake, topic.full_name).append(heartbeat(topic, newest_ms, 0), stamp)

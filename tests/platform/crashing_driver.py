@@ -95,18 +95,18 @@ def before_decoding(crash: Crash) -> None:
     crash.wrap(Decoder, "decode", before=crash.strike_with_new_records)
 
 
-def after_quarantine(crash: Crash) -> None:
-    """A topic's bad records are in, its good ones are not."""
+def before_quarantine(crash: Crash) -> None:
+    """A topic's good records are in, its bad ones are not."""
 
-    def strike(writer: Writer, _: object) -> None:
+    def strike(writer: Writer, *_: object) -> None:
         if _is_quarantine(writer):
             crash.strike_with_new_records()
 
-    crash.wrap(Writer, "append", after=strike)
+    crash.wrap(Writer, "append", before=strike)
 
 
 def after_events_of_one_topic(crash: Crash) -> None:
-    """One topic's good records are in; of the others nothing, and of a large micro-batch's bad records neither."""
+    """One topic's good records are in; its bad ones are not, and nothing of the others."""
     first = threading.Lock()
 
     def hold(writer: Writer, *_: object) -> None:
@@ -165,7 +165,7 @@ STAGES: dict[str, Stage] = {
     stage.__name__: stage
     for stage in (
         before_decoding,
-        after_quarantine,
+        before_quarantine,
         after_events_of_one_topic,
         before_checkpoint,
         within_append,

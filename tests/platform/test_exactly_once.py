@@ -143,7 +143,7 @@ def test_every_acknowledged_record_is_in_events_or_quarantine_once(log: Settings
     through_spark = replace(log, engine="spark")
     crashes = [
         (log, fail_at, crashing_driver.before_decoding),
-        (log, fail_at, crashing_driver.after_quarantine),
+        (log, fail_at, crashing_driver.before_quarantine),
         (log, kill_at, crashing_driver.after_events_of_one_topic),
         (log, fail_at, crashing_driver.before_checkpoint),
         (through_spark, kill_at, crashing_driver.within_append),

@@ -53,7 +53,7 @@ class Log:
 
     def ingest(self, starts: dict[int, int], ends: dict[int, int], events: list[tuple[int, int]], bad: Any = ()) -> int:
         """Events and bad records at (partition, offset) of a micro-batch; the version of events with them."""
-        self._frontier = self._frontier.after(starts, ends, 0)
+        self._frontier = self._frontier.after({p: (starts.get(p, end), end) for p, end in ends.items()}, 0)
         self.quarantine(bad)
         stamp = Stamp(app="ingest", version=self._frontier.number, info=self._frontier.info)
         return Writer(self.lake, TOPIC.full_name).append(rows(events), stamp).version or 0

@@ -38,7 +38,7 @@ def test_the_least_holds_the_watermark_back(marks: Mapping[str, int | None], nam
 def commit(lake: Lake, topic: Topic, newest_ms: int) -> None:
     """A micro-batch with one event of that time."""
     lake.ensure(topic.full_name, events_schema(topic), statistics=["read_at"])
-    after = Frontier().after({0: 0}, {0: 1}, newest_ms)
+    after = Frontier().after({0: (0, 1)}, newest_ms)
     Writer(lake, topic.full_name).append(heartbeat(topic, newest_ms, 0), Stamp(app=INGEST, version=1, info=after.info))
 
 
