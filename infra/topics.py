@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -41,6 +41,28 @@ class PartitionOffsets:
     earliest_local: int
     latest: int
     tiered: int | None
+
+
+class TopicIds:
+    """What tells a topic from one that had the same name before it, asked again and again over one connection."""
+
+    def __init__(self, settings: Settings, names: Sequence[str]) -> None:
+        self._settings, self._names = settings, list(names)
+        self._open = ExitStack()
+        self._client: KafkaAdminClient | None = None
+
+    def newest(self) -> dict[str, str]:
+        """Topic -> id, of those that exist; nothing while the broker does not answer."""
+        from kafka.errors import KafkaError
+
+        try:
+            if self._client is None:
+                self._client = self._open.enter_context(reach(self._settings))
+            return _ids(self._client, self._names)
+        except (BrokerUnreachable, KafkaError, OSError):
+            self._client = None
+            self._open.close()
+            return {}
 
 
 @contextmanager
@@ -176,7 +198,11 @@ def topic_ids(settings: Settings, names: Sequence[str]) -> dict[str, str]:
         BrokerUnreachable: retryable.
     """
     with reach(settings) as client:
-        described = client.describe_topics(list(names))
+        return _ids(client, names)
+
+
+def _ids(client: KafkaAdminClient, names: Sequence[str]) -> dict[str, str]:
+    described = client.describe_topics(list(names))
     return {topic["name"]: str(topic["topic_id"]) for topic in described if topic["error_code"] == 0}
 
 

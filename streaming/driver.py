@@ -173,7 +173,12 @@ class _Kept:
                 self._pause_s = 1.0
             return
         if self._query is not None:
-            self._failed(settings, domain, self._query.exception())
+            error = self._query.exception()
+            if error is None:  # it ended to be started again
+                self._query = None
+                self._held.close()
+            else:
+                self._failed(settings, domain, error)
         if now >= self._next_try and self._is_ours():
             try:
                 self._query = self._start()
@@ -192,7 +197,7 @@ class _Kept:
         self._held.close()
         return False
 
-    def _failed(self, settings: Settings, domain: str, error: Exception | None) -> None:
+    def _failed(self, settings: Settings, domain: str, error: Exception) -> None:
         self._query = None
         self._held.close()
         self._next_try = time.monotonic() + self._pause_s

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import logging
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property, partial
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
@@ -18,7 +19,7 @@ from infra.archive.plan import Archive
 from infra.archive.read import read_all
 from infra.archive.rows import schema
 from infra.archive.union import broker_frame
-from infra.errors import LogGap
+from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import PartitionOffsets, offsets, topic_ids
 from streaming.feed import Feed, in_log_order, is_large
@@ -33,6 +34,7 @@ if TYPE_CHECKING:
     from tables.lake import Lake
 
 Offsets = Mapping[str, Mapping[int, int]]
+T = TypeVar("T")
 _log = logging.getLogger("twofold.fill")
 
 
@@ -44,7 +46,8 @@ class Plan:
         goes_on: topic -> partition -> the offset at which the query goes on afterwards; of a partition that was never
             read and needs no filling nothing.
         legs: topic -> partition -> what to fill, in order; empty where nothing is missing.
-        is_overtaken: the query's checkpoint lies before what the broker has at hand, so that it must not be used.
+        is_overtaken: the query's checkpoint must not be used: it is of other partitions, or lies before what the broker
+            has at hand.
     """
 
     goes_on: Offsets
@@ -60,13 +63,23 @@ class Fill:
     Args:
         feeds: of the topics, by name.
         note: is called with each chunk's records and its begin (`time.monotonic`) once they are in.
+        give_up: is called with a topic that fails, and the others are filled; None: what one fails with is raised.
+
+    Attributes:
+        topics: those that did not fail.
     """
 
     def __init__(
-        self, spark: SparkSession, lake: Lake, feeds: Mapping[str, Feed], note: Callable[[int, float], None]
+        self,
+        spark: SparkSession,
+        lake: Lake,
+        feeds: Mapping[str, Feed],
+        note: Callable[[int, float], None],
+        give_up: Callable[[str, Exception], None] | None = None,
     ) -> None:
-        self._spark, self._lake, self._feeds, self._note = spark, lake, feeds, note
+        self._spark, self._lake, self._feeds, self._note, self._give_up = spark, lake, feeds, note, give_up
         self._settings: Settings = lake.settings
+        self.topics = list(feeds)
 
     @cached_property
     def _archive(self) -> Archive:
@@ -79,31 +92,54 @@ class Fill:
             checkpointed: topic -> partition -> where the query would go on by its checkpoint.
 
         Raises:
-            LogGap: a topic was made anew, or has lost records that were ingested.
+            LogGap: a topic was made anew, or has lost records that were ingested; unless it is given up.
             BrokerUnreachable: retryable.
         """
         known, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
         goes_on: dict[str, dict[int, int]] = {}
         missing: dict[str, dict[int, list[Leg]]] = {}
-        for topic, feed in self._feeds.items():
-            _require_same_log(feed, topic, known.get(topic, {}), ids.get(topic, ""))
-            feed.log = ids.get(topic, "")
-            for partition, broker in known.get(topic, {}).items():
-                first = begin(feed.events, partition, checkpointed.get(topic, {}).get(partition))
-                if first is None and broker.earliest_local == 0:
-                    continue
-                if first is None or first < broker.earliest_local:
-                    first, found = self._legs(topic, partition, first, broker)
-                    if found:
-                        missing.setdefault(topic, {})[partition] = found
-                goes_on.setdefault(topic, {})[partition] = max(first, broker.earliest_local)
-        overtaken = any(
-            offset < known[topic][partition].earliest_local
-            for topic, partitions in checkpointed.items()
-            for partition, offset in partitions.items()
-            if partition in known.get(topic, {})
-        )
-        return Plan(goes_on=goes_on, legs=missing, is_overtaken=overtaken or bool(missing and checkpointed))
+        for topic in self._feeds:
+            with self._alone(topic):
+                log = ids.get(topic, "")
+                found = self._missing(topic, known.get(topic, {}), log, checkpointed.get(topic, {}))
+                for partition, (first, found_legs) in found.items():
+                    goes_on.setdefault(topic, {})[partition] = first
+                    if found_legs:
+                        missing.setdefault(topic, {})[partition] = found_legs
+        overtaken = bool(checkpointed) and (bool(missing) or not _can_go_on(checkpointed, known, goes_on))
+        return Plan(goes_on=goes_on, legs=missing, is_overtaken=overtaken)
+
+    def _missing(
+        self, topic: str, known: Mapping[int, PartitionOffsets], log: str, checkpointed: Mapping[int, int]
+    ) -> dict[int, tuple[int, list[Leg]]]:
+        """Of each partition that was read, or that does not begin at 0: where it goes on, and what is to be filled."""
+        feed = self._feeds[topic]
+        feed.reload()
+        require_same_log(feed, topic, {topic: log})
+        _require_whole_log(feed, topic, known)
+        feed.log = log
+        found: dict[int, tuple[int, list[Leg]]] = {}
+        for partition, broker in known.items():
+            first, missing = begin(feed.events, partition, checkpointed.get(partition)), list[Leg]()
+            if first is None and broker.earliest_local == 0:
+                continue
+            if first is None or first < broker.earliest_local:
+                first, missing = self._legs(topic, partition, first, broker)
+            found[partition] = max(first, broker.earliest_local), missing
+        return found
+
+    @contextmanager
+    def _alone(self, topic: str) -> Iterator[None]:
+        """Let a failure of the block be that of one topic."""
+        try:
+            yield
+        except BrokerUnreachable:
+            raise
+        except Exception as error:
+            if self._give_up is None:
+                raise
+            self.topics.remove(topic)
+            self._give_up(topic, error)
 
     def run(self, plan: Plan, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Take in what the archive or the broker still has, and note what nobody has, each partition in order.
@@ -112,13 +148,14 @@ class Fill:
             is_stopped: asked between chunks; True ends it there.
 
         Raises:
-            CorruptSegment: what was taken in before is right.
+            CorruptSegment: what was taken in before is right; unless the topic is given up.
             ArchiveUnreachable, BrokerUnreachable: retryable.
         """
         for source, stage in stages(plan.legs):
             if source == "nowhere":
-                for topic, lost in stage.items():
-                    self._lose(topic, lost)
+                for topic, lost in self._left(stage):
+                    with self._alone(topic):
+                        self._lose(topic, lost)
                 continue
             ranges = {t: {p: (leg.start, leg.end) for p, leg in found.items()} for t, found in stage.items()}
             for chunk in chunks(ranges, self._settings.max_offsets):
@@ -134,21 +171,28 @@ class Fill:
             feed.began = {**feed.began, partition: first}
         return first, legs(first, feed.events.ends.get(partition, first), broker, archived)
 
+    def _left(self, some: Mapping[str, T]) -> list[tuple[str, T]]:
+        """Those of the topics that did not fail."""
+        return [(topic, one) for topic, one in some.items() if topic in self.topics]
+
     def _take(self, source: Source, chunk: RangesOf) -> None:
-        for topic, ranges in chunk.items():
-            began, feed = time.monotonic(), self._feeds[topic]
-            records = sum(end - start for start, end in ranges.values())
-            large = is_large(self._settings, records)
-            if source == "broker":
-                raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
-                take = partial(feed.take_frame, raw) if large else partial(feed.take, raw.toArrow())
-            elif large:
-                take = partial(feed.take_frame, self._archived_frame(topic, ranges))
-            else:
-                take = partial(feed.take, self._archived_rows(topic, ranges))
-            take(ranges)
-            _log.info("filled topic=%s source=%s records=%d ranges=%s", topic, source, records, dict(ranges))
-            self._note(records, began)
+        for topic, ranges in self._left(chunk):
+            with self._alone(topic):
+                began, records = time.monotonic(), sum(end - start for start, end in ranges.values())
+                self._take_topic(source, topic, ranges, large=is_large(self._settings, records))
+                _log.info("filled topic=%s source=%s records=%d ranges=%s", topic, source, records, dict(ranges))
+                self._note(records, began)
+
+    def _take_topic(self, source: Source, topic: str, ranges: Ranges, *, large: bool) -> None:
+        feed = self._feeds[topic]
+        if source == "broker":
+            raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
+            take = partial(feed.take_frame, raw) if large else partial(feed.take, raw.toArrow())
+        elif large:
+            take = partial(feed.take_frame, self._archived_frame(topic, ranges))
+        else:
+            take = partial(feed.take, self._archived_rows(topic, ranges))
+        take(ranges)
 
     def _archived_frame(self, topic: str, ranges: Ranges) -> DataFrame:
         return in_log_order(frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names), ranges)
@@ -161,33 +205,58 @@ class Fill:
     def _lose(self, topic: str, lost: Mapping[int, Leg]) -> None:
         """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""
         feed, now = self._feeds[topic], datetime.now(UTC)
+        feed.reload()  # what another driver had before the broker gave it up is not lost
         found = [
-            Gap(topic=topic, partition=p, start=leg.start, end=leg.end, recorded_at=now, why=leg.why, log=feed.log)
-            for p, leg in lost.items()
+            Gap(topic=topic, partition=p, start=start, end=end, recorded_at=now, why=lost[p].why, log=feed.log)
+            for p, (start, end) in feed.events.beyond({p: (leg.start, leg.end) for p, leg in lost.items()}).items()
         ]
+        if not found:
+            return
         for gap in record(self._lake, found, self._spark):
             place = gap.topic, gap.partition, gap.start, gap.end
             _log.error("records lost topic=%s partition=%d start=%d end=%d why=%s", *place, gap.why)
-        feed.skip({partition: (leg.start, leg.end) for partition, leg in lost.items()})
+        feed.skip({gap.partition: (gap.start, gap.end) for gap in found})
 
 
-def _require_same_log(feed: Feed, topic: str, broker: Mapping[int, PartitionOffsets], log: str) -> None:
-    """The broker's topic is the one that was ingested, and has all of it.
+def _can_go_on(checkpointed: Offsets, known: Mapping[str, Mapping[int, PartitionOffsets]], goes_on: Offsets) -> bool:
+    """Whether Spark can: it fails where a partition is gone, and where a new one does not begin at offset 0."""
+    has_all = all(
+        partition in known.get(topic, {}) and offset >= known[topic][partition].earliest_local
+        for topic, partitions in checkpointed.items()
+        for partition, offset in partitions.items()
+    )
+    return has_all and all(partitions.keys() <= checkpointed.get(t, {}).keys() for t, partitions in goes_on.items())
+
+
+def require_same_log(feed: Feed, topic: str, ids: Mapping[str, str]) -> None:
+    """The broker's topic is the one whose records the feed takes, as far as either id is known.
 
     Raises:
-        LogGap: it is another one of the same name, or ends before what was ingested.
+        LogGap: it is another one of the same name.
     """
-    anew = bool(feed.events.log and log and feed.events.log != log)
+    log = ids.get(topic, "")
+    if {feed.log, feed.events.log} - {"", log} and log:
+        raise _another_log(feed, topic, "the topic is another one of the same name")
+
+
+def _require_whole_log(feed: Feed, topic: str, broker: Mapping[int, PartitionOffsets]) -> None:
+    """The broker's topic has all that was ingested.
+
+    Raises:
+        LogGap: it ends before that.
+    """
     for partition, end in feed.events.ends.items():
         there = broker.get(partition)
-        if there is None or there.latest < end or anew:
+        if there is None or there.latest < end:
             has = f"its log ends at {there.latest}" if there else "it has no such partition"
-            raise LogGap(
-                f"{topic}, partition {partition}: offsets up to {end} were ingested, and on the broker "
-                + ("the topic is another one of the same name." if anew else f"{has}."),
-                hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "
-                "records. Events and quarantine hold the old log; docs/operating.md, 'A topic that was made anew', "
-                "says how to keep them and go on.",
-                topic=topic,
-                partition=partition,
-            )
+            raise _another_log(feed, topic, f"{has}: partition {partition}")
+
+
+def _another_log(feed: Feed, topic: str, why: str) -> LogGap:
+    return LogGap(
+        f"{topic}: offsets up to {dict(feed.events.ends)} were ingested, and on the broker {why}.",
+        hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "
+        "records. Events and quarantine hold the old log; docs/operating.md, 'A topic that was made anew', "
+        "says how to keep them and go on.",
+        topic=topic,
+    )

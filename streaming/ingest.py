@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Callable, Collection, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from functools import partial
@@ -11,12 +13,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from infra.errors import BrokerUnreachable
+from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
+from infra.topics import TopicIds
 from streaming.feed import Feed, is_large
-from streaming.fill import Fill, Offsets
+from streaming.fill import Fill, Offsets, require_same_log
 from streaming.filling import Filling
 from streaming.heartbeat import Pulse, due
+from streaming.left_out import LeftOut
 from streaming.progress import Progress, write
 from streaming.upkeep import Running
 from tables.checkpoint import Checkpoint
@@ -26,6 +30,7 @@ from tables.registry import Registry
 from tables.tidy import tidy
 
 if TYPE_CHECKING:
+    import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
@@ -48,36 +53,47 @@ class Ingest:
         self._topics = {topic.full_name: topic for topic in registry.domain_topics(domain)}
         self._feeds = {name: Feed(spark, lake, topic) for name, topic in self._topics.items()}
         self._checkpoint = Checkpoint(self._settings.checkpoints / domain / "ingest")
+        self._left_out = LeftOut()
+        self._active = list(self._topics)
+        self._ids = TopicIds(self._settings, self._active)
         self._commits = 0
         self._log_ms = self._since_ms = 0
 
     def start(self, *, available_now: bool) -> Running:
         """Start the query; with `available_now` it ends when it has read what is there.
 
-        What the broker has no longer at hand is filled first.
+        What the broker has no longer at hand is filled first. Without `available_now`, a topic that fails is left out
+        for a while, and the others go on.
 
         Raises:
             LogGap: a topic was made anew, or has lost records that were ingested.
             BrokerUnreachable: retryable.
         """
-        fill = Fill(self._spark, self._lake, self._feeds, self._note_filled)
+        left_out = () if available_now else self._left_out.now
+        feeds = {name: feed for name, feed in self._feeds.items() if name not in left_out}
+        give_up = None if available_now else partial(self._left_out.add, at_once=True)
+        fill = Fill(self._spark, self._lake, feeds, self._note_filled, give_up)
         plan = fill.plan(self._checkpointed())
-        if not (plan.legs or plan.is_overtaken):
-            return self._query(plan.goes_on, available_now)
+        is_overtaken = plan.is_overtaken or self._plans_others(fill.topics)
+        if not (plan.legs or is_overtaken):
+            return self._query(plan.goes_on, fill.topics, available_now)
 
         def filled() -> StreamingQuery:
-            if plan.is_overtaken:
+            if is_overtaken or self._plans_others(fill.topics):
                 self._checkpoint.set_aside()
-            return self._query(plan.goes_on, available_now)
+            return self._query(plan.goes_on, fill.topics, available_now)
 
         return Filling(f"{self._domain}.ingest", partial(fill.run, plan), filled)
 
-    def _query(self, starts: Offsets, available_now: bool) -> StreamingQuery:
-        """Start the query; a new checkpoint begins at these offsets, or at the earliest."""
+    def _query(self, starts: Offsets, topics: list[str], available_now: bool) -> StreamingQuery:
+        """Start the query of these topics; a new checkpoint begins at these offsets, or at the earliest."""
+        if not topics:
+            raise LogGap(f"No topic of {self._domain} can be ingested: {self._left_out.message}")
+        self._active = topics
         reader = (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
-            .option("subscribe", ",".join(self._topics))
+            .option("subscribe", ",".join(topics))
             .option("startingOffsets", json.dumps(self._starting_offsets(starts)))
             .option("maxOffsetsPerTrigger", self._settings.max_offsets)
             .option("failOnDataLoss", "true")
@@ -93,7 +109,13 @@ class Ingest:
         )
         if available_now:
             return writer.trigger(availableNow=True).start()
-        return writer.trigger(processingTime=f"{self._settings.ingest_trigger_ms} milliseconds").start()
+        query = writer.trigger(processingTime=f"{self._settings.ingest_trigger_ms} milliseconds").start()
+        if self._left_out.wait_s is not None:
+            # Whoever keeps the query running starts it again, with the topic that was left out.
+            timer = threading.Timer(self._left_out.wait_s, query.stop)
+            timer.daemon = True
+            timer.start()
+        return query
 
     def _starting_offsets(self, starts: Offsets) -> dict[str, dict[str, int]]:
         """Where a new checkpoint begins, as Spark writes it, of every partition.
@@ -102,8 +124,8 @@ class Ingest:
         """
         earliest = -2  # Kafka's name for it
         return {
-            name: {str(p): starts.get(name, {}).get(p, earliest) for p in range(topic.partitions)}
-            for name, topic in self._topics.items()
+            name: {str(p): starts.get(name, {}).get(p, earliest) for p in range(self._topics[name].partitions)}
+            for name in self._active
         }
 
     def _checkpointed(self) -> dict[str, dict[int, int]]:
@@ -114,6 +136,13 @@ class Ingest:
             topic: {int(p): int(end) for p, end in partitions.items()} for topic, partitions in (ends or {}).items()
         }
 
+    def _plans_others(self, topics: Collection[str]) -> bool:
+        """Whether the checkpoint has ended, or planned, its newest micro-batch with other topics as well."""
+        committed = self._checkpoint.committed
+        numbers = (0,) if committed is None else (committed, committed + 1)
+        planned = [ends for number in numbers for ends in self._checkpoint.sources(number)]
+        return any(not ends.keys() <= set(topics) for ends in planned)
+
     def _batch(self, frame: DataFrame, batch: int) -> None:
         started = time.monotonic()
         ranges = self._ranges(batch)
@@ -123,42 +152,67 @@ class Ingest:
         for name in busy:
             self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
         if is_large(self._settings, records):
-            for name, topic_ranges in busy.items():
-                self._feeds[name].take_frame(frame.where(f"topic = '{name}'"), topic_ranges)
-            newest = None
+            ids, newest = self._ids.newest(), None
+            frames = {name: frame.where(f"topic = '{name}'") for name in busy}
+            failed = self._each({name: partial(self._take_frame, name, frames[name], busy[name], ids) for name in busy})
         else:
             raw = frame.toArrow()
+            ids = self._ids.newest()  # of the log that the records were read from, or of one after it
             newest = pc.max(raw["timestamp"]).as_py() if len(raw) else None
+            rows = {name: raw.filter(pc.equal(raw["topic"], name)) for name in busy}
             with ThreadPoolExecutor(max_workers=len(self._topics)) as pool:
-                for done in [
-                    pool.submit(self._feeds[name].take, raw.filter(pc.equal(raw["topic"], name)), topic_ranges)
-                    for name, topic_ranges in busy.items()
-                ]:
-                    done.result()
-        self._move_idle()
+                taken = {name: pool.submit(self._take, name, rows[name], busy[name], ids) for name in busy}
+                failed = self._each({name: done.result for name, done in taken.items()})
+        failed += self._move_idle()
+        if failed:
+            raise failed[0]
         self._note(batch, ranges, records, started, newest)
 
-    def _move_idle(self) -> None:
+    def _take(self, name: str, raw: pa.Table, ranges: Ranges, ids: Mapping[str, str]) -> None:
+        require_same_log(self._feeds[name], name, ids)
+        self._feeds[name].take(raw, ranges)
+
+    def _take_frame(self, name: str, raw: DataFrame, ranges: Ranges, ids: Mapping[str, str]) -> None:
+        require_same_log(self._feeds[name], name, ids)
+        self._feeds[name].take_frame(raw, ranges)
+        require_same_log(self._feeds[name], name, self._ids.newest())
+
+    def _each(self, steps: Mapping[str, Callable[[], object]]) -> list[Exception]:
+        """Do the step of each topic, whatever becomes of those of others; what was raised."""
+        failed = []
+        for name, step in steps.items():
+            try:
+                step()
+                self._left_out.took(name)
+            except Exception as error:
+                self._left_out.add(name, error, at_once=False)
+                failed.append(error)
+        return failed
+
+    def _move_idle(self) -> list[Exception]:
         """Move the time of topics that are idle, and of which the broker holds nothing that waits to be read."""
         wanted = due(self._pulses())
         if not wanted:
-            return
+            return []
         from infra.topics import offsets
 
         try:
             on_broker = offsets(self._settings, list(wanted))
         except BrokerUnreachable:
-            return
+            return []
+        moves: dict[str, Callable[[], object]] = {}
         for name, event_ms in wanted.items():
             ends = self._feeds[name].events.ends
             if all(bounds.latest <= ends.get(p, bounds.earliest) for p, bounds in on_broker.get(name, {}).items()):
-                self._feeds[name].move(event_ms, self._log_ms)
+                moves[name] = partial(self._feeds[name].move, event_ms, self._log_ms)
             else:
                 self._feeds[name].moved_ms = self._log_ms  # asked, which is not to be done with every micro-batch
+        return self._each(moves)
 
     def _pulses(self) -> dict[str, Pulse]:
         """Where each topic stands; one of which no record was seen is waited for since the first of any other."""
-        appended = [feed.appended_ms for feed in self._feeds.values() if feed.appended_ms is not None]
+        feeds = {name: self._feeds[name] for name in self._active}
+        appended = [feed.appended_ms for feed in feeds.values() if feed.appended_ms is not None]
         if not appended:
             return {}
         self._log_ms = max(appended)
@@ -170,7 +224,7 @@ class Ingest:
                 appended_ms=self._since_ms if feed.appended_ms is None else feed.appended_ms,
                 moved_ms=feed.moved_ms,
             )
-            for name, feed in self._feeds.items()
+            for name, feed in feeds.items()
         }
 
     def _ranges(self, batch: int) -> dict[str, Ranges]:
@@ -193,8 +247,9 @@ class Ingest:
         now = datetime.now(UTC)
         self._commits += 1
         if self._commits % _TIDY_EVERY == 0:
-            for name in self._topics:
+            for name in self._active:
                 tidy(self._lake, name)
+        stand = {name: self._feeds[name].events.ends for name in self._topics if name not in self._active}
         write(
             self._settings,
             Progress(
@@ -203,9 +258,10 @@ class Ingest:
                 batch=batch,
                 rows_in=records,
                 rows_out=records,
-                offsets={topic: {p: end for p, (_, end) in r.items()} for topic, r in ranges.items()},
+                offsets={**stand, **{topic: {p: end for p, (_, end) in r.items()} for topic, r in ranges.items()}},
                 updated_at=now,
                 batch_s=time.monotonic() - started,
                 freshness_s=(now - newest.astimezone(UTC)).total_seconds() if newest else None,
+                error=self._left_out.message,
             ),
         )

@@ -28,6 +28,7 @@ from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.setup import Platform
 from tests.infra.archive.logs import Batch, Record, Stored, stored
+from tests.streaming.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
 
 TOPIC = a_topic()
@@ -274,11 +275,44 @@ def test_a_checkpoint_that_was_overtaken_is_not_used(plant: Plant) -> None:
     assert plant.fill({0: 5, 1: 20}) == Plan(goes_on={NAME: {0: 10, 1: 20}}, legs={}, is_overtaken=True)
 
 
+def test_a_checkpoint_of_other_partitions_is_not_used(plant: Plant) -> None:
+    ingest(plant, 20)
+    for partition in (0, 1):
+        plant.reaches(partition, 0, 0, 1_000)
+    both = {NAME: {0: 20, 1: 20}}
+    assert not plant.fill({0: 20, 1: 20}).is_overtaken
+    for checkpointed, goes_on in [
+        ({NAME: {0: 20}}, {NAME: {0: 20, 1: 0}}),
+        ({NAME: {0: 20, 1: 20, 2: 0}}, both),
+        ({**both, "plant.gone": {0: 7}}, both),
+    ]:
+        fill = Fill(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
+        assert fill.plan(checkpointed) == Plan(goes_on=goes_on, legs={}, is_overtaken=True), checkpointed
+
+
+def test_a_partition_that_begins_above_0_is_not_left_to_an_older_checkpoint(plant: Plant) -> None:
+    plant.reaches(0, 0, 0, 20)
+    assert not plant.fill({0: 0}).is_overtaken
+    plant.reaches(1, 5, 5, 20)
+    assert plant.fill({0: 0}) == Plan(goes_on={NAME: {0: 0, 1: 5}}, legs={}, is_overtaken=True)
+    assert plant.lost() == []
+
+
+def test_what_another_driver_ingested_before_the_broker_gave_it_up_is_no_gap(plant: Plant) -> None:
+    plant.reaches(0, 5, 5, 60)
+    fill = Fill(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
+    plan = fill.plan({NAME: {0: 0}})
+    plant.feed().take(SmallLog(plant.lake, TOPIC, {0: [value(n) for n in range(3)]}).raw({0: (0, 3)}), {0: (0, 3)})
+    fill.run(plan)
+    assert plant.lost() == [(0, 3, 5)]
+    assert frontier(plant.lake, TOPIC).ends == {0: 5}
+
+
 def test_a_topic_that_was_made_anew_is_refused(plant: Plant) -> None:
     ingest(plant, 20)
     plant.log = str(UUID(int=8))
     plant.reaches(0, 0, 0, 30)
-    with pytest.raises(LogGap, match=r"offsets up to 20 were ingested, .* another one of the same name") as refused:
+    with pytest.raises(LogGap, match=r"offsets up to .* were ingested, .* another one of the same name") as refused:
         plant.fill()
     assert "A topic that was made anew" in str(refused.value.hint)
 
@@ -286,7 +320,7 @@ def test_a_topic_that_was_made_anew_is_refused(plant: Plant) -> None:
 def test_a_log_that_ends_before_what_was_ingested_is_refused(plant: Plant) -> None:
     ingest(plant, 20)
     plant.reaches(1, 0, 0, 19)
-    with pytest.raises(LogGap, match=r"partition 1: offsets up to 20 were ingested, .* its log ends at 19"):
+    with pytest.raises(LogGap, match=r"offsets up to .* were ingested, .* its log ends at 19: partition 1"):
         plant.fill()
     del plant.broker[1]
     with pytest.raises(LogGap, match="it has no such partition"):

@@ -1,0 +1,103 @@
+"""Ingest goes on over topics whose declarations come and go, and over one that is made anew while its query runs."""
+
+from __future__ import annotations
+
+from datetime import date, timedelta
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra import topics
+from infra.settings import Settings
+from streaming import progress
+from streaming.driver import _Kept
+from streaming.ingest import Ingest
+from tables.frontier import frontier
+from tables.registry import Registry, load
+from tables.topics import specs
+from tests.platform.proof import faults
+from tests.servers import wait_until
+from tests.worlds import World
+from traffic.imperfections import Imperfections
+from traffic.replay import run
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark]
+
+DOMAIN, ADDED = "flights", "flights.departures"
+
+
+def send(settings: Settings, day: int) -> None:
+    start = date(2013, 1, 1) + timedelta(days=day)
+    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=Imperfections())
+
+
+def ingest(spark: SparkSession, settings: Settings, registry: Registry) -> World:
+    world = World(spark, settings, registry=registry)
+    Ingest(spark, world.lake, registry, DOMAIN).start(available_now=True).awaitTermination()
+    return world
+
+
+def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: SparkSession) -> None:
+    """Ingest starts three times."""
+    every = load()
+    others = Registry({name: topic for name, topic in every.topics.items() if name != ADDED}, {})
+    send(log, 0)
+    ingest(spark, log, others)
+    with topics.reach(log) as admin:
+        from kafka import TopicPartition
+
+        begins = {p: bounds.latest - 1 for p, bounds in topics.offsets(log, [ADDED])[ADDED].items()}
+        admin.delete_records({TopicPartition(ADDED, p): offset for p, offset in begins.items()})
+    assert min(begins.values()) > 0
+
+    send(log, 1)
+    world = ingest(spark, log, Registry(every.topics, {}))
+    ends = {p: bounds.latest for p, bounds in topics.offsets(log, [ADDED])[ADDED].items()}
+    assert frontier(world.lake, every.topics[ADDED]).ends == ends
+    assert world.lake.rows(ADDED) > 0
+
+    send(log, 2)
+    world = ingest(spark, log, others)
+    on_broker = topics.offsets(log, list(others.topics))
+    for name, topic in others.topics.items():
+        assert frontier(world.lake, topic).ends == {p: bounds.latest for p, bounds in on_broker[name].items()}
+    ingest(spark, log, Registry(every.topics, {}))
+    assert set(faults(log)) <= {"missing"}
+    assert sum(faults(log).values()) == sum(begins.values())
+
+
+def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Settings, spark: SparkSession) -> None:
+    registry = Registry(load().topics, {})
+    world = World(spark, log, registry=registry)
+    send(log, 0)
+    kept = _Kept("ingest", lambda: Ingest.start(started, available_now=False), None)
+    started = Ingest(spark, world.lake, registry, DOMAIN)
+
+    def ingested(names: list[str]) -> bool:
+        kept.keep(log, DOMAIN)
+        on_broker = topics.offsets(log, names)
+        return all(
+            frontier(world.lake, registry.topics[name]).ends.get(p, 0) == bounds.latest
+            for name in names
+            for p, bounds in on_broker.get(name, {}).items()
+        )
+
+    others = [name for name in registry.topics if name != ADDED]
+    try:
+        wait_until(lambda: ingested(list(registry.topics)))
+        before, rows = frontier(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)
+        with topics.reach(log) as admin:
+            admin.delete_topics([ADDED])
+        wait_until(lambda: not topics.offsets(log, [ADDED]))
+        topics.ensure_topics(log, [spec for spec in specs(registry, DOMAIN) if spec.name == ADDED])
+        for day in (1, 2):
+            send(log, day)
+        wait_until(lambda: ingested(others))
+        told = next(p.error for p in progress.read(log, DOMAIN) if p.query == "ingest")
+        assert f"{ADDED} is left out" in told
+        assert (frontier(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)) == (before, rows)
+    finally:
+        kept.stop()

@@ -1,0 +1,156 @@
+"""A topic that fails is left out for a while, and the other topics of its domain go on."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from types import SimpleNamespace
+from typing import Any, cast
+
+import pyarrow as pa
+import pytest
+
+from infra.errors import LogGap
+from infra.ranges import RangesOf
+from infra.topics import PartitionOffsets
+from streaming import progress
+from streaming.feed import Feed
+from streaming.fill import Fill
+from streaming.ingest import Ingest
+from streaming.left_out import LeftOut
+from tables import gaps
+from tables.declaration import Topic
+from tables.lake import Lake
+from tables.registry import Registry
+from tests.streaming.small_log import SmallLog, reading
+from tests.tables.declared import READINGS, a_topic, named
+
+READ, OTHER = a_topic(), named(replace(READINGS), "others")
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_a_topic_that_fails_once_is_tried_again_at_once() -> None:
+    left_out = LeftOut(Clock())
+    left_out.add("a", ValueError(), at_once=False)
+    assert (set(left_out.now), left_out.wait_s, left_out.message) == (set(), None, "")
+
+
+def test_a_topic_that_fails_again_and_again_is_left_out_for_longer_and_longer() -> None:
+    clock = Clock()
+    left_out, pauses = LeftOut(clock), []
+    left_out.add("a", ValueError(), at_once=False)
+    for _ in range(6):
+        left_out.add("a", ValueError("no such column"), at_once=False)
+        assert left_out.now == {"a"}
+        pauses.append(left_out.wait_s)
+        clock.now += left_out.wait_s or 0
+        assert not left_out.now
+    assert pauses == [60, 120, 240, 480, 900, 900]
+
+
+def test_a_topic_that_goes_on_begins_anew() -> None:
+    left_out = LeftOut(Clock())
+    left_out.add("a", ValueError(), at_once=True)
+    left_out.add("b", ValueError("no such column"), at_once=True)
+    left_out.took("a")
+    assert left_out.now == {"b"}
+    assert left_out.message == "b is left out for 60 s, the other topics go on: no such column"
+    left_out.add("a", ValueError(), at_once=False)
+    assert left_out.now == {"b"}
+
+
+class Domain:
+    """Two topics of one partition, their driver, and a broker that has what the test says."""
+
+    def __init__(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.logs = {t.full_name: SmallLog(lake, t, {0: [reading(n) for n in range(20)]}) for t in (READ, OTHER)}
+        gaps.ensure(lake)
+        registry = Registry({t.full_name: t for t in (READ, OTHER)}, {})
+        self.lake, self.ids = lake, {name: f"id of {name}" for name in self.logs}
+        self.ingest = Ingest(cast(Any, None), lake, registry, "plant")
+        self.ranges: RangesOf = {}
+        monkeypatch.setattr(Ingest, "_ranges", lambda *_: self.ranges)
+        monkeypatch.setattr("streaming.ingest.TopicIds.newest", lambda _: self.ids)
+        monkeypatch.setattr("streaming.fill.topic_ids", lambda *_: self.ids)
+        monkeypatch.setattr("streaming.fill.offsets", lambda *_: {name: {0: self.reach} for name in self.logs})
+        self.reach = PartitionOffsets(earliest=0, earliest_local=0, latest=20, tiered=None)
+
+    def batch(self, start: int, end: int) -> None:
+        """A micro-batch with these offsets of each topic."""
+        self.ranges = {name: {0: (start, end)} for name in self.logs}
+        raws = [
+            log.raw({0: (start, end)}).append_column("topic", pa.array([name] * (end - start)))
+            for name, log in self.logs.items()
+        ]
+        self.ingest._batch(cast(Any, SimpleNamespace(toArrow=lambda: pa.concat_tables(raws))), 0)
+
+    def plan(self) -> Fill:
+        """What a driver plans that starts the query again."""
+        left_out = self.ingest._left_out
+        feeds = {name: feed for name, feed in self.ingest._feeds.items() if name not in left_out.now}
+        fill = Fill(cast(Any, None), self.lake, feeds, lambda *_: None, lambda t, e: left_out.add(t, e, at_once=True))
+        fill.plan({})
+        return fill
+
+
+@pytest.fixture
+def domain(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Domain:
+    return Domain(lake, monkeypatch)
+
+
+def failing(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> None:
+    take = Feed.take
+
+    def fails(feed: Feed, raw: pa.Table, ranges: Any) -> None:
+        if feed._topic.full_name == topic.full_name:
+            raise ValueError("no such column")
+        take(feed, raw, ranges)
+
+    monkeypatch.setattr(Feed, "take", fails)
+
+
+def test_what_fails_with_one_topic_is_in_of_the_others(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    failing(monkeypatch, READ)
+    for _ in range(2):
+        with pytest.raises(ValueError, match="no such column"):
+            domain.batch(0, 5)
+    assert domain.logs[OTHER.full_name].faults({0: 5}) == []
+    assert domain.ingest._left_out.now == {READ.full_name}
+    assert domain.plan().topics == [OTHER.full_name]
+    domain.ingest._active = [OTHER.full_name]
+    del domain.logs[READ.full_name]
+    domain.batch(5, 9)
+    assert domain.logs[OTHER.full_name].faults({0: 9}) == []
+    [told] = progress.read(domain.lake.settings)
+    assert told.error.startswith("plant.readings is left out for 60 s, the other topics go on: no such column")
+
+
+def test_a_topic_that_cannot_go_on_is_left_out_of_the_plan(domain: Domain) -> None:
+    domain.plan()
+    domain.batch(0, 5)
+    domain.ids[READ.full_name] = "id of another log"
+    assert domain.plan().topics == [OTHER.full_name]
+    assert "another one of the same name" in domain.ingest._left_out.message
+
+
+def test_a_topic_that_is_made_anew_is_noticed_before_a_record_of_it_is_ingested(domain: Domain) -> None:
+    domain.plan()
+    domain.batch(0, 5)
+    domain.ids[READ.full_name] = "id of another log"
+    with pytest.raises(LogGap, match=r"plant\.readings: offsets up to .* another one of the same name"):
+        domain.batch(5, 9)
+    assert domain.logs[READ.full_name].faults({0: 5}) == []
+    assert domain.logs[OTHER.full_name].faults({0: 9}) == []
+
+
+def test_a_broker_that_does_not_say_which_log_it_has_stops_nothing(domain: Domain) -> None:
+    domain.plan()
+    domain.ids = {}
+    domain.batch(0, 5)
+    assert domain.logs[READ.full_name].faults({0: 5}) == []
