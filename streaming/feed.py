@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)
+SMALL_BYTES = 64 << 20
+"""Of records that one process decodes at once; a Spark task's result takes several times as much of its heap."""
 _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
@@ -218,13 +220,10 @@ class Feed:
         for _ in range(_ATTEMPTS):
             self._quarantine = frontier(self._lake, self._topic, quarantine=True)
             left = self._without(raw, ranges, (self._topic.full_name, self._topic.full_name + QUARANTINE))
-            rows = self._decoder.reject(left) if isinstance(left, pa.Table) else self._rejected_frame(left)
+            rows = self._decoder.reject(left) if isinstance(left, pa.Table) else reject_frame(left, self._topic)
             if not _any(rows) or self._commit_quarantine(rows, ranges):
                 return
         raise self._lost_to_another_driver()
-
-    def _rejected_frame(self, raw: DataFrame) -> pa.Table | DataFrame:
-        return self._writers[True].collect(reject_frame(raw, self._topic))
 
     def _undecided(self, raw: R, ranges: Ranges) -> R:
         """The records that are not in quarantine: those of events that were restored to an older version still are."""
@@ -275,9 +274,21 @@ class Feed:
         return self.events.ends.get(partition, self.began.get(partition, 0))
 
 
-def is_large(settings: Settings, records: int) -> bool:
-    """Whether a micro-batch is for Spark's workers, not for this process."""
-    return settings.engine == "spark" or (settings.engine == "auto" and records > settings.small_rows)
+def is_large(settings: Settings, records: int, size: float = 0) -> bool:
+    """Whether a micro-batch of so many records and bytes is for Spark's workers, not for this process."""
+    too_much = records > settings.small_rows or size > SMALL_BYTES
+    return settings.engine == "spark" or (settings.engine == "auto" and too_much)
+
+
+def size_of(raw: DataFrame) -> int:
+    """The bytes of records, by reading them."""
+    [row] = raw.selectExpr("sum(coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0))").collect()
+    return int(row[0] or 0)
+
+
+def few(settings: Settings, raw: DataFrame, records: int) -> pa.Table | None:
+    """The records in this process, where it can take them; they are read for it twice."""
+    return None if is_large(settings, records) or is_large(settings, records, size_of(raw)) else raw.toArrow()
 
 
 def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from functools import cached_property, partial
+from functools import cached_property
 from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
@@ -22,7 +22,7 @@ from infra.archive.union import broker_frame
 from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import PartitionOffsets, offsets, topic_ids
-from streaming.feed import Feed, in_log_order, is_large
+from streaming.feed import Feed, few, in_log_order, is_large
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
 from tables.decode import RAW_SCHEMA
 from tables.gaps import Gap, record
@@ -179,28 +179,36 @@ class Fill:
         for topic, ranges in self._left(chunk):
             with self._alone(topic):
                 began, records = time.monotonic(), sum(end - start for start, end in ranges.values())
-                self._take_topic(source, topic, ranges, large=is_large(self._settings, records))
+                self._take_topic(source, topic, ranges, records)
                 _log.info("filled topic=%s source=%s records=%d ranges=%s", topic, source, records, dict(ranges))
                 self._note(records, began)
 
-    def _take_topic(self, source: Source, topic: str, ranges: Ranges, *, large: bool) -> None:
+    def _take_topic(self, source: Source, topic: str, ranges: Ranges, records: int) -> None:
         feed = self._feeds[topic]
         if source == "broker":
             raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
-            take = partial(feed.take_frame, raw) if large else partial(feed.take, raw.toArrow())
-        elif large:
-            take = partial(feed.take_frame, self._archived_frame(topic, ranges))
+            rows = few(self._settings, raw, records)
         else:
-            take = partial(feed.take, self._archived_rows(topic, ranges))
-        take(ranges)
+            rows = self._archived_rows(topic, ranges, records)
+        if rows is not None:
+            feed.take(rows, ranges)
+        else:
+            feed.take_frame(raw if source == "broker" else self._archived_frame(topic, ranges), ranges)
 
     def _archived_frame(self, topic: str, ranges: Ranges) -> DataFrame:
         return in_log_order(frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names), ranges)
 
-    def _archived_rows(self, topic: str, ranges: Ranges) -> pa.Table:
-        columns = RAW_SCHEMA.names
-        batches = read_all(self._archive.plan({topic: ranges}), self._archive.store, columns)
-        return pa.Table.from_batches(batches, schema=schema(columns))
+    def _archived_rows(self, topic: str, ranges: Ranges, records: int) -> pa.Table | None:
+        """The records in this process; None where they are too many or too large for it."""
+        columns, size, found = RAW_SCHEMA.names, 0, []
+        if is_large(self._settings, records):
+            return None
+        for batch in read_all(self._archive.plan({topic: ranges}), self._archive.store, columns):
+            size += batch.nbytes
+            if is_large(self._settings, records, size):
+                return None
+            found.append(batch)
+        return pa.Table.from_batches(found, schema=schema(columns))
 
     def _lose(self, topic: str, lost: Mapping[int, Leg]) -> None:
         """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import TopicIds
-from streaming.feed import Feed, is_large
+from streaming.feed import Feed, is_large, size_of
 from streaming.fill import Fill, Offsets, require_same_log
 from streaming.filling import Filling
 from streaming.heartbeat import Pulse, due
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 _TIDY_EVERY = 100
+_UNMEASURED = 500  # records, of a megabyte by Kafka's default at most, that are taken for small unseen
 
 
 class Ingest:
@@ -56,6 +57,7 @@ class Ingest:
         self._left_out = LeftOut()
         self._active = list(self._topics)
         self._ids = TopicIds(self._settings, self._active)
+        self._record_bytes: float | None = None
         self._commits = 0
         self._log_ms = self._since_ms = 0
 
@@ -151,12 +153,14 @@ class Ingest:
         began = self._checkpoint.initial() or {}
         for name in busy:
             self._feeds[name].began = {int(p): int(offset) for p, offset in began.get(name, {}).items()}
-        if is_large(self._settings, records):
+        if self._is_large(frame, records):
             ids, newest = self._ids.newest(), None
             frames = {name: frame.where(f"topic = '{name}'") for name in busy}
             failed = self._each({name: partial(self._take_frame, name, frames[name], busy[name], ids) for name in busy})
         else:
+            size, self._record_bytes = self._record_bytes, None  # which a failure leaves to be measured
             raw = frame.toArrow()
+            self._record_bytes = raw.nbytes / len(raw) if len(raw) else size
             ids = self._ids.newest()  # of the log that the records were read from, or of one after it
             newest = pc.max(raw["timestamp"]).as_py() if len(raw) else None
             rows = {name: raw.filter(pc.equal(raw["topic"], name)) for name in busy}
@@ -167,6 +171,15 @@ class Ingest:
         if failed:
             raise failed[0]
         self._note(batch, ranges, records, started, newest)
+
+    def _is_large(self, frame: DataFrame, records: int) -> bool:
+        """Whether the micro-batch is for Spark's workers, if its records are as large as those before it.
+
+        After a start and after a failure they are measured, which takes a look at all of them.
+        """
+        if self._record_bytes is None and records > _UNMEASURED and not is_large(self._settings, records):
+            self._record_bytes = size_of(frame) / records
+        return is_large(self._settings, records, records * (self._record_bytes or 0))
 
     def _take(self, name: str, raw: pa.Table, ranges: Ranges, ids: Mapping[str, str]) -> None:
         require_same_log(self._feeds[name], name, ids)

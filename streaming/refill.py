@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from infra.ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
-from streaming.feed import Feed, in_log_order, is_large
+from streaming.feed import Feed, few, in_log_order
 from streaming.holes import chunks
 from tables.declaration import Topic
 from tables.frontier import frontier
@@ -77,10 +77,11 @@ def _end_newest(shadow: Platform, read: Read) -> None:
 
 
 def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
-    if is_large(shadow.lake.settings, _records(ranges)):
+    rows = few(shadow.lake.settings, frame, _records(ranges))
+    if rows is None:
         feed.take_frame(in_log_order(frame, ranges), ranges)
     else:
-        feed.take(frame.toArrow().sort_by([("partition", "ascending"), ("offset", "ascending")]), ranges)
+        feed.take(rows.sort_by([("partition", "ascending"), ("offset", "ascending")]), ranges)
     return _records(ranges)
 
 

@@ -107,6 +107,8 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+        # Of large records 20,000 are more than a worker's memory, and than the 2 GB of an Arrow column.
+        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
         # Reading the archive, whose records come from Python, takes a sixth less than through TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch) if len(str(scratch)) < _SOCKET_DIR else gettempdir(),

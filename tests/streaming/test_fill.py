@@ -146,6 +146,15 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
     assert plant.both(0) == plant.both(1) == list(range(20))
 
 
+def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    given: list[Any] = []
+    monkeypatch.setattr("streaming.feed.SMALL_BYTES", 100)
+    monkeypatch.setattr(Fill, "_archived_frame", lambda *_: "frame")
+    monkeypatch.setattr(Feed, "take_frame", lambda _, *given_: given.append(given_))
+    ingest(plant, 20)
+    assert given == [("frame", {0: (0, 20), 1: (0, 20)})]
+
+
 def test_a_fill_that_was_killed_is_made_again_without_repeating_a_record(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -1,0 +1,90 @@
+"""A micro-batch of few records that are large is for Spark's workers, as one of many records is."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from infra.settings import Settings
+from streaming import feed
+from streaming.feed import Feed, few, is_large
+from tables.lake import Lake
+from tests.streaming.small_domain import OTHER, READ, Domain
+from tests.streaming.small_log import reading
+
+MANY = 300
+
+
+@pytest.fixture
+def domain(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Domain:
+    domain = Domain(lake, monkeypatch)
+    for log in domain.logs.values():
+        log.values[0] = [reading(0)] * (3 * MANY)
+    return domain
+
+
+@pytest.fixture
+def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The topics whose records were given to Spark's workers."""
+    given: list[str] = []
+    monkeypatch.setattr(Feed, "take_frame", lambda self, *_: given.append(self._topic.full_name))
+    return given
+
+
+def measured(monkeypatch: pytest.MonkeyPatch, size: int) -> list[int]:
+    """Let records be of so many bytes; gives a list that grows with each look at them."""
+    looks: list[int] = []
+    monkeypatch.setattr("streaming.ingest.size_of", lambda _: looks.append(size) or size)
+    return looks
+
+
+def test_bytes_count_as_records_do() -> None:
+    settings = Settings(small_rows=10)
+    assert [is_large(settings, records) for records in (10, 11)] == [False, True]
+    assert [is_large(settings, 1, size) for size in (feed.SMALL_BYTES, feed.SMALL_BYTES + 1)] == [False, True]
+    assert not is_large(Settings(engine="delta-rs"), 10**6, 10**12)
+    assert is_large(Settings(engine="spark"), 1)
+
+
+def test_large_records_are_not_collected(domain: Domain, workers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = measured(monkeypatch, feed.SMALL_BYTES + 1)
+    domain.batch(0, MANY)
+    assert sorted(workers) == sorted([READ.full_name, OTHER.full_name])
+    assert len(looks) == 1
+
+
+def test_records_are_as_large_as_those_before_them(
+    domain: Domain, workers: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = measured(monkeypatch, 1_000)
+    for n in range(3):
+        domain.batch(n * MANY, (n + 1) * MANY)
+    assert (workers, len(looks)) == ([], 1)
+
+
+def test_a_failure_lets_records_be_measured(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:
+    looks = measured(monkeypatch, 1_000)
+    domain.batch(0, MANY)
+    with pytest.raises(MemoryError):
+        domain.ingest._batch(_Unreadable(), 0)  # type: ignore[arg-type]
+    domain.batch(MANY, 2 * MANY)
+    assert len(looks) == 2
+
+
+class _Unreadable:
+    def toArrow(self) -> pa.Table:
+        raise MemoryError
+
+
+def test_a_frame_is_collected_where_it_is_small(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Frame:
+        def toArrow(self) -> str:
+            return "rows"
+
+    frame: Any = Frame()
+    for size, rows in ((feed.SMALL_BYTES, "rows"), (feed.SMALL_BYTES + 1, None)):
+        monkeypatch.setattr("streaming.feed.size_of", lambda _, size=size: size)
+        assert few(Settings(), frame, 10) == rows
+    assert few(Settings(small_rows=9), frame, 10) is None
