@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
+from infra.spark.frames import frame_of
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.derive import derive, first_of_each_in_memory, greatest_by, input_of, one_of_each_key, payload
@@ -271,7 +272,7 @@ class Refresher:
             frame = input_of(declaration, frame, self.table, self._strategy)
             return _Input(frame, files.rows, is_near=False)
         # In one partition, of which Spark needs no shuffle to bring equal keys together.
-        frame = self.spark.createDataFrame(few).coalesce(1)
+        frame = frame_of(self.spark, few).coalesce(1)
         if isinstance(declaration, Topic):
             frame = payload(frame, declaration, self.table)
         return _Input(frame, len(few), is_near=wanted.is_near(declaration))

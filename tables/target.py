@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from infra.errors import QualityFailed, WriteConflict
+from infra.spark.frames import frame_of
 from quality.rules import Rule
 from tables.declaration import Table
 from tables.difference import difference_of_frames, difference_of_tables
@@ -176,7 +177,7 @@ class Target:
         rules = [rule for rule in self.rules if rule.kind in ROW_RULES]
         if not rules:
             return
-        frame = changes if not isinstance(changes, pa.Table) else self.spark.createDataFrame(changes)
+        frame = changes if not isinstance(changes, pa.Table) else frame_of(self.spark, changes)
         with naming(rules):
             bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
         if bad:

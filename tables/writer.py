@@ -18,6 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
+from infra.spark.frames import frame_of
 from tables.lake import WRITER, Lake
 from tables.merge import Merge, equal, greater
 from tables.open_table import OpenTable
@@ -298,7 +299,7 @@ class Writer:
             return rows
         if self._spark is None:
             raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
-        return self._spark.createDataFrame(rows)
+        return frame_of(self._spark, rows)
 
 
 def _columns(rows: pa.Table | DataFrame) -> list[str]:

@@ -9,6 +9,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
 from batch import replay
@@ -19,6 +20,7 @@ from batch.redrive import Choice, redrive_chosen
 from batch.span import Span
 from infra.errors import BadDeclaration
 from infra.settings import Engine
+from infra.spark.frames import frame_of
 from tables.buckets import Turn
 from tables.derive import derive
 from tables.outcome import Outcome
@@ -103,6 +105,12 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
 def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:
     rows = AsOf(platform(world), {TOPIC: {0: 3}}).rows(world.registry.find_table("hours")).toArrow().to_pylist()
     assert {(row["sensor"], row["total"], row[FINAL]) for row in rows} == {("a", 3.0, False), ("b", 5.0, False)}
+
+
+def test_no_rows_of_a_schema_are_a_frame_as_some_are(session: SparkSession) -> None:
+    rows = pa.table({"sensor": ["a"], "hour": pa.array([0], pa.timestamp("us", "UTC")), "total": [1.5]})
+    assert frame_of(session, rows.slice(1)).toArrow().to_pylist() == []
+    assert frame_of(session, rows.slice(1)).dtypes == frame_of(session, rows).dtypes
 
 
 @pytest.mark.parametrize("name", ["rand", "current_timestamp", "uuid"])
