@@ -48,15 +48,17 @@ def as_of(
     from tables.setup import opened
 
     with opened(settings, "as-of", [declared.domain]) as platform:
-        rows = AsOf(platform, cut).rows(declared).orderBy(*declared.key)
+        rows = AsOf(platform, cut).rows(declared)
         if to is not None:
             import pyarrow.parquet
 
-            pyarrow.parquet.write_table(rows.toArrow(), to)
+            pyarrow.parquet.write_table(rows.orderBy(*declared.key).toArrow(), to)
             out.print(f"Written to {to}.")
             return
-        found = rows.limit(MOST_ROWS).toArrow().to_pylist()
+        rows = rows.persist()  # or all of it is computed twice
+        found = rows.orderBy(*declared.key).limit(MOST_ROWS).toArrow().to_pylist()
         count = rows.count()
+        rows.unpersist()
     if as_json:
         print_json({"table": declared.full_name, "rows": count, "first": found})
         return
