@@ -28,7 +28,7 @@ RECORDS_PER_DAY = 1_900
 def platform(name: str) -> Iterator[Settings]:
     """Settings of a fresh home whose broker runs and holds the declared topics."""
     home = ROOT / ".twofold" / f"benchmark-{name}-{os.getpid()}"
-    kafka, controller = _free_ports(2)
+    kafka, controller = free_ports(2)
     settings = Settings(home=home, kafka_port=kafka, controller_port=controller, driver_memory="3g")
     try:
         broker.prepare(settings)
@@ -84,7 +84,8 @@ def driver(settings: Settings, tables: Sequence[str]) -> Iterator[None]:
             process.wait(60)
 
 
-def _free_ports(count: int) -> list[int]:
+def free_ports(count: int) -> list[int]:
+    """Ports of this machine on which nobody listens now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:
