@@ -10,6 +10,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -90,32 +91,36 @@ def test_a_server_killed_at_any_moment_leaves_nothing_half_published(
         command = COMMANDS[number % len(COMMANDS)]
         if command.__name__ not in calm:
             _run(served, damaged, tmp_path / f"warm-{number}", command, monkeypatch)
-            began = time.monotonic()
-            content = _run(served, damaged, tmp_path / f"calm-{number}", command, monkeypatch)
-            calm[command.__name__] = content, time.monotonic() - began
+            calm[command.__name__] = _run(served, damaged, tmp_path / f"calm-{number}", command, monkeypatch)
         wanted, took_s = calm[command.__name__]
-        home = tmp_path / f"killed-{number}"
-        shutil.copytree(damaged.settings.home, home)
-        [process] = supervisor.state(served)
-        assert process.pid is not None
-        killer = threading.Timer(dice.uniform(0, DONE_BY_THEN * took_s), os.kill, (process.pid, signal.SIGKILL))
-        killer.start()
+        home, after_s = tmp_path / f"killed-{number}", dice.uniform(0, DONE_BY_THEN * took_s)
         try:
-            _run(served, damaged, home, command, monkeypatch)
+            _run(served, damaged, home, command, monkeypatch, kill_after_s=after_s)
         except SparkUnreachable:
             interrupted += 1
-        killer.join()
-        told = f"{command.__name__} seed={SEED} number={number}"
-        assert _run(served, damaged, home, command, monkeypatch) == wanted, told
-        assert _run(served, damaged, home, command, monkeypatch) == wanted, told
+        told = f"{command.__name__} seed={SEED} number={number} killed after {after_s:.2f} of {took_s:.2f} s"
+        for _ in range(2):
+            assert _run(served, damaged, home, command, monkeypatch)[0] == wanted, told
     print(f"interrupted {interrupted} of {KILLS}")
     assert interrupted or KILLS < 5
 
 
 def _run(
-    served: Settings, damaged: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
-) -> Counter[str]:
-    """Run a command on a home as a client of the server; what the home holds then.
+    served: Settings,
+    damaged: World,
+    home: Path,
+    command: Callable[[World], None],
+    monkeypatch: pytest.MonkeyPatch,
+    *,
+    kill_after_s: float | None = None,
+) -> tuple[Counter[str], float]:
+    """Run a command on a home as a client of the server.
+
+    Args:
+        kill_after_s: so long after the command began its server is killed, though the command may be done by then.
+
+    Returns:
+        What the home holds then, and seconds that the command took.
 
     Raises:
         SparkUnreachable: the server ended meanwhile.
@@ -128,9 +133,28 @@ def _run(
     with naming_lost_server(), remote(endpoint, settings) as session:
         world = World(session, settings, "plant", damaged.registry, dict(damaged.log))
         monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
-        command(world)
+        began = time.monotonic()
+        with _killed(served, kill_after_s):
+            command(world)
+            took_s = time.monotonic() - began
     assert_each_transaction_is_there_once(world.lake, world.lake.names())
-    return _content(world)
+    return _content(world), took_s
+
+
+@contextmanager
+def _killed(served: Settings, after_s: float | None) -> Iterator[None]:
+    """Kill the server that long after the block began; the block does not end before."""
+    if after_s is None:
+        yield
+        return
+    [process] = supervisor.state(served)
+    assert process.pid is not None
+    killer = threading.Timer(after_s, os.kill, (process.pid, signal.SIGKILL))
+    killer.start()
+    try:
+        yield
+    finally:
+        killer.join()
 
 
 def _content(world: World) -> Counter[str]:
