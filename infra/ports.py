@@ -34,6 +34,13 @@ def is_free(port: int) -> bool:
     return True
 
 
+def free_port() -> int:
+    """A port of 127.0.0.1 on which nobody listens now."""
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+        probe.bind((HOST, 0))
+        return int(probe.getsockname()[1])
+
+
 def holder(port: int) -> Holder | None:
     """Who listens on this port; None when nobody does or the system does not tell."""
     import psutil

@@ -7,6 +7,7 @@ another place.
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import tempfile
@@ -18,13 +19,14 @@ from infra.errors import TwofoldError
 from infra.files import write_at_once
 from infra.jars import STAMP as JARS
 from infra.java import java
-from infra.settings import Settings
+from infra.ports import free_port
+from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 STAMP = "made-for"
-TIMEOUT_S = 300
+TIMEOUT_S = 600
 
 
 def options(settings: Settings) -> list[str]:
@@ -68,23 +70,40 @@ def _made_for(settings: Settings) -> str:
     ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=True)
     # Options of the environment, which Java repeats here, change nothing of the classes.
     version = "\n".join(line for line in ran.stderr.splitlines() if not line.startswith("Picked up "))
-    return "\n".join([str(launcher), version, pyspark.__version__, (settings.jars / JARS).read_text()])
+    # The JVM compares the paths of its jars, too.
+    places = [str(launcher), str(Path(pyspark.__file__).parent), str(settings.jars)]
+    return "\n".join([*places, version, pyspark.__version__, (settings.jars / JARS).read_text()])
 
 
 def _record(settings: Settings, archive: Path) -> None:
     """Do in a JVM what the platform's JVMs begin with, and let it write its classes when it ends."""
     from pyspark import SparkContext
 
+    from infra.spark.server import serving_options, token_variable
     from infra.spark.session import session
 
-    with tempfile.TemporaryDirectory(dir=archive.parent) as home:
-        spark = session(replace(settings, home=Path(home)), "classes", [f"-XX:ArchiveClassesAtExit={archive}"])
-        _work(spark, Path(home))
+    with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
+        home = Path(directory)
+        settings = replace(settings, home=home, spark_port=free_port())
+        served = {"spark.plugins": "org.apache.spark.sql.connect.SparkConnectPlugin", **serving_options(settings)}
+        options = [f"-XX:ArchiveClassesAtExit={archive}", *(f"-D{name}={value}" for name, value in served.items())]
+        os.environ.update(token_variable(settings))
+        spark = session(settings, "classes", options)
+        _work(spark, home)
+        _work_as_client(settings)
         gateway = SparkContext._gateway
         spark.stop()
         if gateway is not None:
             gateway.proc.stdin.close()
             gateway.proc.wait(TIMEOUT_S)
+
+
+def _work_as_client(settings: Settings) -> None:
+    """Do what commands begin with, through the JVM's Connect server: in another process, since this one has a JVM."""
+    warm = "from infra.settings import Settings; from infra.spark.server import wait_warm; "
+    command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
+    environment = {**os.environ, **settings.environment()}
+    subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)
 
 
 def _work(spark: SparkSession, home: Path) -> None:

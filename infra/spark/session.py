@@ -87,7 +87,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
     scratch = settings.home / "spark"
     scratch.mkdir(parents=True, exist_ok=True)
     return {
-        "spark.jars": ",".join(map(str, jars)),
+        **_found_by_the_jvm(settings, [str(jar) for jar in jars]),
         "spark.driver.memory": settings.driver_memory,
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -135,3 +135,14 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.sql.codegen.cache.maxEntries": "10000",
         "spark.scheduler.mode": "FAIR",
     }
+
+
+def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]:
+    """Where the JVM has our jars from: executors of a cluster are sent them.
+
+    Of those on its own class path nothing is copied when it starts, and their classes are in the archive, which holds
+    none of jars that are added later.
+    """
+    if settings.spark_master.startswith("local"):
+        return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
+    return {"spark.jars": ",".join(jars)}

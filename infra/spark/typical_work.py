@@ -11,7 +11,8 @@ from infra.spark.session import suit_to_rows
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-_ROUNDS = 3
+_ROUNDS = 2
+"""One by compiled queries, one by interpreted ones: both are what commands ask for."""
 
 
 def warm_up(spark: SparkSession, scratch: Path) -> None:

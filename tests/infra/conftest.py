@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -10,15 +9,10 @@ from pathlib import Path
 import pytest
 
 from infra import supervisor
+from infra.ports import free_port as free_port
 from infra.settings import Settings
 
 Eventually = Callable[[Callable[[], object]], None]
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @pytest.fixture
