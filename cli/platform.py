@@ -6,6 +6,7 @@ import hashlib
 import sys
 import time
 from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
 from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
@@ -109,34 +110,37 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         jars.ensure(settings)
     fresh = not supervisor.is_running(settings)
     programs = _broker(settings)
-    with step(f"Kafka broker at {settings.bootstrap_servers}"):
-        if fresh:
-            supervisor.start(settings, programs)
-        _wait_broker(settings)
-    with step("Topics as declared"):
-        _ensure_topics(settings, registry)
-    if streams:
-        programs += [_stream(settings, domain) for domain in registry.domains]
     if spark:
         programs.append(_spark(settings))
-    if fresh:
-        # The JVMs warm up while Airflow's database is made.
+    with ThreadPoolExecutor(max_workers=1) as beside:
+        warm = None
+        if fresh:
+            # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
+            supervisor.start(settings, programs)
+            warm = beside.submit(_wait_spark, settings) if spark else None
+        if airflow:
+            with step("Airflow's database"):
+                programs += _airflow(settings)
+            if fresh:
+                supervisor.start(settings, programs)
+        with step(f"Kafka broker at {settings.bootstrap_servers}"):
+            _wait_broker(settings)
+        with step("Topics as declared"):
+            _ensure_topics(settings, registry)
+        if streams:
+            programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)
-    if airflow:
-        with step("Airflow's database"):
-            programs += _airflow(settings)
-    supervisor.start(settings, programs)
-    # A broker whose definition changed was replaced just now.
-    _wait_broker(settings)
-    for domain in registry.domains if streams else ():
-        with step(f"Stream of the domain {domain}"):
-            _wait_stream(settings, registry, domain)
-    if spark:
-        with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
-            _wait_spark(settings)
-    if airflow:
-        with step("Airflow"):
-            _wait_airflow(settings)
+        # A broker whose definition changed was replaced just now, as was a Spark server.
+        _wait_broker(settings)
+        for domain in registry.domains if streams else ():
+            with step(f"Stream of the domain {domain}"):
+                _wait_stream(settings, registry, domain)
+        if spark:
+            with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
+                (warm or beside.submit(_wait_spark, settings)).result()
+        if airflow:
+            with step("Airflow"):
+                _wait_airflow(settings)
 
 
 def print_addresses(settings: Settings, *, airflow: bool = True) -> None:
