@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import logging
 import math
+from collections import deque
 from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
@@ -24,6 +25,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from infra.settings import Settings
+
+_AHEAD = 4
+"""Tables whose rows wait in memory, at most: to load Great Expectations takes as long as Spark needs for some."""
 
 log = logging.getLogger(__name__)
 
@@ -56,11 +60,11 @@ def gate(
 ) -> list[Verdict]:
     """Judge tables by their rules; write the results and the Data Docs under `settings.home/quality`.
 
-    Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. Spark measures a table while Great
-    Expectations is loaded, or judges the table before it.
+    Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. Spark measures tables while Great
+    Expectations is loaded, or judges those before them.
 
     Args:
-        subjects: taken from a thread of its own, one ahead.
+        subjects: taken from a thread of its own, a few ahead.
         now: the clock of `fresh_within`, with its offset; two runs of one table at one instant share their files.
         pandas_rows: larger tables are judged by the Spark engine of Great Expectations.
 
@@ -76,10 +80,10 @@ def gate(
     measured = map(partial(_measured, now=now, pandas_rows=pandas_rows), subjects)
     verdicts = []
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
-        following = ahead.submit(next, measured, None)
+        following = deque(ahead.submit(next, measured, None) for _ in range(_AHEAD))
         with open_suites(settings) as suites:
-            while (found := following.result()) is not None:
-                following = ahead.submit(next, measured, None)
+            while (found := following.popleft().result()) is not None:
+                following.append(ahead.submit(next, measured, None))
                 verdicts.append(_judged(suites, found, settings, now))
     return verdicts
 
