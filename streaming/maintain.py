@@ -13,7 +13,7 @@ from streaming.pace import Pace
 from streaming.upkeep import Upkeep
 from tables.declaration import Topic
 from tables.decode import REPLAYED
-from tables.derive import derive, first_of_each, greatest_by, latest_of_each, payload, require_closing
+from tables.derive import derive, first_of_each_on_stream, greatest_by, latest_of_each, payload, require_closing
 from tables.writer import Stamp, Written
 
 if TYPE_CHECKING:
@@ -84,11 +84,17 @@ class Maintain(Upkeep):
         return derive(self.table, self._by_parameter(inputs))
 
     def _derived_with_state(self) -> DataFrame:
-        inputs = {
-            s.name: payload(first_of_each(self._marked(s), s), s, self.table)
-            for s in self._sources
-            if isinstance(s, Topic)
-        }
+        rows = self._counting_until(self.table.lookback_ms or 0)
+        # A join drops by itself what the watermark has passed: to remember more would be of no use.
+        return self._counting_until(0) if _has_join(rows) else rows
+
+    def _counting_until(self, open_ms: int) -> DataFrame:
+        delay_ms = self.table.watermark_ms
+        inputs = {}
+        for topic in self._sources:
+            if isinstance(topic, Topic):
+                events = first_of_each_on_stream(self._marked(topic), topic, delay_ms=delay_ms, open_ms=open_ms)
+                inputs[topic.name] = payload(events, topic, self.table)
         return derive(self.table, self._by_parameter(inputs))
 
     def _marked(self, topic: Topic) -> DataFrame:
@@ -173,5 +179,13 @@ class Maintain(Upkeep):
 
 def _output_mode(frame: DataFrame) -> str:
     """`update` revises rows until they close; joins and sessions can only emit final ones."""
-    plan = frame._jdf.queryExecution().analyzed().toString()
-    return "append" if "Join " in plan or "session_window" in plan or "Aggregate" not in plan else "update"
+    plan = _analyzed(frame)
+    return "append" if _has_join(frame) or "session_window" in plan or "Aggregate" not in plan else "update"
+
+
+def _has_join(frame: DataFrame) -> bool:
+    return "Join " in _analyzed(frame)
+
+
+def _analyzed(frame: DataFrame) -> str:
+    return str(frame._jdf.queryExecution().analyzed().toString())

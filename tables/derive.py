@@ -27,6 +27,10 @@ _IMPURE_FUNCTIONS = (
 # A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
 _IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
 
+_WATERMARK = "spark.watermarkDelayMs"
+"""The metadata by which Spark knows the column that bears the watermark."""
+_COUNTS_UNTIL = "_counts_until"
+
 
 def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     """The table's rows for these inputs.
@@ -103,21 +107,41 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
 
 
 def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
-    """Without repeated records: of those that agree in `topic.same_record` the first in the log stays.
-
-    On a stream the duplicates are found within the watermark; on a table over all rows.
-    """
-    identity = list(topic.same_record)
-    if frame.isStreaming and topic.clock is not None:
-        # Its copies differ in the corrected time, so that it cannot be what tells when the first may be forgotten.
-        return frame.dropDuplicatesWithinWatermark(identity)
-    if frame.isStreaming:
-        return frame.dropDuplicates(identity)
+    """Without repeated records: of those that agree in `topic.same_record` the first in the log stays."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*identity).orderBy(PARTITION, OFFSET)
+    order = Window.partitionBy(*topic.same_record).orderBy(PARTITION, OFFSET)
     return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
+
+
+def first_of_each_on_stream(frame: DataFrame, topic: Topic, *, delay_ms: int, open_ms: int) -> DataFrame:
+    """The same on a stream, which remembers a record until the watermark is `open_ms` past its event time.
+
+    Spark's deduplication drops late records, and forgets earlier ones, by the column that bears the watermark. With the
+    event time as that column it drops records of windows that are still open. Here another column bears the watermark:
+    the time at which the last row closes that the record can count in.
+
+    Args:
+        delay_ms: of the watermark.
+        open_ms: from a record's event time to the closing of the last row that it can count in, at most.
+    """
+    from pyspark.sql import functions as F
+
+    time, others = topic.event_time, [column for column in frame.columns if column != topic.event_time]
+    counts_until = F.col(time) + F.expr(f"INTERVAL {open_ms} MILLISECONDS")
+    # Copies of a record differ in the corrected time, in each by the bound at most.
+    apart_ms = 0 if topic.clock is None else 2 * topic.clock.bound_ms
+    marked = frame.select(
+        *others,
+        F.col(time).alias(time, metadata={"watermark": "of another column"}),  # Spark drops metadata that are empty
+        counts_until.alias(_COUNTS_UNTIL, metadata={_WATERMARK: delay_ms + apart_ms}),
+    )
+    if topic.clock is None:
+        once = marked.dropDuplicates([*topic.identity, _COUNTS_UNTIL])
+    else:
+        once = marked.dropDuplicatesWithinWatermark(list(topic.same_record))
+    return once.select(*others, F.col(time).alias(time, metadata={_WATERMARK: delay_ms}))
 
 
 def first_of_each_in_memory(rows: pa.Table, topic: Topic) -> pa.Table:

@@ -1,0 +1,76 @@
+"""A late record of a row that is still open revises it at once, and a repeated one does not."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tests.plant import START, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+pytestmark = pytest.mark.spark
+
+DAYS = '''
+"""Readings of each sensor and day, and their sum."""
+from tables.declaration import Table
+
+
+def days(readings):
+    from pyspark.sql import functions as F
+
+    return (
+        readings.groupBy("sensor", F.window("read_at", "1 day"))
+        .agg(F.count("*").alias("readings"), F.sum("value").alias("total"))
+        .select("sensor", F.col("window.start").alias("day"), F.col("window.end").alias("closes_at"),
+                "readings", "total")
+    )
+
+
+TABLE = Table(
+    derive=days,
+    key=["sensor", "day"],
+    event_time="day",
+    watermark="10 minutes",
+    closes_at="closes_at",
+    recompute_by=["sensor"],
+    lookback="1 day",
+)
+'''
+
+
+def days(world: World) -> dict[tuple[str, float], tuple[int, float]]:
+    """(sensor, day) -> readings, total."""
+    rows = world.rows("plant.days").to_pylist()
+    return {(r["sensor"], (r["day"] - START) / timedelta(days=1)): (r["readings"], r["total"]) for r in rows}
+
+
+def take(world: World, *readings: tuple[float, float]) -> None:
+    """One micro-batch of the sensor `a`: hour and value of each reading."""
+    world.append({"readings": [reading("a", at, value) for at, value in readings]})
+    world.maintain(["days"])
+
+
+def test_a_late_record_of_an_open_row_revises_it_at_once(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    world = World(spark, settings, "plant", plant(tmp_path, days=DAYS))
+    take(world, (1, 1), (12, 2))
+    take(world, (2, 4))  # ten hours behind the watermark
+    assert days(world) == {("a", 0): (3, 7)}
+    take(world, (1, 1), (2, 4), (12, 2), (3, 8))  # three of them once more
+    assert days(world) == {("a", 0): (4, 15)}
+    take(world, (25, 16))
+    take(world, (4, 32), (25.5, 64))  # the first is of a day that has closed
+    assert days(world) == {("a", 0): (4, 15), ("a", 1): (2, 80)}
+    assert [(o.changed, o.unexplained) for o in world.reconcile(["days"], verify=True)] == [(1, 0)]
+    assert days(world) == {("a", 0): (5, 47), ("a", 1): (2, 80)}
+    take(world, (4, 32), (25, 16))
+    assert days(world) == {("a", 0): (5, 47), ("a", 1): (2, 80)}
