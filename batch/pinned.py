@@ -15,7 +15,7 @@ from batch.plan import has_taken_in
 from infra.locks import is_held
 from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
-from tables.declaration import Table, Topic
+from tables.declaration import Strategy, Table, Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION
 from tables.evidence import Evidence
 from tables.ledgers import Ledgers, Reconciled
@@ -74,6 +74,17 @@ class Pinned:
         """No row has closed yet: all are the stream's."""
         return bool(self.table.closes_at and self.watermark_ms is None and self.stream)
 
+    @cached_property
+    def settled(self) -> Mapping[str, int]:
+        """Input -> the version up to which the table's stream cannot undo a replay any more, at most the pinned one.
+
+        A stream without a watermark that is behind may still read an old file with what a replay has removed since.
+        """
+        if not self.stream or self.platform.registry.strategy(self.table) not in (Strategy.APPEND, Strategy.LATEST):
+            return self.versions
+        read = dict(zip(self.versions, self._next_versions, strict=False))
+        return {name: min(version, read.get(name, 0) - 1) for name, version in self.versions.items()}
+
     def before(self) -> Reconciled:
         """Where the last reconcile stands.
 
@@ -87,7 +98,7 @@ class Pinned:
         name = self.table.full_name
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
         closed = {} if self.watermark_ms is None else {watermark(name): self.watermark_ms}
-        consumed = {**self.versions, name: self.platform.lake.version(name), **seen, **closed}
+        consumed = {**self.settled, name: self.platform.lake.version(name), **seen, **closed}
         return Reconciled(consumed=consumed, stream=self.stream, pending=pending)
 
     def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:

@@ -160,7 +160,7 @@ class Reconcile:
         """Whether the next run should not look again through what this one passed over."""
         if before.stream != self._pinned.stream or not before.consumed:
             return True
-        return any(n - before.consumed.get(name, -1) > _PASSED_OVER for name, n in self._pinned.versions.items())
+        return any(n - before.consumed.get(name, -1) > _PASSED_OVER for name, n in self._pinned.settled.items())
 
     def _publish(self, touched: Touched, *, pending: Sequence[Scope] | None = None, approved_by: str = "") -> Outcome:
         """Correct what is touched.

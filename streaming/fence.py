@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from infra.duck import duckdb_utc
 from tables.checkpoint import Checkpoint
-from tables.declaration import Table
+from tables.declaration import Table, Topic
 from tables.fingerprint import ACCEPTED
 from tables.lake import Lake
 from tables.scope import from_epoch_ms
@@ -48,6 +48,17 @@ class Fence:
         if closed_before_ms is None or self._table.closes_at is None:
             return rows
         return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(closed_before_ms)))
+
+    def reached_by(self, events: DataFrame, topic: Topic) -> DataFrame:
+        """The events that rows which were still open can be made from."""
+        from pyspark.sql import functions as F
+
+        closed_before_ms = self.closed_before_ms
+        if closed_before_ms is None or self._table.lookback_ms is None:
+            return events
+        # A row closes at most `lookback` after its own time, of which what it is made from is as near.
+        first_ms = closed_before_ms - 2 * self._table.lookback_ms
+        return events.where(F.col(topic.event_time) >= F.lit(from_epoch_ms(first_ms)))
 
     def take_out_open(self, writer: Writer) -> None:
         """Delete the rows that were still open."""

@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import json
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.errors import BadDeclaration
 from infra.spark.session import suit_to_rows
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep
-from tables.declaration import Topic
+from tables.checkpoint import MicroBatch, delta_offset
+from tables.declaration import Table, Topic
 from tables.decode import REPLAYED
 from tables.derive import derive, first_of_each_on_stream, greatest_by, latest_of_each, payload, require_closing
+from tables.lake import Lake
 from tables.writer import Stamp, Written
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
@@ -28,8 +32,9 @@ class Maintain(Upkeep):
     """Keeps a table fresh by a query of its own.
 
     The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
-    twice. A new checkpoint is another stream: it reads its inputs from the beginning and leaves alone what its
-    predecessor had closed, so that corrections stand. A new definition of the table gets a new checkpoint.
+    twice. A new checkpoint is another stream: its first micro-batch is a snapshot of the inputs, whole and without a
+    watermark, so that no row of it is late; it leaves alone what its predecessor had closed, so that corrections stand.
+    A new definition of the table gets a new checkpoint.
     """
 
     def __post_init__(self) -> None:
@@ -43,23 +48,27 @@ class Maintain(Upkeep):
         Args:
             pace: when to take the next micro-batch; None: whenever there is one.
         """
+        self._begin_by_one_definition()
         writer, self._pace = self._query(), pace
+        if self._checkpoint.is_new:
+            self._checkpoint.plan(0, snapshot(self.spark, self.lake, self._sources))
         if available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
 
     def start_planned(self) -> StreamingQuery:
         """Start the query for the one micro-batch that the checkpoint has planned and that has not ended."""
+        self._begin_by_one_definition()
         return self._query().trigger(once=True).start()
 
     def _query(self) -> DataStreamWriter:
-        self._begin_by_one_definition()
         plan: dict[str, Callable[[], DataFrame]] = {
             "append": self._derived,
             "latest": self._derived,
             "stateful": self._derived_with_state,
         }
         frame = plan[self._strategy]()
+        self._require_order(frame)
         writer: DataStreamWriter = (
             frame.writeStream.queryName(self.table.full_name)
             .outputMode(_output_mode(frame) if self._strategy == "stateful" else "append")
@@ -68,11 +77,27 @@ class Maintain(Upkeep):
         )
         return writer
 
+    def _require_order(self, frame: DataFrame) -> None:
+        """Refuse a function that reads its inputs in another order than that of its parameters, which offsets follow.
+
+        Raises:
+            BadDeclaration: names both orders.
+        """
+        leaves = frame._jdf.queryExecution().analyzed().collectLeaves()
+        paths = [leaves.apply(n).dataSource().options().apply("path") for n in range(leaves.size())]
+        names = {self.lake.uri(source.full_name): source.name for source in self._sources}
+        read = list(dict.fromkeys(names[path] for path in paths))
+        if read != list(names.values()):
+            raise BadDeclaration(
+                f"tables/{self.table.domain}/{self.table.name}.py: {self.table.derive.__name__} reads "
+                f"{', '.join(read)}; expected the order of its parameters, {', '.join(names.values())}.",
+                hint="Give the parameters the order in which the function joins them.",
+            )
+
     def _events(self, topic: Topic) -> DataFrame:
-        """New rows of an events table, in the order of its commits."""
+        """Rows of an events table: a snapshot, then what its commits append, in their order."""
         return (
             self.spark.readStream.format("delta")
-            .option("startingVersion", 0)
             .option("skipChangeCommits", "true")
             .option("maxFilesPerTrigger", self.lake.settings.max_files)
             .load(self.lake.uri(topic.full_name))
@@ -98,7 +123,8 @@ class Maintain(Upkeep):
         return derive(self.table, self._by_parameter(inputs))
 
     def _marked(self, topic: Topic) -> DataFrame:
-        return self._events(topic).withWatermark(topic.event_time, f"{self.table.watermark_ms} milliseconds")
+        events = self._fence.reached_by(self._events(topic), topic)
+        return events.withWatermark(topic.event_time, f"{self.table.watermark_ms} milliseconds")
 
     def _by_parameter(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
         return {p: inputs[s.name] for p, s in zip(self.table.inputs, self._sources, strict=True)}
@@ -172,9 +198,34 @@ class Maintain(Upkeep):
         starts = self._checkpoint.next_versions(batch - 1) or [0] * len(self._sources)
         for source, start, end in zip(self._sources, starts, self._checkpoint.next_versions(batch), strict=True):
             versions[source.full_name] = end
-            commits = self.lake.commits(source.full_name, start - 1, end - 1)
-            rows += sum(added.rows or 0 for commit in commits if commit.changes for added in commit.added)
+            if start == 0 and end:
+                rows += int(self.lake.open(source.full_name, end - 1).count())
+            else:
+                commits = self.lake.commits(source.full_name, start - 1, end - 1)
+                rows += sum(added.rows or 0 for commit in commits if commit.changes for added in commit.added)
         return rows, versions
+
+
+def snapshot(spark: SparkSession, lake: Lake, sources: Sequence[Topic | Table]) -> MicroBatch:
+    """The first micro-batch of a stream: all that its inputs hold now."""
+    return MicroBatch(
+        ends=ends(lake, sources, [lake.version(s.full_name) + 1 for s in sources]), settings=state_settings(spark)
+    )
+
+
+def ends(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> list[Mapping[str, object] | None]:
+    """The offsets at which all commits below these versions were read."""
+    ids = [str(lake.open(source.full_name).metadata().id) for source in sources]
+    return [delta_offset(table_id, version) for table_id, version in zip(ids, versions, strict=True)]
+
+
+def state_settings(spark: SparkSession) -> dict[str, str]:
+    """Spark's settings that it keeps with a checkpoint, as the session has them."""
+    checkpointing = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]
+    about = checkpointing.OffsetSeqMetadata.apply(0, 0, spark._jsparkSession.conf())
+    settings: dict[str, str] = json.loads(about.json())["conf"]
+    partitions = "spark.sql.shuffle.partitions"  # a running query takes it from a setting that only queries have
+    return {**settings, partitions: str(spark.conf.get(partitions))}
 
 
 def _output_mode(frame: DataFrame) -> str:

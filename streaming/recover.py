@@ -2,27 +2,25 @@
 
 from __future__ import annotations
 
-import json
 import logging
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
+from functools import partial
 from itertools import accumulate
-from typing import TYPE_CHECKING
 
+from infra.errors import BadArgument
 from infra.ranges import RangesOf
 from streaming.driver import finish
 from streaming.fence import Fence
-from streaming.maintain import Maintain
+from streaming.maintain import Maintain, ends, state_settings
 from streaming.refill import Read, ingested, missing
-from tables.checkpoint import Checkpoint, MicroBatch, delta_offset
+from tables.checkpoint import Checkpoint, MicroBatch
 from tables.declaration import Table, Topic
 from tables.fingerprint import fingerprint
 from tables.lake import Lake
 from tables.setup import Platform
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 _log = logging.getLogger("twofold.recover")
 
@@ -49,19 +47,23 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
     """The micro-batches that lead to the last one, oldest first.
 
     Those that the lost checkpoint tells of are as they were. Those before are told by the table's commits, and come
-    together, as many as hold `max_offsets` rows.
+    together, as many as hold `max_offsets` rows; the first is a snapshot of all that came before, too.
 
     Raises:
-        FileNotFoundError: the events tables do not reach back to their first commit.
+        FileNotFoundError: the events tables cannot be read as they were then: their logs were cleaned since.
     """
     sources, lake = live.registry.upstream(table), live.lake
     ended = Checkpoint.of(lake.settings, table).ended or [last]
     first = ended[0].versions
+    if not _is_readable(lake, sources, first):
+        raise FileNotFoundError(f"The inputs of {table.full_name} cannot be read as they were at {first}.")
     if ended[0].number == 0 or not any(first):
         return ended
     places = [v for v in _told(lake, table, sources) if _is_before(v, first)]
-    apart = _apart(lake, sources, [*places, first], lake.settings.max_offsets)
-    return [*(MicroBatch(ends=_ends(lake, sources, versions)) for versions in apart), *ended]
+    oldest = bisect_left(places, True, key=partial(_is_readable, lake, sources))
+    # The first is where the lost stream's own snapshot ended, as far as that is known.
+    apart = _apart(lake, sources, [*places[oldest:], first], lake.settings.max_offsets)
+    return [*(MicroBatch(ends=ends(lake, sources, versions)) for versions in apart), *ended]
 
 
 def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
@@ -80,7 +82,7 @@ def archived_steps(aside: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]
     sources = aside.registry.upstream(table)
 
     def all_so_far() -> MicroBatch:
-        return MicroBatch(ends=_ends(aside.lake, sources, [aside.lake.version(s.full_name) + 1 for s in sources]))
+        return MicroBatch(ends=ends(aside.lake, sources, [aside.lake.version(s.full_name) + 1 for s in sources]))
 
     for batch, ranges in wanted:
         for _ in ingested(aside, ranges, read):
@@ -103,7 +105,7 @@ def remake(aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: 
     checkpoint = Checkpoint.of(aside.lake.settings, table)
     checkpoint.note_definition(fingerprint(table))
     stream = Maintain(aside.spark, aside.lake, aside.registry, table)
-    settings = {**_state_settings(aside.spark), **settings}
+    settings = {**state_settings(aside.spark), **settings}
     numbers: dict[int, int] = {}
     for number, batch in enumerate(plan):
         checkpoint.plan(number, replace(batch, settings=settings))
@@ -141,7 +143,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     if live.registry.strategy(table).follows_changes:
         checkpoint.take(last.number or 0, last.versions)
     else:
-        checkpoint.plan(0, replace(last, settings={**_state_settings(live.spark), **last.settings}))
+        checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))
         checkpoint.end(0)
 
 
@@ -167,11 +169,11 @@ def _committed(live: Platform, table: Table) -> MicroBatch | None:
         return None
     told = [int(info["versions"].get(source.full_name, 0)) for source in sources]
     if live.registry.strategy(table).follows_changes:
-        return MicroBatch(ends=_ends(lake, sources, told), number=int(info["batch"]))
+        return MicroBatch(ends=ends(lake, sources, told), number=int(info["batch"]))
     # A commit of several files may have been taken in part, which this does not tell: such a one is read again.
     versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, told, strict=True)]
     watermark_ms = info["watermark_ms"] if versions == told else None
-    return MicroBatch(ends=_ends(lake, sources, versions), watermark_ms=watermark_ms)
+    return MicroBatch(ends=ends(lake, sources, versions), watermark_ms=watermark_ms)
 
 
 def _surely_read(lake: Lake, name: str, version: int) -> int:
@@ -195,6 +197,19 @@ def _told(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[li
     return found[::-1]
 
 
+def _is_readable(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
+    """Whether the inputs are to be had as they were when all below these versions was read."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        for source, version in zip(sources, versions, strict=True):
+            if version:
+                lake.open(source.full_name, version - 1)
+    except (DeltaError, BadArgument):
+        return False
+    return True
+
+
 def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
     return list(one) != list(other) and all(a <= b for a, b in zip(one, other, strict=True))
 
@@ -202,33 +217,15 @@ def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
 def _apart(
     lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
 ) -> Iterator[Sequence[int]]:
-    """Of these places the last, and those before it that lie about so many rows apart."""
-    read = [
-        [
-            0,
-            *accumulate(
-                sum(a.rows or 0 for a in commit.added) for commit in lake.commits(s.full_name, -1, version - 1)
-            ),
-        ]
-        for s, version in zip(sources, places[-1], strict=True)
-    ]
+    """Of these places the first and the last, and between them those that lie about so many rows apart."""
+    read = []
+    for source, version in zip(sources, places[-1], strict=True):
+        commits = list(lake.commits(source.full_name, -1, version - 1, kept=True))
+        so_far = accumulate(sum(added.rows or 0 for added in commit.added) for commit in commits)
+        read.append(dict(zip((commit.version + 1 for commit in commits), so_far, strict=True)))
     taken = 0
     for place in places:
-        rows = sum(rows[version] for rows, version in zip(read, place, strict=True))
-        if rows - taken >= most or place is places[-1]:
+        rows = sum(rows.get(version, 0) for rows, version in zip(read, place, strict=True))
+        if rows - taken >= most or place in (places[0], places[-1]):
             yield place
             taken = rows
-
-
-def _ends(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> list[Mapping[str, object] | None]:
-    ids = [str(lake.open(source.full_name).metadata().id) for source in sources]
-    return [delta_offset(table_id, version) for table_id, version in zip(ids, versions, strict=True)]
-
-
-def _state_settings(spark: SparkSession) -> dict[str, str]:
-    """Spark's settings that it keeps with a checkpoint, as the session has them."""
-    checkpointing = spark._jvm.org.apache.spark.sql.execution.streaming.checkpointing  # type: ignore[union-attr]
-    about = checkpointing.OffsetSeqMetadata.apply(0, 0, spark._jsparkSession.conf())
-    settings: dict[str, str] = json.loads(about.json())["conf"]
-    partitions = "spark.sql.shuffle.partitions"  # a running query takes it from a setting that only queries have
-    return {**settings, partitions: str(spark.conf.get(partitions))}

@@ -18,6 +18,7 @@ from infra.settings import Settings
 from tables.checkpoint import Checkpoint
 from tables.registry import Registry
 from tables.setup import Platform
+from tests.batch.test_cleaned_logs import clean
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 
@@ -249,6 +250,24 @@ def test_where_nothing_of_the_state_is_readable_the_table_is_the_proof(world: Wo
     world.maintain(["hours"])
     assert totals(world) == GONE_ON
     assert [o for o in world.reconcile(["hours"], verify=True) if o.unexplained] == []
+
+
+def test_a_state_is_made_again_over_events_whose_log_was_cleaned(world: World) -> None:
+    clean(world, "plant.readings")
+    for at in (6.25, 6.75):
+        world.append({"readings": [reading("b", at, 1)]})
+        world.maintain(["hours"])
+    lost = checkpoint(world, "hours")
+    for folder in ("offsets", "commits"):
+        for number in range((lost.committed or 0) - 1):
+            (lost.path / folder / str(number)).unlink()
+    cut_off(lost.path)
+    found = recover(world, "hours")
+    assert (found.found, found.source, found.differing) == ("lost", "events", 0)
+    append_more(world)
+    world.maintain(["hours"])
+    assert totals(world) == {**GONE_ON, ("b", hour(6)): 2.0}
+    assert [o for o in world.reconcile(["hours"], verify=True) if o.changed or o.unexplained] == []
 
 
 def test_a_checkpoint_that_is_whole_is_left_as_it_is(world: World) -> None:

@@ -98,7 +98,7 @@ ONE_PLANE_THE_MIDDLE_LATE = Case(
     )
 )
 WORLD = [ONE_DAY_IN_THE_AIR, ONE_HOUR_TWO_LATE, SENT_TWICE_ONE_LATE, ONE_PLANE_THE_MIDDLE_LATE]
-SCHEDULE = Schedule(cuts=(700, 2_200, 11_000), restarts=frozenset({1}), reconciles=(Reconciling(1, None, False),))
+SCHEDULE = Schedule(cuts=(700, 2_200, 11_000), restarts=frozenset({0, 1}), reconciles=(Reconciling(1, None, False),))
 """What is late comes when its row is closed; what makes one session of two, when both were reconciled."""
 
 
