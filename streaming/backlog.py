@@ -99,13 +99,13 @@ class Backlog:
                 except FileNotFoundError:
                     return log
                 now = self._clock()
-                rows = log.newest.rows + _changed(commit)
+                rows = log.newest.rows + rows_changed(commit)
                 log.commits.append(_Commit(commit.version, rows, now))
                 if commit.changes:
                     log.changed_at = now
 
 
-def _changed(commit: LoggedCommit) -> int:
+def rows_changed(commit: LoggedCommit) -> int:
     """Rows that a commit changed; the files that a MERGE adds hold rows beside these."""
     if commit.operation == "MERGE":
         kinds = ("inserted", "updated", "deleted")

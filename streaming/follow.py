@@ -10,6 +10,7 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from infra.spark.session import suit_to_rows
+from streaming.backlog import rows_changed
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep, use_pool
 from tables.changes import changed_rows
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _MANY_SCOPES, _MOST = 500, 4  # a list of scopes costs time by its length; a fourth of the rows is most of them
+_ROWS_IN_MEMORY = 100  # times the rows of a small commit: changes that are looked through in this process
 _QUICK_S = 1.0  # a refresh that takes longer is large, however few rows touch it
 _log = logging.getLogger("twofold.follow")
 
@@ -92,6 +94,10 @@ class Follow(Upkeep):
             rows = sum(self.lake.rows(source.full_name) for source in self._sources)
             return rows, everything(self.table) if rows else []
         try:
+            known = self._rows_changed(starts, ends)
+            if known > self.lake.settings.small_rows * _ROWS_IN_MEMORY:
+                _log.warning("all is recomputed for %d changes table=%s from=%s", known, self.table.full_name, starts)
+                return self._touched([], ends)
             changes = list(self._changes(starts, ends))
         except FileNotFoundError:
             _log.warning("changes are gone, all is recomputed table=%s from=%s", self.table.full_name, starts)
@@ -99,6 +105,12 @@ class Follow(Upkeep):
         scopes = merged(scope for source, rows in changes for scope in scopes_of(self.table, source, rows))
         rows_in = sum(len(rows) for _, rows in changes)
         return rows_in, self._as_one(scopes, rows_in) if len(scopes) > _MANY_SCOPES else scopes
+
+    def _rows_changed(self, starts: list[int], ends: list[int]) -> int:
+        """As the logs tell it, without a data file."""
+        spans = zip(self._sources, starts, ends, strict=True)
+        commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
+        return sum(rows_changed(commit) for one in commits for commit in one if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
         """One scope for all, where most of what lies between them has changed."""

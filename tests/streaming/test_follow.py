@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from infra.errors import TwofoldError
+from streaming import follow
 from streaming.backlog import Backlog
 from streaming.driver import upkeep
 from streaming.follow import Follow
@@ -19,6 +21,7 @@ from streaming.progress import read
 from streaming.turns import Turns
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table
+from tables.lake import Lake
 from tables.refresh import Refresher
 from tables.scope import Scope
 from tables.setup import Platform
@@ -36,6 +39,7 @@ pytestmark = pytest.mark.spark
 PAIRS_FILE = '''\
 """Each reading with the sum of its sensor's readings in the hour before it."""
 from tables.declaration import Table
+from tables.lake import Lake
 
 
 def {name}(readings):
@@ -197,6 +201,20 @@ def test_a_change_of_most_of_hundreds_of_scopes_is_recomputed_as_one(
     world.append({"readings": [reading(sensor, 1 + 48 * n, 3) for n, sensor in enumerate(sensors[:10])]})
     world.maintain([NAME])
     assert len(asked[2]) == 10
+
+
+def test_a_commit_too_large_for_this_process_is_not_loaded(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain([NAME])
+    world.settings = replace(world.settings, small_rows=1)
+    world.lake = Lake(world.settings)
+    monkeypatch.setattr(follow, "_ROWS_IN_MEMORY", 2)
+    world.append({"readings": [reading("a", 1.5, 1)]})
+    world.maintain([NAME])
+    monkeypatch.setattr(follow, "changed_rows", _crash)
+    world.append({"readings": [reading("b", at, 1) for at in (1, 4, 7)]})
+    world.maintain([NAME])
+    assert totals(world) == {hour(1): 1, hour(1.5): 2, hour(4): 1, hour(7): 1}
 
 
 class _CrashError(TwofoldError):
