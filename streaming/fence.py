@@ -41,13 +41,14 @@ class Fence:
         self._file.write_text(str(max(known, default="")))
 
     def beyond(self, rows: DataFrame) -> DataFrame:
-        """The rows that were still open."""
+        """The rows that were still open; one without a closing time is."""
         from pyspark.sql import functions as F
 
         closed_before_ms = self.closed_before_ms
         if closed_before_ms is None or self._table.closes_at is None:
             return rows
-        return rows.where(F.col(self._table.closes_at) >= F.lit(from_epoch_ms(closed_before_ms)))
+        closes = F.col(self._table.closes_at)
+        return rows.where((closes >= F.lit(from_epoch_ms(closed_before_ms))) | closes.isNull())
 
     def reached_by(self, events: DataFrame, topic: Topic) -> DataFrame:
         """The events that rows which were still open can be made from."""
@@ -68,7 +69,9 @@ class Fence:
         table = writer.newest()
         connection = duckdb_utc()
         connection.register("live", table.scan())
-        condition = "true" if closed_before_ms is None else f'epoch_us("{closes_at}") >= {closed_before_ms * 1_000}'
+        condition = "true"
+        if closed_before_ms is not None:
+            condition = f'epoch_us("{closes_at}") >= {closed_before_ms * 1_000} OR "{closes_at}" IS NULL'
         rows = connection.sql(f"FROM live WHERE {condition}").to_arrow_table().cast(pa.schema(table.schema()))
         changes = rows.append_column(CHANGE, pa.repeat(pa.scalar("delete"), len(rows)))
         for column in rows.column_names:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
@@ -13,7 +14,15 @@ from tables.checkpoint import Checkpoint
 from tables.declaration import Table
 from tables.lake import Lake
 from tables.registry import load
+from tables.scope import epoch_ms
 from tables.writer import Stamp, Writer
+from tests.plant import hour, plant
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
 
 NAME = "flights.delays_by_hour"
 
@@ -66,6 +75,25 @@ def test_a_stream_lost_before_it_caught_up_does_not_lower_the_fence(
     assert closed_before_ms(lake, table, tmp_path / "new") == 5_000
     commit(lake, 1, begun_at)
     assert closed_before_ms(lake, table, tmp_path / "new") == 5_000
+
+
+def test_a_row_without_a_closing_time_is_open(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    world = World(spark, settings, "plant", plant(tmp_path / "declared"))
+    table, name = world.registry.find_table("hours"), "plant.hours"
+    (tmp_path / "new.fence").write_text(str(epoch_ms(hour(5))))
+    fence = Fence(Checkpoint(tmp_path / "new"), world.lake, table)
+    schema = pa.schema(world.lake.open(name).schema())
+    closing = {"a": hour(4), "b": hour(5), "c": None}
+    rows = [
+        {"sensor": sensor, "hour": hour(0), "closes_at": at, "total": 1.0, "greatest": 1.0}
+        for sensor, at in closing.items()
+    ]
+    frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema))
+    assert sorted(row.sensor for row in fence.beyond(frame).collect()) == ["b", "c"]
+    writer = Writer(world.lake, name)
+    writer.append(pa.Table.from_pylist(rows, schema), Stamp(app="stream/a", version=0, info={}))
+    fence.take_out_open(writer)
+    assert world.rows(name)["sensor"].to_pylist() == ["a"]
 
 
 def test_a_table_that_was_made_anew_has_no_fence(lake: Lake, table: Table, tmp_path: Path) -> None:
