@@ -53,6 +53,7 @@ def reconcile(
 
     Raises:
         BadArgument: an unknown table; nothing was touched.
+        BadDeclaration: a table could not be created.
         DefinitionChanged: the rows of a table were computed by another definition than the declared one.
         QualityFailed: recomputed rows of a table break their rules; nothing of it was published.
         UnexplainedDifference: with `verify`; of what was not repaired.
@@ -73,6 +74,9 @@ def reconcile_tables(
     unfolded: list[str] = []
     refused: list[TwofoldError] = []
     for table in tables:
+        if fault := platform.faults.get(table.full_name):
+            refused.append(fault)
+            continue
         # Only now: what was published above it is news for this table.
         if not verify and not repair and not has_work(platform.lake, platform.registry, table):
             outcomes.append(idle(table))

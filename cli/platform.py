@@ -61,10 +61,10 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
     """
     from cli.snapshot import Observer
-    from tables.registry import load
+    from tables.registry import load_sound
 
     settings = Settings.from_environment()
-    now = Observer(settings, load()).take(with_retention=True)
+    now = Observer(settings, *load_sound()).take(with_retention=True)
     if as_json:
         print_json(now)
         return
@@ -78,10 +78,14 @@ def status(as_json: Json = False) -> None:
 
 
 def doctor(as_json: Json = False) -> None:
-    """Check the machine: Java, memory, ports, disk, versions; exit code 1 when something is wrong."""
+    """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
+    from cli.snapshot import declarations, streams
     from infra.doctor import examine
+    from tables.registry import load_sound
 
-    findings = examine(Settings.from_environment())
+    settings = Settings.from_environment()
+    registry, faults = load_sound()
+    findings = [*examine(settings), declarations(faults), streams(settings, registry)]
     if as_json:
         print_json(findings)
     else:
@@ -98,9 +102,11 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         ProcessFailed: a process does not become ready; names its log.
     """
     from infra import jars, supervisor
-    from tables.registry import load
+    from tables.registry import load_sound
 
-    registry = load()
+    registry, faults = load_sound()
+    for fault in faults:
+        out.print(f"[bold red]✗[/] {escape(fault.message)} It is left out.", soft_wrap=True)
     if not supervisor.is_running(settings):
         # What a crash left behind would hold our ports.
         supervisor.stop(settings)
@@ -251,16 +257,21 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Return when the driver runs and has made the tables of its domain."""
+    """Return when the driver runs and has made the tables of its domain, or has said why it cannot."""
     from infra import supervisor
+    from streaming.progress import read
     from tables.lake import Lake
 
     lake = Lake(settings)
     declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in registry.in_order(domain)]
+
+    def is_done(name: str) -> bool:
+        return lake.exists(name) or any(f"{p.domain}.{p.query}" == name and p.error for p in read(settings, domain))
+
     name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
     while True:
         process = next((p for p in supervisor.state(settings) if p.name == name), None)
-        if process and process.state == "RUNNING" and all(map(lake.exists, declared)):
+        if process and process.state == "RUNNING" and all(map(is_done, declared)):
             return
         if time.monotonic() > deadline or (process and process.starts > MOST_STARTS):
             state = f"{process.state}, started {process.starts} times" if process else "not supervised"

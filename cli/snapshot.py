@@ -8,11 +8,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cli.retention import Retention, retention
-from infra.errors import BrokerUnreachable, TwofoldError
+from infra.errors import BadDeclaration, BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.query import Analyst
+    from infra.doctor import Finding
     from infra.supervisor import ProcessState
     from infra.topics import PartitionOffsets
     from streaming.progress import Progress
@@ -149,10 +150,10 @@ class Snapshot:
 class Observer:
     """Takes snapshots of one platform, each from the state of that moment."""
 
-    def __init__(self, settings: Settings, registry: Registry) -> None:
+    def __init__(self, settings: Settings, registry: Registry, faults: Sequence[BadDeclaration] = ()) -> None:
         from tables.lake import Lake
 
-        self._settings, self._registry = settings, registry
+        self._settings, self._registry, self._faults = settings, registry, faults
         self._lake = Lake(settings)
         self._analyst: Analyst | None = None
 
@@ -166,9 +167,9 @@ class Observer:
         from tables.audits import last_audits
         from tables.gaps import gaps
 
-        problems: list[str] = []
+        problems = [fault.message for fault in self._faults]
         settings, registry, lake = self._settings, self._registry, self._lake
-        progress = _tolerant(problems, "progress", lambda: _progress(settings)) or []
+        progress = _tolerant(problems, "progress", lambda: _progress(settings, registry)) or []
         processes = supervisor.state(settings)
         offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
         late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
@@ -222,6 +223,33 @@ class Observer:
         return self._analyst
 
 
+def declarations(faults: Sequence[BadDeclaration]) -> Finding:
+    """What the doctor finds of the files under tables/."""
+    from infra.doctor import Finding
+
+    return Finding(
+        name="Declarations",
+        ok=not faults,
+        found="; ".join(fault.message for fault in faults) or "without a fault",
+        expected="files that can be loaded",
+        hint=next((fault.hint for fault in faults if fault.hint), "Correct the file, then `./twofold up`."),
+    )
+
+
+def streams(settings: Settings, registry: Registry) -> Finding:
+    """What the doctor finds of the queries of all drivers."""
+    from infra.doctor import Finding
+
+    failed = [f"{p.domain}.{p.query}: {p.error}" for p in _progress(settings, registry) if p.error]
+    return Finding(
+        name="Streams",
+        ok=not failed,
+        found="; ".join(failed) or "none stands still",
+        expected="none stands still",
+        hint="Each is started again by itself once a minute; a file that was corrected is loaded by `./twofold up`.",
+    )
+
+
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:
     """Table -> records of its topics that were later than its watermark; only tables whose rows close.
 
@@ -250,10 +278,11 @@ def count_corrections(analyst: Analyst, lake: Lake) -> dict[str, int]:
     return {str(name): int(str(count)) for name, count in rows}
 
 
-def _progress(settings: Settings) -> list[Progress]:
+def _progress(settings: Settings, registry: Registry) -> list[Progress]:
+    """Of ingest, and of every table that is still declared."""
     from streaming.progress import read
 
-    return read(settings)
+    return [p for p in read(settings) if p.query == "ingest" or f"{p.domain}.{p.query}" in registry.tables]
 
 
 def _offsets(

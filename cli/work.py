@@ -273,19 +273,19 @@ def parse_span(
 
 
 def _require_domain(domain: str) -> None:
-    from tables.registry import load
+    from tables.registry import load_sound
 
-    load().require_domain(domain)
+    load_sound()[0].require_domain(domain)
 
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, in the order given; with `domain`, all of that domain."""
     from infra.errors import BadArgument
-    from tables.registry import load
+    from tables.registry import load_sound
 
     if not names:
         return []
-    registry = load()
+    registry, _ = load_sound()
     found = dict.fromkeys(registry.find_table(name).full_name for name in names)
     if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
         raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")

@@ -1,7 +1,7 @@
 """The DAGs of every domain, as Airflow finds them: generated from the declarations under tables/.
 
-Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A domain whose files
-cannot be loaded is left out here; `declarations.py` shows why, so that its fault stays with it.
+Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A file that cannot be
+loaded is left out here; `declarations.py` shows why, so that its fault stays with it.
 """
 
 from __future__ import annotations

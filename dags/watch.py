@@ -42,6 +42,7 @@ class Findings:
         down: supervised processes that do not run -> their state.
         missing: processes that the supervisor should know and does not.
         stalled: what waits although the driver runs; a restart may help.
+        failed: queries that cannot go on, and why; the driver starts them again by itself.
         slow: what works too slowly.
         lost: records that exist nowhere any more, of which nobody has noted yet that it is known.
     """
@@ -49,6 +50,7 @@ class Findings:
     down: Mapping[str, str] = field(default_factory=dict)
     missing: tuple[str, ...] = ()
     stalled: tuple[str, ...] = ()
+    failed: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
 
@@ -70,6 +72,7 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
     driver = processes.get(driver_name(domain), {})
     queries = {query["query"]: query for query in status["queries"] if query["domain"] == domain}
     waiting = _waiting(status, domain, queries)
+    failed = {name: query["error"] for name, query in queries.items() if query["error"]}
     at = datetime.fromisoformat(status["at"])
     idle_s = {name: (at - _instant(query["updated_at"])).total_seconds() for name, query in queries.items()}
     long_up = (driver.get("uptime_s") or 0) > bounds.stalled_s
@@ -79,8 +82,9 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
         stalled=tuple(
             f"{name}: {waiting[name]}, no micro-batch for {bounds.stalled_s:.0f} s"
             for name in waiting
-            if long_up and idle_s.get(name, bounds.stalled_s + 1) > bounds.stalled_s
+            if long_up and name not in failed and idle_s.get(name, bounds.stalled_s + 1) > bounds.stalled_s
         ),
+        failed=tuple(f"{name} stands still: {error}" for name, error in failed.items()),
         slow=tuple(
             f"{name}: rows are visible {query['freshness_s']:.0f} s after the broker had them"
             for name, query in queries.items()
@@ -118,6 +122,10 @@ class StreamOperator(CommandOperator):
                 )
         if findings.stalled:
             raise _failure(f"{'; '.join(findings.stalled)}. The driver was restarted.", f"See {settings.logs}.")
+        if findings.failed:
+            raise _failure(
+                f"{'; '.join(findings.failed)}.", "The other tables go on. `./twofold status` shows them all."
+            )
         if findings.lost:
             raise _failure(
                 f"{'; '.join(findings.lost)}.", "`./twofold acknowledge` notes who knows of it, and ends this alarm."

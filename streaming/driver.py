@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,8 +26,8 @@ from streaming.progress import Progress, read, write
 from streaming.turns import Turns
 from streaming.upkeep import Running, use_pool
 from tables.declaration import Table
-from tables.registry import load
-from tables.setup import Platform, opened
+from tables.registry import load_sound
+from tables.setup import Platform, ensure_table, opened
 from tables.topics import specs
 
 if TYPE_CHECKING:
@@ -35,19 +36,22 @@ if TYPE_CHECKING:
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 _CALM_S = 1.0
+_SETTLED_S = 10.0  # a query that runs for so long has got over what it failed with
 _log = logging.getLogger("twofold.driver")
 
 
 def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None) -> None:
     """Keep the domain's queries running until SIGTERM or SIGINT, then let each end its micro-batch.
 
-    A query that fails is started again after a pause that doubles up to a minute; the others go on.
+    A query that fails, or cannot start, is started again after a pause that doubles up to a minute; the others go on. A
+    file with a fault is left out.
 
     Args:
         tables: maintain these tables; None: all of the domain.
 
     Raises:
         BadArgument: a table that is not declared.
+        BadDeclaration: no file of the domain is without a fault.
         BrokerUnreachable: the broker does not answer when the driver starts.
         ProcessFailed: another driver runs this domain.
     """
@@ -72,18 +76,31 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
 
     Raises:
         BadArgument: a table that the domain has not.
+        TwofoldError: what the first table failed with; all others were maintained.
     """
+    failures: list[TwofoldError] = []
     with _domain(settings, domain) as p:
         wanted = _chosen(p, domain, tables)
         if ingest:
             finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
         for table in wanted:
-            with exclusive(settings.stream_lock(table.full_name)) as ours:
-                if not ours:
-                    raise ProcessFailed(
-                        f"The stream of {table.full_name} is being recovered.", hint="Wait until that has ended."
-                    )
-                finish(upkeep(p, table).start(available_now=True))
+            try:
+                _drain_table(p, table)
+            except TwofoldError as error:
+                _log.error("not drained table=%s error=%s", table.full_name, error.message)
+                failures.append(error)
+    if failures:
+        raise failures[0]
+
+
+def _drain_table(platform: Platform, table: Table) -> None:
+    with exclusive(platform.lake.settings.stream_lock(table.full_name)) as ours:
+        if not ours:
+            raise ProcessFailed(
+                f"The stream of {table.full_name} is being recovered.", hint="Wait until that has ended."
+            )
+        ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+        finish(upkeep(platform, table).start(available_now=True))
 
 
 def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
@@ -94,11 +111,15 @@ def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
 
 @contextmanager
 def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
-    registry = load()
+    registry, faults = load_sound()
+    for fault in faults:
+        _log.error("left out file=%s error=%s", fault.facts.get("file"), fault.message)
+        if domain not in registry.domains and Path(str(fault.facts.get("file"))).parent.name == domain:
+            raise fault
     registry.require_domain(domain)
-    with _only_driver(settings, domain):
+    with _only_driver(settings, domain), _telling(settings, domain):
         ensure_topics(settings, specs(registry, domain))
-        with opened(settings, domain, [domain], runs_streams=True) as platform:
+        with opened(settings, domain, [domain], runs_streams=True, registry=registry) as platform:
             yield platform
 
 
@@ -111,6 +132,16 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
                 hint="`./twofold status` shows it; `./twofold down` stops it.",
             )
         yield
+
+
+@contextmanager
+def _telling(settings: Settings, domain: str) -> Iterator[None]:
+    """Tells what keeps the whole driver from running as a failure of ingest."""
+    try:
+        yield
+    except TwofoldError as error:
+        _tell(settings, domain, "ingest", error.message)
+        raise
 
 
 def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> list[Table]:
@@ -128,10 +159,14 @@ def _starters(
     yield "ingest", _in_own_pool(platform, f"{domain}.ingest", partial(ingest.start, available_now=False)), None
     pace = _pace(platform, domain)
     for table in _chosen(platform, domain, tables):
-        kept = upkeep(platform, table)
         lock = platform.lake.settings.stream_lock(table.full_name)
-        start = partial(kept.start, available_now=False, pace=pace())
+        start = partial(_start_table, platform, table, pace())
         yield table.name, _in_own_pool(platform, table.full_name, start), lock
+
+
+def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:
+    ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+    return upkeep(platform, table).start(available_now=False, pace=pace)
 
 
 def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) -> Callable[[], Running]:
@@ -164,6 +199,7 @@ class _Kept:
         self._held = ExitStack()
         self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
+        self._told = ""  # what was known to keep it from running when it was started
 
     def keep(self, settings: Settings, domain: str) -> None:
         """Look at the query, and start it when it does not run and its pause is over."""
@@ -171,6 +207,10 @@ class _Kept:
         if self._query is not None and self._query.isActive:
             if now - self._running_since > _LONGEST_PAUSE_S:
                 self._pause_s = 1.0
+            if self._told and now - self._running_since > _SETTLED_S:
+                if _known(settings, domain, self._name).error == self._told:  # nor has the query told anything since
+                    _tell(settings, domain, self._name, "")
+                self._told = ""
             return
         if self._query is not None:
             error = self._query.exception()
@@ -183,6 +223,7 @@ class _Kept:
             try:
                 self._query = self._start()
                 self._running_since = now
+                self._told = _known(settings, domain, self._name).error
             except Exception as error:
                 self._failed(settings, domain, error)
 
@@ -203,9 +244,19 @@ class _Kept:
         self._next_try = time.monotonic() + self._pause_s
         _log.error("query failed domain=%s query=%s pause_s=%.0f error=%s", domain, self._name, self._pause_s, error)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        last = next((p for p in read(settings, domain) if p.query == self._name), None)
-        facts = {**vars(last)} if last else {"domain": domain, "query": self._name}
-        write(settings, Progress(**{**facts, "error": _reason(error)}))
+        _tell(settings, domain, self._name, _reason(error))
+
+
+def _tell(settings: Settings, domain: str, query: str, error: str) -> None:
+    """Note why a query stands still, beside what is known of it; nothing where it runs."""
+    last = _known(settings, domain, query)
+    if error != last.error:
+        write(settings, replace(last, error=error))
+
+
+def _known(settings: Settings, domain: str, query: str) -> Progress:
+    last = next((p for p in read(settings, domain) if p.query == query), None)
+    return last or Progress(domain=domain, query=query)
 
 
 def finish(query: Running) -> None:

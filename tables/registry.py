@@ -99,8 +99,8 @@ class Registry:
         return _find(name, self.topics, "topic")
 
 
-def load(folder: Path = FOLDER, *, without: Collection[str] = ()) -> Registry:
-    """Load every `<folder>/<domain>/<name>.py`, except of the domains in `without`.
+def load(folder: Path = FOLDER, *, without: Collection[Path] = ()) -> Registry:
+    """Load every `<folder>/<domain>/<name>.py`, except the files and folders in `without`.
 
     Raises:
         BadDeclaration: names the file, what was expected, what came, what to do.
@@ -126,27 +126,27 @@ def load(folder: Path = FOLDER, *, without: Collection[str] = ()) -> Registry:
 
 
 def load_sound(folder: Path = FOLDER) -> tuple[Registry, list[BadDeclaration]]:
-    """Every domain without a fault, and the faults for which the others were left out, the first of each."""
-    faults: dict[str, BadDeclaration] = {}
+    """Every topic and table without a fault, and the faults of the other files, the first of each."""
+    faults: dict[Path, BadDeclaration] = {}
     while True:
         try:
             return load(folder, without=faults), list(faults.values())
         except BadDeclaration as fault:
-            path = Path(str(fault.facts.get("file", folder))).relative_to(folder)
-            if not path.parts:
+            path = Path(str(fault.facts.get("file", folder)))
+            if path == folder:
                 raise
-            faults[path.parts[0]] = fault
+            faults[path] = fault
 
 
-def _files(folder: Path, without: Collection[str]) -> Iterator[Path]:
+def _files(folder: Path, without: Collection[Path]) -> Iterator[Path]:
     domains = (p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(("_", ".")))
-    for domain in sorted(p for p in domains if p.name not in without):
+    for domain in sorted(p for p in domains if p not in without):
         with _in_file(domain):
             if not NAME.match(domain.name) or domain.name in RESERVED_DOMAINS:
                 raise BadDeclaration(
                     f"{domain.name!r} cannot name a domain.", hint="Use lower-case letters, digits and _; not 'ledger'."
                 )
-        yield from sorted(p for p in domain.glob("*.py") if p.name != "__init__.py")
+        yield from sorted(p for p in domain.glob("*.py") if p.name != "__init__.py" and p not in without)
 
 
 def _declaration(path: Path) -> Topic | Table:
@@ -257,7 +257,7 @@ def _check_order(registry: Registry, folder: Path) -> None:
         raise BadDeclaration(
             f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}.",
             hint="Take one of these inputs away.",
-            file=str(folder / error.args[1][0].replace(".", "/")),
+            file=str(folder / f"{error.args[1][0].replace('.', '/')}.py"),
         ) from None
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
 from infra.spark.client import naming_lost_server, open_session
 from tables import gaps, transactions
@@ -24,6 +26,8 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
+_log = logging.getLogger("twofold.setup")
+
 
 @dataclass(frozen=True)
 class Platform:
@@ -31,11 +35,13 @@ class Platform:
 
     Attributes:
         session: a Spark session, or what starts one when it is needed first.
+        faults: table that could not be made -> why.
     """
 
     session: SparkSession | Callable[[], SparkSession]
     lake: Lake
     registry: Registry
+    faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
 
     @cached_property
     def spark(self) -> SparkSession:
@@ -43,15 +49,25 @@ class Platform:
 
 
 @contextmanager
-def opened(settings: Settings, name: str, domains: Iterable[str], *, runs_streams: bool = False) -> Iterator[Platform]:
+def opened(
+    settings: Settings,
+    name: str,
+    domains: Iterable[str],
+    *,
+    runs_streams: bool = False,
+    registry: Registry | None = None,
+) -> Iterator[Platform]:
     """A platform whose tables of these domains exist; its session, where the work needs one, ends with the block.
 
+    A table that cannot be made is among `faults`, and stops no other.
+
     Args:
-        runs_streams: the work runs streaming queries, which take a JVM in this process.
+        runs_streams: the work runs streaming queries, which take a JVM in this process. A stream makes its own table.
+        registry: what is declared; None: it is loaded.
 
     Raises:
-        BadDeclaration: a table's function does not fit its inputs or its own declaration.
         MissingTool: no Java, or the jars were not resolved yet.
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
         SparkUnreachable: the Spark server does not answer, or ended meanwhile. Retryable.
     """
     sessions: list[SparkSession] = []
@@ -64,21 +80,44 @@ def opened(settings: Settings, name: str, domains: Iterable[str], *, runs_stream
             ending.callback(sessions[0].stop)
         return sessions[0]
 
-    registry, lake = load(), Lake(settings)
+    registry, lake = registry or load(), Lake(settings)
     with naming_lost_server(), ending:
+        faults: dict[str, BadDeclaration] = {}
         for domain in dict.fromkeys(domains):
-            ensure_domain(start, lake, registry, domain)
-        yield Platform(start, lake, registry)
+            if runs_streams:
+                ensure_topics_of(lake, registry, domain)
+            else:
+                faults |= ensure_domain(start, lake, registry, domain)
+        yield Platform(start, lake, registry, faults)
 
 
 def ensure_domain(
     session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
-) -> None:
+) -> dict[str, BadDeclaration]:
     """Create what is missing: ledgers, events and quarantine of each topic, new fields of events, then each table.
+
+    Returns:
+        Table that could not be created -> why: its function does not fit its inputs or its own declaration.
 
     Raises:
         SchemaMismatch: a field of a topic is declared with another type than its events have.
-        BadDeclaration: a table's function does not fit its inputs or its own declaration.
+    """
+    ensure_topics_of(lake, registry, domain)
+    faults: dict[str, BadDeclaration] = {}
+    for table in registry.in_order(domain):
+        try:
+            ensure_table(session, lake, registry, table)
+        except BadDeclaration as fault:
+            _log.error("not created table=%s error=%s", table.full_name, fault.message)
+            faults[table.full_name] = fault
+    return faults
+
+
+def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
+    """Create the ledgers, and events and quarantine of each topic of a domain, or give them their new fields.
+
+    Raises:
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
     """
     Ledgers(lake).ensure()
     gaps.ensure(lake)
@@ -88,9 +127,25 @@ def ensure_domain(
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
         lake.extend(topic.full_name, events_schema(topic))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
-    for table in registry.in_order(domain):
-        if not lake.exists(table.full_name):
-            _create(_started(session), lake, registry, table)
+
+
+def ensure_table(
+    session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, table: Table
+) -> None:
+    """Create the table when it is not there; its inputs are.
+
+    Raises:
+        BadDeclaration: its function does not fit its inputs or its own declaration, or an input is not there.
+    """
+    if lake.exists(table.full_name):
+        return
+    missing = [source.full_name for source in registry.upstream(table) if not lake.exists(source.full_name)]
+    if missing:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: it reads {', '.join(missing)}, which could not be created.",
+            hint="`./twofold status` tells why.",
+        )
+    _create(_started(session), lake, registry, table)
 
 
 def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from infra.errors import BadDeclaration
 from infra.settings import Settings
+from streaming.progress import Progress, write
 from tables import registry
 from tables.lake import Lake
 from tables.ledgers import Ledgers
@@ -85,3 +89,24 @@ def test_damage_that_an_audit_found_is_a_problem_until_it_is_repaired(cli: Cli) 
     assert told in cli("status", "--json").document["problems"]
     assert "2 wrong" in " ".join(cli("status").out.split())
     assert "2 that nothing explains" in cli("show", "flights.flights").out
+
+
+def test_a_stream_that_stands_still_is_a_problem_of_status_and_doctor(cli: Cli, home: Path) -> None:
+    settings = Settings(home=home)
+    write(settings, Progress(domain="flights", query="flights", error="sums a column that is not there"))
+    write(settings, Progress(domain="flights", query="gone", error="of a table that is declared no more"))
+    told = "sums a column that is not there"
+    assert f"flights.flights stands still: {told}" in cli("status", "--json").document["problems"]
+    found = cli("doctor", "--json")
+    [streams] = [finding for finding in found.document if finding["name"] == "Streams"]
+    assert (found.code, streams["ok"], streams["found"]) == (1, False, f"flights.flights: {told}")
+
+
+def test_a_file_with_a_fault_is_told_and_hides_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    fault = BadDeclaration("tables/flights/new.py, line 3: invalid syntax.")
+    monkeypatch.setattr(registry, "load_sound", lambda: (registry.load(), [fault]))
+    document = cli("status", "--json").document
+    assert fault.message in document["problems"]
+    assert len(document["tables"]) == len(registry.load().tables)
+    [declarations] = [finding for finding in cli("doctor", "--json").document if finding["name"] == "Declarations"]
+    assert (declarations["ok"], declarations["found"]) == (False, fault.message)

@@ -19,8 +19,13 @@ def process(name: str, state: str = "RUNNING", uptime_s: float | None = 3_600.0)
     return {"name": name, "state": state, "pid": 7, "uptime_s": uptime_s}
 
 
-def query(name: str, updated_at: str = JUST_NOW, freshness_s: float = 0.5, behind: int | None = 0) -> dict[str, Any]:
-    return {"domain": "flights", "query": name, "updated_at": updated_at, "freshness_s": freshness_s, "behind": behind}
+def query(
+    name: str, updated_at: str = JUST_NOW, freshness_s: float = 0.5, behind: int | None = 0, error: str = ""
+) -> dict[str, Any]:
+    return {
+        "domain": "flights", "query": name, "updated_at": updated_at, "freshness_s": freshness_s, "behind": behind,
+        "error": error,
+    }  # fmt: skip
 
 
 def gap(topic: str, acknowledged_at: str | None = None) -> dict[str, Any]:
@@ -74,6 +79,11 @@ def test_records_that_wait_while_nothing_moves_are_a_stall() -> None:
     )
     assert look(status(*UP, queries=(query("ingest", JUST_NOW),), lag=12)).stalled == ()
     assert look(status(*UP, lag=12)).stalled == ("ingest: 12 records wait, no micro-batch for 300 s",)
+
+
+def test_a_table_that_cannot_start_is_named_and_restarts_nothing() -> None:
+    found = look(status(*UP, queries=(query("ingest"), query("flights", LONG_AGO, behind=4, error="no column x"))))
+    assert (found.failed, found.stalled, found.down) == (("flights stands still: no column x",), (), {})
 
 
 def test_versions_that_wait_while_a_table_does_not_move_are_a_stall() -> None:

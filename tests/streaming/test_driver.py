@@ -1,14 +1,28 @@
-"""A driver leaves a table alone whose checkpoint somebody else uses."""
+"""A driver keeps each query by itself: one that fails, cannot start, or is in other hands stops no other."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.errors import BadDeclaration, SchemaMismatch
 from infra.locks import exclusive, is_held
 from infra.settings import Settings
-from streaming.driver import _Kept
+from streaming import driver
+from streaming.driver import _Kept, _starters
+from streaming.progress import read
+from tables.declaration import Table
+from tables.lake import Lake
+from tables.setup import Platform, ensure_domain
+from tests.plant import DAYS_FILE, HOURS, plant
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 
 class Query:
@@ -61,3 +75,74 @@ def test_the_checkpoint_of_a_query_is_held_until_it_stops_or_fails(settings: Set
     assert is_held(lock)
     query.stop()
     assert (len(started), is_held(lock)) == (2, False)
+
+
+def test_what_a_query_failed_with_is_told_until_it_runs_again(
+    settings: Settings, started: list[Query], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(driver, "_SETTLED_S", 0.0)
+    query = kept(settings, started)
+    query.keep(settings, "plant")
+    started[-1].isActive = False
+    query.keep(settings, "plant")
+    assert [p.error for p in read(settings, "plant")] == ["its state is damaged"]
+    time.sleep(1.1)  # its pause
+    for _ in range(2):
+        query.keep(settings, "plant")
+    assert [p.error for p in read(settings, "plant")] == [""]
+
+
+def test_what_keeps_a_whole_driver_from_running_is_told(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refuse(*_: object) -> None:
+        raise SchemaMismatch("plant.readings: the column value is declared as string")
+
+    monkeypatch.setattr(driver, "load_sound", lambda: (plant(tmp_path), []))
+    monkeypatch.setattr(driver, "ensure_topics", refuse)
+    with pytest.raises(SchemaMismatch):
+        driver.drain(settings, "plant", ingest=True, tables=None)
+    assert [(p.query, p.error[:14]) for p in read(settings, "plant")] == [("ingest", "plant.readings")]
+
+
+def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
+    mistyped = HOURS.replace("def hours", "def mistyped").replace("derive=hours", "derive=mistyped")
+    mistyped = mistyped.replace('F.sum("value")', 'F.sum("valeu")')
+    below = DAYS_FILE.replace("def days(hours)", "def below(mistyped)").replace("hours.", "mistyped.")
+    below = below.replace("derive=days", "derive=below")
+    registry = plant(tmp_path, mistyped=mistyped, below=below)
+    lake = Lake(settings)
+    faults = ensure_domain(spark, lake, registry, "plant")
+    assert {name: "valeu" in fault.message for name, fault in faults.items()} == {
+        "plant.mistyped": True,
+        "plant.below": False,
+    }
+    assert "it reads plant.mistyped" in faults["plant.below"].message
+
+    starters = {name: start for name, start, _ in _starters(Platform(spark, lake, registry), "plant", None)}
+    with pytest.raises(BadDeclaration, match="valeu"):
+        starters["mistyped"]()
+    running = starters["hours"]()
+    assert running.isActive
+    running.stop()
+
+
+def test_a_drain_goes_on_with_the_other_tables_and_then_fails(
+    settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drained = []
+
+    def drain_table(_: Platform, table: Table) -> None:
+        if table.name == "hours":
+            raise BadDeclaration("no column valeu")
+        drained.append(table.name)
+
+    @contextmanager
+    def domain(*_: object) -> Iterator[Platform]:
+        yield Platform(lambda: pytest.fail("no session is needed"), Lake(settings), plant(tmp_path))
+
+    monkeypatch.setattr(driver, "_domain", domain)
+    monkeypatch.setattr(driver, "_drain_table", drain_table)
+    with pytest.raises(BadDeclaration, match="valeu"):
+        driver.drain(settings, "plant", ingest=False, tables=None)
+    assert sorted(drained) == ["kept", "newest"]

@@ -165,19 +165,23 @@ def test_names_are_found_in_full_and_bare_where_they_are_unique(tmp_path: Path) 
     assert error.value.hint == "The domains are plant, shop."
 
 
-def test_a_fault_leaves_the_other_domains_standing(tmp_path: Path) -> None:
+def test_a_fault_leaves_the_other_files_standing(tmp_path: Path) -> None:
     folder = written(
         tmp_path,
         {
             "plant/readings.py": TOPIC_FILE,
+            "plant/newest.py": table_reading("readings"),
+            "plant/oldest.py": table_reading("reading"),
             "shop/readings.py": "TOPIC = (",
             "mill/newest.py": table_reading("shop__readings"),
             "yard/a.py": table_reading("a"),
+            "Shed/a.py": TOPIC_FILE,
         },
     )
     registry, faults = load_sound(folder)
-    assert registry.domains == ("plant",)
-    assert sorted(Path(str(f.facts["file"])).relative_to(folder).parts[0] for f in faults) == ["mill", "shop", "yard"]
+    assert [d.full_name for d in registry.declarations] == ["plant.readings", "plant.newest"]
+    files = {str(Path(str(f.facts["file"])).relative_to(folder)) for f in faults}
+    assert files == {"plant/oldest.py", "shop/readings.py", "mill/newest.py", "yard/a.py", "Shed"}
 
 
 def test_the_declarations_of_the_platform_load() -> None:
