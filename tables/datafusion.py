@@ -24,13 +24,13 @@ def instant(kind: pa.DataType, ms: int) -> str:
     return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
 
 
-def span(rows: pa.Table, columns: Sequence[str], alias: str) -> str:
+def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
     """What is true of every row that equals one of these in the columns; such a row may lie a millisecond beyond.
 
     Statistics of files are cut to the millisecond, so that a finer bound would pass over a file.
 
     Args:
-        alias: of the relation whose rows are meant.
+        alias: of the relation that the columns belong to; empty: there is only one.
     """
     parts = ["true"]
     for column in columns:
@@ -39,7 +39,8 @@ def span(rows: pa.Table, columns: Sequence[str], alias: str) -> str:
             continue
         least, greatest = pc.min_max(rows[column]).as_py().values()
         first, last = _literal(field.type, least, 0), _literal(field.type, greatest, 1)
-        parts.append(f'{alias}."{column}" >= {first} AND {alias}."{column}" <= {last}')
+        name = f'{alias}."{column}"' if alias else f'"{column}"'
+        parts.append(f"{name} >= {first} AND {name} <= {last}")
     return " AND ".join(parts)
 
 

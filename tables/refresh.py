@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
 from infra.spark.frames import frame_of
+from tables.datafusion import span
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.derive import derive, first_of_each_in_memory, greatest_by, input_of, one_of_each_key, payload
@@ -181,7 +182,9 @@ class Refresher:
         inserts = changes.filter(is_insert).select(columns)
         connection = duckdb_utc()
         connection.register("inserts", inserts)
-        connection.register("rows", pa.table(target.newest().scan()).cast(inserts.schema))
+        # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
+        found = target.newest().scan(columns=columns, predicate=span(inserts, key))
+        connection.register("rows", pa.RecordBatchReader.from_stream(found).cast(inserts.schema))
         same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
         met = connection.sql(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}").to_arrow_table()
         changed = target.difference(inserts, met.cast(inserts.schema))
