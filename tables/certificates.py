@@ -1,20 +1,23 @@
-"""Fingerprints of what a topic's two tables hold, block by block of offsets: written once, checked by anybody."""
+"""Fingerprints of what a topic's two tables hold, by blocks of offsets: written once, checked by anybody."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from tables.additions import append_new
 from tables.buckets import row_hash
+from tables.datafusion import instant, literal, select
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, TIMESTAMP
 from tables.lake import Lake
-from tables.writer import Stamp, Writer
+from tables.scope import epoch_ms
+from tables.writer import Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -22,6 +25,7 @@ if TYPE_CHECKING:
 CERTIFICATES = "ledger.certificates"
 BLOCK = 10_000
 """Offsets of one block."""
+_KEPT_MS = 30 * 86_400_000  # what Delta keeps of older versions by default
 _SCHEMA = pa.schema(
     [
         ("topic", pa.string()),
@@ -105,13 +109,19 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
 
 
 def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, int], blocks: Sequence[Block]) -> None:
-    """Keep what the two tables held at these versions, of events and of quarantine."""
-    lake.ensure(CERTIFICATES, _SCHEMA, statistics=["topic", "run"])
-    head = {"topic": topic.full_name, "run": run, "recorded_at": datetime.now(UTC)}
+    """Keep what the two tables held at these versions, of events and of quarantine, for as long as they can be read."""
+    from deltalake.exceptions import CommitFailedError
+
+    lake.ensure(CERTIFICATES, _SCHEMA, statistics=["topic", "run", "recorded_at"])
+    now = datetime.now(UTC)
+    head = {"topic": topic.full_name, "run": run, "recorded_at": now}
     head |= {"events_version": versions[0], "quarantine_version": versions[1]}
     rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=_SCHEMA)
     if len(rows):
-        Writer(lake, CERTIFICATES).append(rows, Stamp(app=run, version=1))
+        append_new(Writer(lake, CERTIFICATES), f"certificates/{topic.full_name}", lambda: rows)
+        oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
+        with suppress(CommitFailedError):  # somebody else removes them
+            lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")
 
 
 def read_certificate(
@@ -120,21 +130,16 @@ def read_certificate(
     """The newest certificate of the topic, or the newest of a version of its events; None when there is none."""
     if not lake.exists(CERTIFICATES):
         return None
-    connection = duckdb_utc()
-    connection.register("ledger", pa.table(lake.open(CERTIFICATES).scan()))
-    found = connection.execute(
-        "SELECT run, events_version, quarantine_version FROM ledger "
-        "WHERE topic = ? AND (? IS NULL OR events_version = ?) ORDER BY recorded_at DESC LIMIT 1",
-        [topic.full_name, version, version],
-    ).fetchone()
-    if found is None:
+    wanted = f"topic = {literal(topic.full_name)}" + ("" if version is None else f" AND events_version = {version}")
+    runs = ["run", "recorded_at", "events_version", "quarantine_version"]
+    found = select(lake.open(CERTIFICATES), runs, wanted)
+    newest = found.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
+    if not newest:
         return None
-    names = ", ".join(f'"{name}"' for name in Block.__dataclass_fields__)
-    rows = connection.execute(
-        f"SELECT {names} FROM ledger WHERE topic = ? AND run = ?", [topic.full_name, found[0]]
-    ).fetchall()
-    blocks = (Block(**dict(zip(Block.__dataclass_fields__, row, strict=True))) for row in rows)
-    return (found[1], found[2]), sorted(blocks)
+    of_run = f"{wanted} AND run = {literal(newest[0]['run'])}"
+    rows = select(lake.open(CERTIFICATES), list(Block.__dataclass_fields__), of_run)
+    versions = newest[0]["events_version"], newest[0]["quarantine_version"]
+    return versions, sorted(Block(**row) for row in rows.to_pylist())
 
 
 def differing(one: Iterable[Block], other: Iterable[Block]) -> list[tuple[int, int, int]]:

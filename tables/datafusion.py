@@ -1,15 +1,18 @@
-"""Literals and ranges in the SQL of DataFusion, by which delta-rs finds the files and rows of a table."""
+"""Rows of a table that DataFusion finds in the files that can hold them, and the literals and ranges of its SQL."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from datetime import date, datetime
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from tables.scope import epoch_ms
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 def literal(value: str | int) -> str:
@@ -22,6 +25,13 @@ def instant(kind: pa.DataType, ms: int) -> str:
     if pa.types.is_date(kind):
         return f"arrow_cast({ms // 86_400_000}, 'Date32')"
     return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
+    """Rows of a table, in its own types; read from the files, and parts of files, that can hold them."""
+    schema = pa.schema(table.schema())
+    found = table.scan(columns=list(columns), predicate=predicate)
+    return pa.table(found).cast(pa.schema([schema.field(name) for name in columns]))
 
 
 def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:

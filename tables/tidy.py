@@ -22,6 +22,11 @@ TARGET = 4 << 20
 _MOST = 256 << 20  # bytes that are sorted while a stream waits
 _AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
 _SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
+_LEDGER_PROPERTIES = {
+    "delta.enableChangeDataFeed": "false",
+    "delta.logRetentionDuration": "interval 2 days",
+    "delta.deletedFileRetentionDuration": "interval 2 days",
+}
 _log = logging.getLogger("twofold.tidy")
 
 
@@ -60,6 +65,15 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
     lake.write_checksum(name, table.version())
     table.create_checkpoint()
     table.cleanup_metadata()
+
+
+def tidy_ledger(lake: Lake, name: str) -> None:
+    """The same for a ledger, of which only the newest version is ever read: what older ones need is removed, too."""
+    table = lake.open(name)
+    if not _LEDGER_PROPERTIES.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(_LEDGER_PROPERTIES)
+    tidy(lake, name)
+    lake.open(name).vacuum(dry_run=False)
 
 
 def after_commit() -> PostCommitHookProperties:

@@ -19,10 +19,10 @@ import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from infra.spark.frames import frame_of
-from tables.lake import WRITER, Lake
+from tables.lake import QUARANTINE, WRITER, Lake
 from tables.merge import Merge, equal, greater
 from tables.open_table import OpenTable
-from tables.tidy import after_commit
+from tables.tidy import after_commit, tidy, tidy_ledger
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -34,6 +34,7 @@ CHANGE = "_change"
 BEFORE = "_before_"
 _ATTEMPTS = 12
 _CHECKPOINT_EVERY = 20  # commits: delta-rs reads those after the last checkpoint again with each commit, 0.1 ms of each
+_TIDY_EVERY = 100  # commits of a ledger or a quarantine; streams look after events and tables themselves
 _log = logging.getLogger("twofold.writer")
 
 
@@ -85,6 +86,8 @@ class Writer:
         self._spark = spark
         self._id = uuid4().hex[:12]
         self._table = OpenTable(lake, name)
+        ledger, quarantine = name.startswith("ledger."), name.endswith(QUARANTINE)
+        self._keep_small = tidy_ledger if ledger else (tidy if quarantine else None)
 
     def collect(self, frame: DataFrame) -> pa.Table | DataFrame:
         """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark."""
@@ -257,6 +260,8 @@ class Writer:
         self.lake.write_checksum(self.name, commit.version)
         if commit.version % _CHECKPOINT_EVERY == 0:
             self._table.checkpoint()
+        if self._keep_small and commit.version % _TIDY_EVERY == 0:
+            self._keep_small(self.lake, self.name)
         return Written(
             inserted=commit.count(
                 "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"

@@ -10,7 +10,7 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from tables.lake import Lake
+from tables.lake import QUARANTINE, Lake
 from tables.tidy import Extent, is_mixed, tidy
 from tables.writer import Stamp, Writer, Written
 
@@ -126,6 +126,18 @@ def test_rows_that_a_correction_has_mixed_are_sorted_apart_again(lake: Lake, wri
     assert len(extents(lake)) == len(apart)
     assert all(one[1] <= other[0] for one, other in pairwise(extents(lake)))
     assert stored(lake) == before
+
+
+def test_quarantine_is_tidied_by_whoever_writes_its_hundredth_commit(
+    lake: Lake, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tables.writer._TIDY_EVERY", 5)
+    name = "plant.readings" + QUARANTINE
+    lake.ensure(name, SCHEMA, statistics=["hour"])
+    for number in range(1, 6):
+        Writer(lake, name).append(rows(range(1), number).slice(0, 9), Stamp(app="ingest", version=number))
+    assert (len(lake.open(name).file_uris()), lake.rows(name)) == (1, 45)
+    assert lake.open(name).metadata().configuration["delta.enableChangeDataFeed"] == "true"
 
 
 def extent(size: int, least: int | None, greatest: int | None, rows: int = 10_000) -> Extent:
