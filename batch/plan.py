@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import BadArgument
 from tables.checkpoint import Checkpoint
 from tables.columns import LATE_BY_MS
 from tables.declaration import Table, Topic
 from tables.fingerprint import fingerprint
-from tables.lake import Lake
+from tables.lake import Lake, LoggedCommit
 from tables.outcome import Outcome, run_name
 from tables.registry import Registry, load
-from tables.standing import Standing, splits, standings, watermark
+from tables.standing import Standing, is_far, splits, standings, watermark
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
-
     from infra.settings import Settings
 
 
@@ -32,10 +31,9 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[Outcome] |
     registry, lake = load(), Lake(settings)
     wanted = registry.chosen(tables)
     try:
-        known = standings(lake)
+        if not nothing_to_do(lake, registry, wanted):
+            return None
     except BadArgument:  # no ledger yet: nothing was ever reconciled
-        return None
-    if any(has_work(lake, registry, table, known) for table in wanted):
         return None
     return [idle(table, time.monotonic() - began) for table in wanted]
 
@@ -45,29 +43,97 @@ def idle(table: Table, seconds: float = 0.0) -> Outcome:
     return Outcome(table=table.full_name, cause="late", run=run_name("late"), seconds=seconds)
 
 
-def has_work(lake: Lake, registry: Registry, table: Table, known: Mapping[str, Standing] | None = None) -> bool:
-    """Whether anything since the last reconcile can have made a row of the table wrong, or waits to be recorded.
+def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:
+    """Whether nothing since their last reconcile can have made a row of these tables wrong, or waits to be recorded.
 
-    False is certain. True is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
+    True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
+    ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
 
-    Args:
-        known: of every table; read from the ledger when not given.
+    Raises:
+        BadArgument: there is no ledger yet.
     """
-    name, checkpoint = table.full_name, Checkpoint.of(lake.settings, table)
-    before = (standings(lake) if known is None else known).get(name)
+    known, logs = standings(lake), _Logs(lake)
+    passed: dict[str, Standing] = {}
+    for table in tables:
+        standing = _after(logs, registry, table, known.get(table.full_name))
+        if standing is None:
+            return False
+        before = known.get(table.full_name)
+        if is_far(before.consumed if before else {}, standing.consumed):
+            passed[table.full_name] = standing
+    if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
+        return False
+    if passed:
+        from tables.ledgers import Ledgers
+
+        Ledgers(lake).move(passed)
+    return True
+
+
+class _Facts(NamedTuple):
+    """What matters of a commit; `late_ms`: the greatest lateness of its rows, None where that is unknown."""
+
+    changes: bool
+    rewrites: bool
+    cause: object
+    has_run: bool
+    late_ms: int | None
+
+
+@dataclass(frozen=True)
+class _Logs:
+    """Logs as they were when they were first asked for: each commit is read once, however many tables come of it."""
+
+    lake: Lake
+    _versions: dict[str, int] = field(default_factory=dict)
+    _known: dict[tuple[str, int], _Facts] = field(default_factory=dict)
+
+    def version(self, name: str) -> int:
+        if name not in self._versions:
+            self._versions[name] = self.lake.version(name)
+        return self._versions[name]
+
+    def commits(self, name: str, after: int, through: int) -> Iterator[_Facts]:
+        """As `Lake.commits` has them."""
+        for version in range(after + 1, through + 1):
+            if (name, version) not in self._known:
+                (commit,) = self.lake.commits(name, version - 1, version)
+                self._known[name, version] = _facts(commit)
+            yield self._known[name, version]
+
+
+def _facts(commit: LoggedCommit) -> _Facts:
+    late = [added.greatest.get(LATE_BY_MS) for added in commit.added]
+    known = [ms for ms in late if isinstance(ms, int)]
+    late_ms = max(known, default=-1) if len(known) == len(late) else None
+    return _Facts(commit.changes, commit.rewrites, commit.info.get("cause"), "run" in commit.info, late_ms)
+
+
+def _after(logs: _Logs, registry: Registry, table: Table, before: Standing | None) -> Standing | None:
+    """Where reconcile stands with the table after a look at its logs; None where it has work."""
+    name, checkpoint, mark = table.full_name, Checkpoint.of(logs.lake.settings, table), fingerprint(table)
     now_ms = checkpoint.watermark_ms() if table.closes_at else None
-    if table.closes_at and checkpoint.stream and now_ms is None:  # no row has closed yet
-        return _has_unrecorded(lake, name, before.consumed.get(name, -1) if before else -1)
-    if before is None or before.stream != checkpoint.stream or before.fingerprint != fingerprint(table):
-        return True
-    if _may_be_due(before, now_ms, before.consumed.get(watermark(name))):
-        return True
+    own, is_open = logs.version(name), table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
+    if before is None and is_open:
+        before = Standing(consumed={}, stream=checkpoint.stream, pending=(), fingerprint=mark)
+    if before is None:
+        return None
     try:
-        return _has_unrecorded(lake, name, before.consumed.get(name, -1)) or any(
-            _is_touched(lake, registry, table, checkpoint, source, before) for source in registry.upstream(table)
-        )
+        if _has_unrecorded(logs, name, before.consumed.get(name, -1), own):
+            return None
+        if is_open:
+            return replace(before, consumed={**before.consumed, name: own})
+        if before.stream != checkpoint.stream or before.fingerprint != mark:
+            return None
+        if _may_be_due(before, now_ms, before.consumed.get(watermark(name))):
+            return None
+        sources = registry.upstream(table)
+        if any(_is_touched(logs, registry, table, checkpoint, source, before) for source in sources):
+            return None
     except (FileNotFoundError, BadArgument):
-        return True
+        return None
+    looked_at = {source.full_name: logs.version(source.full_name) for source in sources}
+    return replace(before, consumed={**before.consumed, **looked_at, name: own})
 
 
 def has_taken_in(
@@ -92,29 +158,26 @@ def _may_be_due(before: Standing, now_ms: int | None, then_ms: int | None) -> bo
     return any(now_ms is None or scope["interval"] is None or scope["interval"][0] < now_ms for scope in before.pending)
 
 
-def _has_unrecorded(lake: Lake, name: str, after: int) -> bool:
+def _has_unrecorded(logs: _Logs, name: str, after: int, newest: int) -> bool:
     """Whether a batch run published into the table, and a crash kept that out of the ledger."""
-    newest = lake.version(name)
-    return after < newest and any(c.changes and "run" in c.info for c in lake.commits(name, after, newest))
+    return any(c.changes and c.has_run for c in logs.commits(name, after, newest))
 
 
 def _is_touched(
-    lake: Lake, registry: Registry, table: Table, checkpoint: Checkpoint, source: Topic | Table, before: Standing
+    logs: _Logs, registry: Registry, table: Table, checkpoint: Checkpoint, source: Topic | Table, before: Standing
 ) -> bool:
     name = source.full_name
-    after, through = before.consumed.get(name, -1), lake.version(name)
-    if after >= through or has_taken_in(lake, registry, table, checkpoint, source, through):
+    after, through = before.consumed.get(name, -1), logs.version(name)
+    if after >= through or has_taken_in(logs.lake, registry, table, checkpoint, source, through):
         return False
     if len(checkpoint.splits.of(name)) > before.consumed.get(splits(name), 0):
         return True
     drops_ms = table.watermark_ms if table.closes_at else None
-    for commit in lake.commits(name, after, through):
-        if not commit.changes or commit.info.get("cause") == "idle":  # a heartbeat is no record
+    for commit in logs.commits(name, after, through):
+        if not commit.changes or commit.cause == "idle":  # a heartbeat is no record
             continue
-        if isinstance(source, Table) or commit.rewrites or commit.info.get("cause") == "replay":
+        if isinstance(source, Table) or commit.rewrites or commit.cause == "replay":
             return True
-        if drops_ms is not None:
-            greatest = [added.greatest.get(LATE_BY_MS) for added in commit.added]
-            if any(not isinstance(ms, int) or ms >= drops_ms for ms in greatest):
-                return True
+        if drops_ms is not None and (commit.late_ms is None or commit.late_ms >= drops_ms):
+            return True
     return False

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from batch.pinned import Pinned, Touched
-from batch.plan import has_work, idle
+from batch.plan import idle, nothing_to_do
 from batch.run import Run
 from batch.unexplained import digest, named, require_explained
 from infra.errors import TwofoldError
@@ -22,7 +22,7 @@ from tables.outcome import Outcome
 from tables.refresh import everything
 from tables.scope import Scope, merged, scope_of_row
 from tables.setup import Platform, opened
-from tables.standing import watermark
+from tables.standing import is_far, watermark
 from tables.writer import CHANGE, Written
 
 if TYPE_CHECKING:
@@ -30,8 +30,6 @@ if TYPE_CHECKING:
 
 Approve = Callable[[Outcome], str | None]
 """Says who wants the unexplained rows of an outcome to be overwritten; None: nobody."""
-
-_PASSED_OVER = 500  # commits without anything late that are looked through again at most
 
 
 def reconcile(
@@ -78,7 +76,7 @@ def reconcile_tables(
             refused.append(fault)
             continue
         # Only now: what was published above it is news for this table.
-        if not verify and not repair and not has_work(platform.lake, platform.registry, table):
+        if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
             outcomes.append(idle(table))
             continue
         try:
@@ -164,7 +162,7 @@ class Reconcile:
         """Whether the next run should not look again through what this one passed over."""
         if before.stream != self._pinned.stream or not before.consumed:
             return True
-        return any(n - before.consumed.get(name, -1) > _PASSED_OVER for name, n in self._pinned.settled.items())
+        return is_far(before.consumed, self._pinned.settled)
 
     def _publish(self, touched: Touched, *, pending: Sequence[Scope] | None = None, approved_by: str = "") -> Outcome:
         """Correct what is touched.

@@ -7,10 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
-import pyarrow as pa
-
+from tables.datafusion import select
 from tables.lake import Lake
-from tables.standing import RUNS
+from tables.outcome import RUNS
 
 _COLUMNS = ("table", "cause", "recorded_at", "turn", "turns", "rows", "unexplained")
 
@@ -43,11 +42,10 @@ def last_audits(lake: Lake) -> dict[str, LastAudit]:
     if not {f.name for f in runs.schema().fields} >= set(_COLUMNS):  # a ledger of an older version
         return {}
     told: dict[str, list[Mapping[str, Any]]] = {}
-    for row in pa.table(runs.scan(columns=list(_COLUMNS))).to_pylist():
-        if row["cause"] in ("audit", "repair"):
-            told.setdefault(row["table"], []).append(row)
-    found = {table: _last(sorted(rows, key=lambda row: row["recorded_at"])) for table, rows in told.items()}
-    return {table: audit for table, audit in found.items() if audit}
+    for row in select(runs, _COLUMNS, "cause IN ('audit', 'repair')").to_pylist():
+        told.setdefault(row["table"], []).append(row)
+    audits = {table: _last(sorted(rows, key=lambda row: row["recorded_at"])) for table, rows in told.items()}
+    return {table: audit for table, audit in audits.items() if audit}
 
 
 def _last(runs: Sequence[Mapping[str, Any]]) -> LastAudit | None:

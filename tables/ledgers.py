@@ -1,28 +1,29 @@
-"""What the platform remembers of its own work: runs, their evidence, the corrections that came of them."""
+"""What the platform remembers of its own work: runs, their evidence, their corrections, and reconcile's positions."""
 
 from __future__ import annotations
 
 import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from contextlib import suppress
+from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from tables.additions import append_new
+from tables.datafusion import instant, literal, select
 from tables.declaration import Table
 from tables.decode import TIMESTAMP
-from tables.evidence import RECORD, Evidence, Forced, records
+from tables.evidence import RECORD, Causes, Changed, ChangedRows, Evidence, span_of
 from tables.lake import Lake, LoggedCommit
-from tables.outcome import Audited, Outcome
+from tables.outcome import RUNS as RUNS
+from tables.outcome import Audited, Outcome, started_at
 from tables.plain import plain, to_json
-from tables.scope import Scope
+from tables.scope import Scope, epoch_ms
 from tables.scope_text import from_text, to_text
-from tables.standing import RUNS as RUNS
-from tables.standing import standings
-from tables.tidy import tidy
+from tables.standing import POSITIONS, Standing, standings
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
@@ -36,9 +37,6 @@ _RUNS_SCHEMA = pa.schema(
         ("table", pa.string()),
         ("cause", pa.string()),
         ("recorded_at", TIMESTAMP),
-        ("consumed", pa.string()),
-        ("stream", pa.string()),
-        ("pending", pa.string()),
         ("touched", pa.int64()),
         ("scopes", pa.int64()),
         ("inserted", pa.int64()),
@@ -71,6 +69,7 @@ _EVIDENCE_SCHEMA = pa.schema(
         ("scope", pa.string()),
         ("start_ms", pa.int64()),
         ("end_ms", pa.int64()),
+        ("recorded_at", TIMESTAMP),
     ]
 )
 _CORRECTIONS_SCHEMA = pa.schema(
@@ -87,17 +86,30 @@ _CORRECTIONS_SCHEMA = pa.schema(
         ("fingerprint", pa.string()),
         ("evidence", pa.list_(RECORD)),
         ("inputs", pa.string()),
+        ("records", pa.int64()),
     ]
 )
 # Commits of streams are looked through for those of batch runs; this many at most are looked through again.
 _COMMITS_READ_AGAIN = 100
-_TIDY_EVERY = 100
+_AT_ONCE = 10_000  # records of evidence that are objects at the same time
+_SLACK_MS = 3_600_000  # by which clocks of processes may differ
 _COUNTS = (
     *("touched", "scopes", "inserted", "updated", "deleted", "unexplained"),
     *("files_written", "version_before", "version_after", "seconds", "approved_by"),
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
-_SCHEMAS = {RUNS: _RUNS_SCHEMA, EVIDENCE: _EVIDENCE_SCHEMA, CORRECTIONS: _CORRECTIONS_SCHEMA}
+_POSITIONS_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("table", "consumed", "stream", "pending", "fingerprint")]
+    + [("recorded_at", TIMESTAMP)]
+)
+_SCHEMAS = {
+    RUNS: _RUNS_SCHEMA,
+    EVIDENCE: _EVIDENCE_SCHEMA,
+    CORRECTIONS: _CORRECTIONS_SCHEMA,
+    POSITIONS: _POSITIONS_SCHEMA,
+}
+_STATISTICS = ["table", "run", "recorded_at"]
+"""Columns by which the files of a ledger are chosen."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -125,17 +137,10 @@ class Ledgers:
     def ensure(self) -> None:
         """Create the ledger tables that are not there; those of an older version get the columns that they lack."""
         for name, schema in _SCHEMAS.items():
-            self._lake.ensure(name, schema, statistics=["table", "run"])
-            self._widen(name, schema)
-
-    def _widen(self, name: str, schema: pa.Schema) -> None:
-        from deltalake import Schema
-
-        table = self._lake.open(name)
-        known = {f.name for f in table.schema().fields}
-        missing = [f for f in schema if f.name not in known]
-        if missing:
-            table.alter.add_columns(list(Schema.from_arrow(pa.schema(missing)).fields))
+            statistics = [column for column in _STATISTICS if column in schema.names]
+            self._lake.ensure(name, schema, statistics=statistics)
+            self._lake.extend(name, schema)
+            self._lake.keep_statistics(name, statistics)
 
     def reconciled(self, table: str) -> Reconciled:
         """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
@@ -145,19 +150,45 @@ class Ledgers:
         return Reconciled(consumed=last.consumed, stream=last.stream, pending=from_text(last.pending))
 
     def record_run(self, outcome: Outcome, state: Reconciled | None, fingerprint: str) -> None:
-        """Append a finished run; with `state` it is also where the next reconcile begins."""
+        """Append a finished run, once; `state` is where the next reconcile begins."""
         row = {
             "run": outcome.run,
             "table": outcome.table,
             "cause": outcome.cause,
             "recorded_at": datetime.now(UTC),
-            "consumed": json.dumps(dict(state.consumed)) if state else None,
-            "stream": state.stream if state else None,
-            "pending": to_text(state.pending) if state else None,
             "fingerprint": fingerprint,
             **{name: getattr(outcome, name) for name in _COUNTS},
         }
-        self._append(RUNS, [row], outcome.run + outcome.table)
+        self._append(RUNS, outcome.table, outcome.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
+        if state:
+            pending = json.loads(to_text(state.pending))
+            position = Standing(consumed=state.consumed, stream=state.stream, pending=pending, fingerprint=fingerprint)
+            self.move({outcome.table: position}, outcome.table)
+
+    def move(self, positions: Mapping[str, Standing], app: str = "idle") -> None:
+        """Note where the next reconcile of each table begins.
+
+        A position is true for itself: from any that was ever noted on, everything is found. So it does not matter
+        which of two processes that reconcile the same table at once has the last word, or that one is passed over.
+
+        Args:
+            app: who moves them; of two that do it at once under one name, one does.
+        """
+        now = datetime.now(UTC)
+        rows = [
+            {
+                "table": table,
+                "consumed": json.dumps(dict(one.consumed)),
+                "stream": one.stream,
+                "pending": json.dumps(list(one.pending)),
+                "fingerprint": one.fingerprint,
+                "recorded_at": now,
+            }
+            for table, one in positions.items()
+        ]
+        writer = self._writer(POSITIONS)
+        stamp = Stamp(app=app, version=writer.next_number(app))
+        writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:
         """Append a finished audit of a table; it published nothing."""
@@ -172,12 +203,22 @@ class Ledgers:
             "turns": audited.of,
             **{name: getattr(audited, name) for name in _AUDIT_COUNTS},
         }
-        self._append(RUNS, [row], audited.run + audited.table)
+        self._append(RUNS, audited.table, audited.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[Evidence]) -> None:
         """Append, before anything is published, why the run touches the table."""
-        rows = [{"run": run, "table": table, **vars(e), "scope": json.dumps(plain(e.scope))} for e in evidence]
-        self._append(EVIDENCE, rows, run + table)
+        head = {"run": run, "table": table, "recorded_at": datetime.now(UTC)}
+        names = [f.name for f in fields(Evidence) if f.name != "scope"]
+
+        def rows(some: Sequence[Evidence]) -> list[dict[str, Any]]:
+            return [{**head, **{n: getattr(e, n) for n in names}, "scope": json.dumps(plain(e.scope))} for e in some]
+
+        parts = [
+            pa.Table.from_pylist(rows(evidence[first : first + _AT_ONCE]), schema=_EVIDENCE_SCHEMA)
+            for first in range(0, len(evidence), _AT_ONCE)
+        ]
+        if parts:
+            self._append(EVIDENCE, table, run, pa.concat_tables(parts))
 
     def record_corrections(self, table: Table) -> int:
         """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
@@ -214,7 +255,7 @@ class Ledgers:
             if "run" in commit.info:
                 published[str(commit.info["run"])].append(commit)
         for run, commits in published.items():
-            if not self._writer(RUNS).done(Stamp(app=run + name, version=1)):
+            if not self._has(RUNS, name, run):
                 self._record_lost(name, run, commits)
 
     def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
@@ -235,49 +276,41 @@ class Ledgers:
 
     def newest_run(self, table: str, causes: Sequence[str]) -> dict[str, Any] | None:
         """The newest run of one of these causes that changed the table, by the columns of the ledger."""
-        names = ", ".join(f'"{column}"' for column in _RUNS_SCHEMA.names)
-        wanted = ", ".join("?" for _ in causes)
-        rows = self._query(
-            RUNS,
-            f'SELECT {names} FROM ledger WHERE "table" = ? AND cause IN ({wanted}) AND version_after > version_before '
-            "ORDER BY recorded_at DESC LIMIT 1",
-            [table, *causes],
-        )
-        return dict(zip(_RUNS_SCHEMA.names, rows[0], strict=True)) if rows else None
+        wanted = f"cause IN ({', '.join(map(literal, causes))})"
+        rows = self._read(RUNS, table, None, wanted, "version_after > version_before")
+        newest = rows.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
+        return newest[0] if newest else None
 
-    def corrected(self, table: str) -> int:
-        """Rows of the table that batch runs ever changed."""
-        return int(self._query(CORRECTIONS, 'SELECT count(*) FROM ledger WHERE "table" = ?', [table])[0][0])
+    def corrections(
+        self, table: str, after: int = -1, through: int | None = None, key: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """What batch runs changed in versions `(after, through]` of a table, oldest first.
 
-    def corrections(self, table: str, after: int = -1, through: int | None = None) -> list[dict[str, Any]]:
-        """What batch runs changed in versions `(after, through]` of a table, oldest first."""
-        last = 2**62 if through is None else through
-        names = ", ".join(f'"{column}"' for column in _CORRECTIONS_SCHEMA.names)
-        rows = self._query(
-            CORRECTIONS,
-            f'SELECT {names} FROM ledger WHERE "table" = ? AND version > ? AND version <= ? ORDER BY version, key',
-            [table, after, last],
-        )
-        return [dict(zip(_CORRECTIONS_SCHEMA.names, row, strict=True)) for row in rows]
+        Args:
+            key: of one row, its columns in the order of the declaration; None: of all.
+        """
+        since_ms = None
+        with suppress(FileNotFoundError, StopIteration):
+            since_ms = next(self._lake.commits(table, after, after + 1)).timestamp_ms
+        bounds = [f"version > {after}"]
+        bounds += [] if through is None else [f"version <= {through}"]
+        bounds += [] if key is None else [f"key = {literal(to_json(key))}"]
+        rows = self._read(CORRECTIONS, table, since_ms, *bounds)
+        return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
 
     def evidence(self, table: str, run: str | None = None) -> list[tuple[str, Evidence]]:
         """Runs of a table, or one of them, with the records that forced them, by source and offset."""
-        names = ", ".join(f'"{column}"' for column in _EVIDENCE_SCHEMA.names if column != "table")
-        rows = self._query(
-            EVIDENCE,
-            f'SELECT {names} FROM ledger WHERE "table" = ? AND (? IS NULL OR run = ?) '
-            'ORDER BY run, source, "partition", "offset"',
-            [table, run, run],
-        )
-        columns = [c for c in _EVIDENCE_SCHEMA.names if c not in ("run", "table")]
-        found = []
-        for name, *values in rows:
-            facts = dict(zip(columns, values, strict=True))
-            scope = json.loads(facts["scope"])
-            # Before columns were named, evidence did not say what of a row it touches.
-            facts["scope"] = scope if isinstance(scope, dict) else {}
-            found.append((name, Evidence(**facts)))
-        return found
+        return list(self.iterate_evidence(table, run))
+
+    def iterate_evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, Evidence]]:
+        """The same, for what may be more than memory has room for as objects."""
+        rows = self._of_run(EVIDENCE, table, run) if run else self._read(EVIDENCE, table)
+        order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
+        for batch in rows.drop_columns(["table", "recorded_at"]).sort_by(order).to_batches(max_chunksize=_AT_ONCE):
+            for row in batch.to_pylist():
+                name, scope = row.pop("run"), json.loads(row.pop("scope"))
+                # Before columns were named, evidence did not say what of a row it touches.
+                yield name, Evidence(**row, scope=scope if isinstance(scope, dict) else {})
 
     def _corrections(
         self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
@@ -289,8 +322,12 @@ class Ledgers:
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
             side = "before" if kind in ("update_preimage", "delete") else "after"
             sides[to_json({c: values[c] for c in table.key})][side] = values
-        forced = Forced(table, [e for _, e in self.evidence(table.full_name, str(info["run"]))])
+        changed = ChangedRows(
+            Changed(name, plain(row), *span_of(table, row)) for name, both in sides.items() for row in both.values()
+        )
+        causes = changed.causes(e for _, e in self.iterate_evidence(table.full_name, str(info["run"])))
         for name, both in sides.items():
+            why = causes.get(name, Causes())
             yield {
                 "table": table.full_name,
                 "key": name,
@@ -302,7 +339,8 @@ class Ledgers:
                 "version": version,
                 "recorded_at": datetime.fromtimestamp(timestamp_ms / 1000, UTC),
                 "fingerprint": info.get("fingerprint"),
-                "evidence": records(e for row in both.values() for e in forced.of(row)),
+                "evidence": why.records,
+                "records": why.count,
                 "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
             }
 
@@ -310,17 +348,40 @@ class Ledgers:
         """Of a ledger: keeps what was read of its log."""
         return self._writers.setdefault(name, Writer(self._lake, name, self._spark))
 
-    def _append(self, name: str, rows: Sequence[Mapping[str, Any]], app: str) -> None:
-        if rows:
-            table = pa.Table.from_pylist(list(rows), schema=_SCHEMAS[name])
-            written = self._writer(name).append(table, Stamp(app=app, version=1))
-            if written.version and written.version % _TIDY_EVERY == 0:
-                tidy(self._lake, name)
+    def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
+        """Add what a run leaves of a table in a ledger, unless the ledger has it."""
+        for other in pa.schema(self._writer(name).newest().schema()):  # one of an older version has columns besides
+            if other.name not in rows.column_names:
+                rows = rows.append_column(other, pa.nulls(len(rows), other.type))
 
-    def _query(self, name: str, sql: str, parameters: Sequence[Any]) -> list[tuple[Any, ...]]:
-        connection = duckdb_utc()
-        rows = pa.table(self._writer(name).newest().scan())
-        for missing in (f for f in _SCHEMAS[name] if f.name not in rows.column_names):  # a ledger of an older version
+        def new() -> pa.Table:
+            return rows.slice(0, 0) if self._has(name, table, run) else rows
+
+        append_new(self._writer(name), f"runs/{table}", new)
+
+    def _has(self, name: str, table: str, run: str) -> bool:
+        return bool(len(self._of_run(name, table, run, columns=["run"])))
+
+    def _of_run(self, name: str, table: str, run: str, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._read(name, table, epoch_ms(started_at(run)), f"run = {literal(run)}", columns=columns)
+
+    def _read(
+        self, name: str, table: str, since_ms: int | None = None, *bounds: str, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of a table in a ledger, from files that can hold some: those of a time lie together.
+
+        Args:
+            since_ms: when the first of them was recorded, at the earliest.
+            bounds: what else is true of them, in DataFusion's SQL.
+        """
+        ledger = self._writer(name).newest()
+        known = {f.name for f in ledger.schema().fields}  # one of an older version lacks some
+        wanted = [f for f in _SCHEMAS[name] if columns is None or f.name in columns]
+        conditions = [f'"table" = {literal(table)}', *bounds]
+        if since_ms is not None and "recorded_at" in known:
+            first = instant(TIMESTAMP, since_ms - _SLACK_MS)
+            conditions.append(f"(recorded_at IS NULL OR recorded_at >= {first})")
+        rows = select(ledger, [f.name for f in wanted if f.name in known], " AND ".join(conditions))
+        for missing in (f for f in wanted if f.name not in known):
             rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))
-        connection.register("ledger", rows)
-        return connection.execute(sql, list(parameters)).fetchall()
+        return rows.select([f.name for f in wanted]).cast(pa.schema(wanted))

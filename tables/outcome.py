@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
     from tables.writer import Written
+
+RUNS = "ledger.runs"
+"""One row per run and table."""
 
 Cause = Literal[
     "late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify", "rebuild", "rollback"
@@ -117,3 +121,10 @@ class Audited:
 def run_name(cause: str) -> str:
     """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
     return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def started_at(run: str) -> datetime | None:
+    """When a run got its name; None where the name is another's."""
+    with suppress(ValueError):
+        return datetime.strptime(run.rpartition("-")[2], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+    return None

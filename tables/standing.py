@@ -1,4 +1,4 @@
-"""Where the last reconcile of each table stands, read from the ledger of runs without an engine."""
+"""Up to where reconcile has looked at the inputs of each table, read from a ledger without an engine."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ from typing import Any
 
 from tables.lake import Lake
 
-RUNS = "ledger.runs"
+POSITIONS = "ledger.positions"
+"""One row per table, replaced by each reconcile that had work; see `Standing`."""
+_FAR = 100  # commits that are looked through again by each reconcile rather than noted
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -30,6 +32,11 @@ class Standing:
     fingerprint: str
 
 
+def is_far(consumed: Mapping[str, int], looked_at: Mapping[str, int]) -> bool:
+    """Whether it pays to note that these versions of inputs were looked through, too."""
+    return any(version - consumed.get(name, -1) > _FAR for name, version in looked_at.items())
+
+
 def splits(name: str) -> str:
     """The name under which `consumed` counts the split commits of an input."""
     return f"{name}#splits"
@@ -46,14 +53,9 @@ def standings(lake: Lake) -> dict[str, Standing]:
     Raises:
         BadArgument: there is no ledger yet.
     """
-    columns = ["table", "recorded_at", "run", "consumed", "stream", "pending", "fingerprint"]
-    rows = lake.open(RUNS).scan(columns=columns).read_all()
-    newest: dict[str, tuple[Any, ...]] = {}
-    for row in zip(*(rows.column(column).to_pylist() for column in columns), strict=True):
-        table, at, run, consumed = row[:4]
-        if consumed is not None and (table not in newest or (at, run) > newest[table][1:3]):
-            newest[table] = row
+    columns = ["table", "consumed", "stream", "pending", "fingerprint"]
+    rows = lake.open(POSITIONS).scan(columns=columns).read_all()
     return {
         table: Standing(consumed=json.loads(consumed), stream=stream, pending=json.loads(pending), fingerprint=mark)
-        for table, _, _, consumed, stream, pending, mark in newest.values()
+        for table, consumed, stream, pending, mark in zip(*(rows.column(c).to_pylist() for c in columns), strict=True)
     }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import subprocess
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -106,7 +105,7 @@ def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:
     since = _oldest(lake, name, newest)
     ledgers = Ledgers(lake)
     feed = _changes(lake, name, key, since, newest)
-    corrections = {c["version"]: c for c in ledgers.corrections(name) if json.loads(c["key"]) == plain(key)}
+    corrections = {c["version"]: c for c in ledgers.corrections(name, key={c: key[c] for c in table.key})}
     chapters = []
     for version, sides in feed:
         (commit,) = lake.commits(name, version - 1, version)

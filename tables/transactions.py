@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from infra.ranges import Range, Spans, joined, less
 from tables.additions import append_new
+from tables.datafusion import literal, select
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
 from tables.writer import Writer
@@ -42,10 +43,9 @@ def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
     """
     found: dict[int, list[Range]] = {}
     if lake.exists(TRANSACTIONS):
-        rows = lake.open(TRANSACTIONS).scan(columns=["topic", "log", "partition", "start", "end"])
-        for row in pa.table(rows).to_pylist():
-            if (row["topic"], row["log"]) == (topic, log):
-                found.setdefault(row["partition"], []).append((row["start"], row["end"]))
+        wanted = f"topic = {literal(topic)} AND log = {literal(log)}"
+        for row in select(lake.open(TRANSACTIONS), ["partition", "start", "end"], wanted).to_pylist():
+            found.setdefault(row["partition"], []).append((row["start"], row["end"]))
     return {partition: joined(here) for partition, here in found.items()}
 
 

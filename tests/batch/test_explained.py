@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from batch.late import late_records
-from batch.plan import has_work, untouched
+from batch.plan import nothing_to_do, untouched
 from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
@@ -126,6 +126,17 @@ def test_a_late_record_is_listed_with_what_it_changed(world: World) -> None:
     assert list(record.rows) == [{"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}]
 
 
+def test_a_late_record_that_a_correction_of_many_does_not_name_is_corrected_too(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (correction,) = corrections(world, "delays_by_hour")
+    assert correction["records"] == 1
+    cut = [{**correction, "evidence": [], "records": 1}]
+    monkeypatch.setattr(Ledgers, "corrections", lambda *_: cut)
+    (record,) = late_records(platform(world), world.registry.find_table("delays_by_hour"))
+    assert (record.fate, list(record.rows)) == ("corrected", [{"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}])
+
+
 def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_know_it(world: World) -> None:
     names = [f"flights.{name}" for name in TABLES]
     assert [(o.table, o.changed) for o in untouched(world.settings, names) or []] == [
@@ -147,13 +158,13 @@ def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_kno
 
 def test_records_in_time_are_no_work_and_a_late_one_is(own: World) -> None:
     table = own.registry.find_table("delays_by_hour")
-    assert has_work(own.lake, own.registry, table), "the first reconcile looks at everything"
+    assert not nothing_to_do(own.lake, own.registry, [table]), "the first reconcile looks at everything"
     own.reconcile(["delays_by_hour"])
-    assert not has_work(own.lake, own.registry, table)
+    assert nothing_to_do(own.lake, own.registry, [table])
     own.append({"departures": [departure(5, "LGA", 5 * 24 * 60 + 20)]})
-    assert not has_work(own.lake, own.registry, table)
+    assert nothing_to_do(own.lake, own.registry, [table])
     own.append({"departures": [departure(6, "EWR", 30)]})
-    assert has_work(own.lake, own.registry, table)
+    assert not nothing_to_do(own.lake, own.registry, [table])
     (record,) = [r for r in late_records(platform(own), table) if r.fate == "not looked at yet"]
     assert record.offset == 6
 
@@ -169,7 +180,7 @@ def test_a_publication_that_a_crash_kept_out_of_the_ledger_is_work(own: World) -
         predicate="origin = 'JFK'",
         commit_properties=CommitProperties(custom_metadata={"userMetadata": info}),
     )
-    assert has_work(own.lake, own.registry, table)
+    assert not nothing_to_do(own.lake, own.registry, [table])
     own.reconcile(["delays_by_hour"])
     assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late", "backfill"]
 

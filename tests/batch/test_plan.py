@@ -5,21 +5,29 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pytest
 
-from batch.plan import has_taken_in, untouched
+from batch import plan
+from batch.plan import has_taken_in, nothing_to_do, untouched
 from infra.settings import ROOT
-from tables.checkpoint import Checkpoint
+from tables.checkpoint import Checkpoint, MicroBatch
+from tables.fingerprint import fingerprint
+from tables.ledgers import Ledgers, Reconciled
+from tables.outcome import Outcome
 from tables.registry import load
+from tables.scope import Interval, Scope
+from tables.standing import POSITIONS, standings
 from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
     from infra.settings import Settings
-    from tables.lake import Lake
+    from tables.lake import Lake, LoggedCommit
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 
@@ -60,3 +68,85 @@ def test_what_the_stream_has_taken_in_by_itself_is_no_work(
     newest = lake.version(above.full_name)
     assert newest == 3
     assert has_taken_in(lake, registry, below, checkpoint, above, newest) is is_taken_in
+
+
+@dataclass
+class Idle:
+    """`delays_by_hour`, reconciled when its input had one version; what comes after is counted as it is read."""
+
+    lake: Lake
+    read: list[int] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        self.registry = load()
+        self.table, self.topic = self.registry.find_table("delays_by_hour"), self.registry.find_topic("departures")
+        for name in (self.table.full_name, self.topic.full_name):
+            self.lake.ensure(name, SCHEMA, statistics=["flight_id"])
+        checkpoint = Checkpoint.of(self.lake.settings, self.table)
+        end = {"reservoirId": "r", "reservoirVersion": 1, "index": -1}
+        checkpoint.plan(0, MicroBatch(ends=[end], watermark_ms=1_000_000))
+        checkpoint.end(0)
+        ledgers, mark = Ledgers(self.lake), fingerprint(self.table)
+        ledgers.ensure()
+        consumed = {self.topic.full_name: 0, self.table.full_name: 0}
+        pending = [Scope(("EWR",), Interval(2_000_000, 3_000_000))]
+        state = Reconciled(consumed=consumed, stream=checkpoint.stream, pending=pending)
+        ledgers.record_run(Outcome(table=self.table.full_name, cause="late", run="late-1"), state, mark)
+
+    def ingest(self, commits: int, late_by_ms: int = 0) -> None:
+        """Commits to the events, as the log tells of them."""
+        log, first = (
+            Path(self.lake.uri(self.topic.full_name), "_delta_log"),
+            self.lake.version(self.topic.full_name) + 1,
+        )
+        stats = json.dumps({"numRecords": 1, "maxValues": {"_late_by_ms": late_by_ms}})
+        add = {"path": "a.parquet", "size": 1, "dataChange": True, "stats": stats}
+        info = {"timestamp": 1, "userMetadata": json.dumps({"cause": "ingest"})}
+        text = json.dumps({"commitInfo": info}) + "\n" + json.dumps({"add": add})
+        for version in range(first, first + commits):
+            (log / f"{version:020d}.json").write_text(text)
+
+    def look(self) -> tuple[bool, int]:
+        """Whether there is nothing to do, and how many commits were read for that."""
+        self.read.clear()
+        return nothing_to_do(self.lake, self.registry, [self.table]), len(self.read)
+
+
+@pytest.fixture
+def idle(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Idle:
+    idle, read = Idle(lake), plan._facts
+
+    def counted(commit: LoggedCommit) -> plan._Facts:
+        idle.read.append(commit.version)
+        return read(commit)
+
+    monkeypatch.setattr(plan, "_facts", counted)
+    return idle
+
+
+def test_commits_in_which_nothing_was_late_are_looked_through_once(idle: Idle) -> None:
+    before = standings(idle.lake)[idle.table.full_name]
+    idle.ingest(300)
+    assert idle.look() == (True, 300)
+    assert idle.look() == (True, 0)
+    after = standings(idle.lake)[idle.table.full_name]
+    assert after.consumed == {idle.topic.full_name: 300, idle.table.full_name: 0}
+    assert (after.pending, after.stream, after.fingerprint) == (before.pending, before.stream, before.fingerprint)
+    idle.ingest(2)
+    idle.ingest(1, late_by_ms=10**9)
+    assert idle.look() == (False, 3)
+
+
+def test_a_look_at_few_commits_leaves_no_commit_in_the_ledger(idle: Idle) -> None:
+    version = idle.lake.version(POSITIONS)
+    idle.ingest(50)
+    assert [idle.look(), idle.look()] == [(True, 50), (True, 50)]
+    assert idle.lake.version(POSITIONS) == version
+
+
+def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:
+    idle.ingest(200)
+    idle.ingest(1, late_by_ms=10**9)
+    for _ in range(2):
+        assert not idle.look()[0]
+    assert standings(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 0

@@ -5,22 +5,28 @@ from __future__ import annotations
 import json
 from datetime import UTC, date, datetime
 from decimal import Decimal
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pytest
 
+from tables import gaps, transactions
 from tables import ledgers as ledgers_module
+from tables.certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from tables.evidence import Evidence
+from tables.gaps import GAPS, Gap
 from tables.lake import Lake
 from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers, Reconciled
-from tables.outcome import Outcome
+from tables.outcome import Outcome, run_name
 from tables.scope import Interval, Scope
+from tables.standing import POSITIONS, Standing
 from tables.tidy import tidy
+from tables.transactions import TRANSACTIONS
 from tables.writer import BEFORE, CHANGE, Stamp, Writer
-from tests.tables.declared import a_table
+from tests.tables.declared import a_table, a_topic
 
-TABLE = "plant.hours"
+TABLE, TOPIC = "plant.hours", "plant.readings"
 HOURS = a_table()
 SCHEMA = pa.schema([("sensor", pa.string()), ("hour", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -51,7 +57,7 @@ def by_stream(writer: Writer, batch: int, table: pa.Table) -> None:
     writer.upsert(table, ["sensor", "hour"], Stamp(app="stream/1", version=batch, info={"cause": "stream"}))
 
 
-def by_run(writer: Writer, number: int, *changes: tuple[str, str, int | None, int | None]) -> None:
+def by_run(writer: Writer, run: int | str, *changes: tuple[str, str, int | None, int | None]) -> None:
     """Publish (sensor, change, before, after) as a reconcile does."""
     table = pa.table(
         {
@@ -62,8 +68,9 @@ def by_run(writer: Writer, number: int, *changes: tuple[str, str, int | None, in
             BEFORE + "n": pa.array([c[2] for c in changes], pa.int64()),
         }
     )
-    info = {"cause": "late", "run": f"run-{number}", "fingerprint": "f00d", "inputs": {"plant.readings": 12}}
-    writer.apply(table, ["sensor", "hour"], Stamp(app="refresh", version=number, info=info))
+    name = run if isinstance(run, str) else f"run-{run}"
+    info = {"cause": "late", "run": name, "fingerprint": "f00d", "inputs": {"plant.readings": 12}}
+    writer.apply(table, ["sensor", "hour"], Stamp(app="refresh", version=writer.next_number("refresh"), info=info))
 
 
 def outcome(run: str = "late-1", **counts: int) -> Outcome:
@@ -228,8 +235,8 @@ def test_a_crash_between_publication_and_ledger_is_caught_up_and_nothing_is_kept
     by_stream(hours, 2, counts(d=1))
     by_run(hours, 3, ("d", "delete", 1, 1))
     assert ledgers.record_corrections(HOURS) == 1
-    assert ledgers.corrected(TABLE) == 3
-    assert ledgers.corrected("plant.other") == 0
+    assert len(ledgers.corrections(TABLE)) == 3
+    assert ledgers.corrections("plant.other") == []
 
 
 @pytest.mark.parametrize("got_as_far_as_its_corrections", [True, False])
@@ -249,7 +256,7 @@ def test_a_run_that_published_and_died_is_noted_by_the_next_one_once(
     assert sorted([row[name] for name in counted] for row in rows(lake, RUNS))[1:] == [
         ["run-2", "late", 1, 1, 1, 2, 3, "f00d"],
     ]
-    assert ledgers.corrected(TABLE) == 4
+    assert len(ledgers.corrections(TABLE)) == 4
 
 
 def test_the_streams_own_commits_and_maintenance_are_no_corrections(
@@ -271,7 +278,7 @@ def test_commits_without_corrections_are_not_looked_through_for_ever(
     assert lake.open(CORRECTIONS).transaction_version(f"corrections/{TABLE}") == lake.version(TABLE)
     by_run(hours, 1, ("a", "update", 5, 6))
     assert ledgers.record_corrections(HOURS) == 1
-    assert ledgers.corrected(TABLE) == 1
+    assert len(ledgers.corrections(TABLE)) == 1
 
 
 def test_corrections_hold_every_type_as_json(lake: Lake, ledgers: Ledgers) -> None:
@@ -296,3 +303,96 @@ def test_corrections_hold_every_type_as_json(lake: Lake, ledgers: Ledgers) -> No
 
     after = json.loads(rows(lake, CORRECTIONS)[0]["after"], parse_constant=refuse)
     assert after == {"sensor": "a", "price": "1.50", "ratio": "NaN", "tags": ["x"], "raw": "ff"}
+
+
+def data_files(lake: Lake, name: str) -> list[Path]:
+    return [Path(lake.uri(name), path) for path in pa.table(lake.open(name).get_add_actions())["path"].to_pylist()]
+
+
+def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
+    lake: Lake, ledgers: Ledgers, hours: Writer
+) -> None:
+    old = datetime(2013, 1, 1, tzinfo=UTC)
+    record = Evidence(source="plant.readings", partition=0, offset=7, late_by_ms=9_000)
+    for name in (RUNS, EVIDENCE, CORRECTIONS):
+        row = {"table": TABLE, "run": "late-20130101T000000.000000Z", "version": 1, "scope": "{}", "recorded_at": old}
+        table = pa.Table.from_pylist([row], schema=pa.schema(lake.open(name).schema()))
+        Writer(lake, name).append(table, Stamp(app="old", version=1))
+        for file in data_files(lake, name):
+            file.unlink()
+    run = run_name("late")
+    by_stream(hours, 1, counts(a=1))
+    ledgers.record_evidence(run, TABLE, [record])
+    by_run(hours, run, ("a", "update", 1, 2))
+    assert ledgers.record_corrections(HOURS) == 1
+    ledgers.record_run(outcome(run), None, "f00d")
+    assert ledgers.evidence(TABLE, run) == [(run, record)]
+    assert [c["run"] for c in ledgers.corrections(TABLE, after=1)] == [run]
+
+
+def test_no_run_leaves_a_transaction_id_of_its_own(lake: Lake, ledgers: Ledgers) -> None:
+    for n in range(3):
+        ledgers.record_evidence(f"late-{n}", TABLE, [Evidence(source="plant.readings")])
+        ledgers.record_run(outcome(f"late-{n}"), Reconciled(stream="5d9c"), "f00d")
+    for name in (RUNS, EVIDENCE, POSITIONS):
+        apps = [app for c in lake.commits(name, -1, lake.version(name)) for app in c.transactions]
+        assert (len(apps), len(set(apps))) == (3, 1)
+
+
+def test_the_position_of_a_table_is_one_row(lake: Lake, ledgers: Ledgers) -> None:
+    for n in range(3):
+        ledgers.record_run(outcome(f"late-{n}"), Reconciled(consumed={"plant.readings": n}, stream="5d9c"), "f00d")
+    (row,) = rows(lake, POSITIONS)
+    assert (row["table"], row["consumed"]) == (TABLE, '{"plant.readings": 2}')
+
+
+def note(lake: Lake, name: str, n: int) -> None:
+    """Leave something in a ledger, as whoever keeps it does."""
+    ledgers = Ledgers(lake)
+    run = f"late-{n}"
+    if name == RUNS:
+        ledgers.record_run(outcome(run), None, "f00d")
+    elif name == EVIDENCE:
+        ledgers.record_evidence(run, TABLE, [Evidence(source="plant.readings")])
+    elif name == CORRECTIONS:
+        by_run(Writer(lake, TABLE), run, ("a", "update", n, n + 1))
+        ledgers.record_corrections(HOURS)
+    elif name == POSITIONS:
+        ledgers.move({TABLE: Standing(consumed={}, stream=str(n), pending=(), fingerprint="f00d")})
+    elif name == CERTIFICATES:
+        block = Block(partition=0, start=n, end=n + 1, events=1, quarantined=0, total="1", xor=1)
+        write_certificate(lake, a_topic(), run, (n, n), [block])
+    elif name == TRANSACTIONS:
+        transactions.record(lake, TOPIC, "log", {0: [(2 * n, 2 * n + 1)]})
+    elif name == GAPS:
+        gap = {"topic": TOPIC, "partition": 0, "start": 2 * n, "end": 2 * n + 1, "why": "", "recorded_at": TEN}
+        gaps.record(lake, [Gap(**gap)])
+
+
+@pytest.mark.parametrize("name", [RUNS, EVIDENCE, CORRECTIONS, POSITIONS, CERTIFICATES, TRANSACTIONS, GAPS])
+def test_every_ledger_is_kept_small_by_those_who_write_it(
+    lake: Lake, ledgers: Ledgers, hours: Writer, name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tables.writer._TIDY_EVERY", 8)
+    gaps.ensure(lake)
+    transactions.ensure(lake)
+    by_stream(hours, 1, counts(a=0))
+    for n in range(10):
+        note(lake, name, n)
+    assert len(rows(lake, name)) == (1 if name == POSITIONS else 10)
+    assert len(data_files(lake, name)) <= 3
+    properties = lake.open(name).metadata().configuration
+    assert properties["delta.logRetentionDuration"] == "interval 2 days"
+
+
+def test_a_certificate_is_kept_while_its_versions_can_be_read(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    for n in range(2):
+        note(lake, CERTIFICATES, n)
+    assert {row["run"] for row in rows(lake, CERTIFICATES)} == {"late-0", "late-1"}
+    monkeypatch.setattr("tables.certificates._KEPT_MS", 0)
+    note(lake, CERTIFICATES, 2)
+    assert {row["run"] for row in rows(lake, CERTIFICATES)} == {"late-2"}
+    found = read_certificate(lake, a_topic())
+    assert found is not None
+    assert (found[0], [block.start for block in found[1]]) == ((2, 2), [2])
+    assert read_certificate(lake, a_topic(), version=1) is None
