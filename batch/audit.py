@@ -16,7 +16,7 @@ from batch.transactions import explain_missing
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.locks import is_held
-from tables.buckets import DAY_MS, Turn, compare_buckets, in_buckets, of_turn
+from tables.buckets import Turn, compare_buckets, in_buckets, of_turn
 from tables.completeness import Coverage, coverage
 from tables.declaration import Table, Topic
 from tables.fingerprint import fingerprint, require_one_definition
@@ -24,7 +24,7 @@ from tables.gaps import gaps
 from tables.outcome import Audited, run_name
 from tables.refresh import everything
 from tables.registry import Registry, load
-from tables.scope import Interval, Scope, epoch_ms, time_column
+from tables.scope import DAY_MS, Interval, Scope, epoch_ms, time_column
 from tables.setup import Platform, opened
 from tables.target import Target
 

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 
 from tables.declaration import Table, Topic
 
+DAY_MS = 86_400_000
 _AT, _BIN = "_at", "_bin"
 _PAST = 10**14  # milliseconds before 1970: further back than any event, so that integers divide downwards
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -60,7 +61,7 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
         return []
     by = [c for c in table.recompute_by if c in rows.column_names]
     lookback, time = table.lookback_ms, time_column(source)
-    touched = rows.select(by).append_column(_AT, _epoch_ms(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
+    touched = rows.select(by).append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
     # Rows less than a lookback apart have overlapping scopes: a bin of that width needs only its first and last row.
     bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(lookback or 1, 1)))
     spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()
@@ -156,9 +157,9 @@ def from_epoch_ms(value: int) -> datetime:
     return EPOCH + timedelta(milliseconds=seconds)
 
 
-def _epoch_ms(times: pa.ChunkedArray) -> pa.ChunkedArray:
+def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Rounded down, as `epoch_ms` does it."""
     if pa.types.is_date32(times.type):
-        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), 86_400_000)
+        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), DAY_MS)
     us = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
     return pc.subtract(pc.divide(pc.add(us, _PAST * 1_000), 1_000), _PAST)

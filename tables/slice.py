@@ -12,13 +12,15 @@ import logging
 from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from datetime import date, datetime
+from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.duck import duckdb_utc
-from tables.scope import Interval, epoch_ms
+from tables.scope import DAY_MS, Interval, epoch_ms_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -100,11 +102,14 @@ class Slice:
 
 def slice_of(table: DeltaTable, bounds: Bounds) -> Slice:
     """The files whose statistics admit a row within the bounds."""
-    files = pa.table(table.get_add_actions(flatten=True)).to_pylist()
-    ordered = {column: sorted(values) for column, values in bounds.values.items() if None not in values}
-    kept = [file for file in files if _in_time(file, bounds) and _has_values(file, ordered)]
-    rows = [file.get("num_records") for file in kept]
-    return Slice(table, [file["path"] for file in kept], None if None in rows else sum(map(int, filter(None, rows))))
+    files = pa.table(table.get_add_actions(flatten=True))
+    files = files.filter(_in_time(files, bounds))
+    for column, values in bounds.values.items():
+        if None not in values:
+            files = files.filter(_has_values(files, column, sorted(values)))
+    has_rows = "num_records" in files.column_names and not files["num_records"].null_count
+    rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None
+    return Slice(table, files["path"].to_pylist(), rows)
 
 
 def is_plain(table: DeltaTable) -> bool:
@@ -112,33 +117,45 @@ def is_plain(table: DeltaTable) -> bool:
     return table.protocol().min_reader_version <= _PLAIN_READER and not table.metadata().partition_columns
 
 
-def _in_time(file: Mapping[str, Any], bounds: Bounds) -> bool:
-    least, greatest = file.get(f"min.{bounds.time}"), file.get(f"max.{bounds.time}")
-    if not bounds.ranges or least is None or greatest is None:
-        return True
-    return _overlaps(bounds.ranges, least, greatest)
+def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
+    """The least and the greatest value of a column in each file; None where no file tells."""
+    names = f"min.{column}", f"max.{column}"
+    if not set(names) <= set(files.column_names):
+        return None
+    least, greatest = (files[name] for name in names)
+    return None if pa.types.is_null(least.type) else (least, greatest)
 
 
-def _has_values(file: Mapping[str, Any], ordered: Mapping[str, Sequence[Any]]) -> bool:
-    for column, values in ordered.items():
-        least, greatest = file.get(f"min.{column}"), file.get(f"max.{column}")
-        if least is not None and greatest is not None and not _has_value(values, least, greatest):
-            return False
-    return True
+def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
+    """Of each file whether it can hold a row within the ranges."""
+    extent = _extent(files, bounds.time)
+    if not bounds.ranges or extent is None:
+        return pa.array(np.ones(len(files), bool))
+    first, last = (np.asarray(pc.fill_null(epoch_ms_of(times), 0)) for times in extent)
+    # Statistics are cut to the millisecond; a date lasts a day.
+    last = last + (DAY_MS if pa.types.is_date(extent[1].type) else 0) + 1
+    starts, ends = (np.array(edges) for edges in zip(*((r.start, r.end) for r in bounds.ranges), strict=True))
+    after = np.searchsorted(ends, first)
+    meets = starts[np.minimum(after, len(starts) - 1)] <= last
+    unknown = np.asarray(pc.or_(pc.is_null(extent[0]), pc.is_null(extent[1])))
+    return pa.array(((after < len(ends)) & meets) | unknown)
 
 
-def _overlaps(ranges: Sequence[Interval], least: date | datetime, greatest: date | datetime) -> bool:
-    first, last = epoch_ms(least) or 0, (epoch_ms(greatest) or 0) + 1  # statistics are cut to the millisecond
-    if not isinstance(greatest, datetime):
-        last += 86_400_000
-    after = bisect_left(ranges, first, key=lambda r: r.end)
-    return after < len(ranges) and ranges[after].start <= last
+def _has_values(files: pa.Table, column: str, values: Sequence[Any]) -> pa.Array:
+    """Of each file whether it can hold one of these values, which are sorted."""
+    extent = _extent(files, column)
+    if extent is None:
+        return pa.array(np.ones(len(files), bool))
+    pairs = zip(*(side.to_pylist() for side in extent), strict=True)
+    return pa.array([None in pair or _has_value(values, *pair) for pair in pairs], pa.bool_())
 
 
 def _has_value(values: Sequence[Any], least: Any, greatest: Any) -> bool:
-    """Whether one of the sorted values lies between; long strings may be cut in statistics."""
+    """Whether one of the sorted values lies between, as far as statistics tell: they cut long texts, and times."""
     place = bisect_left(values, least)
     if place == len(values):
         return False
     first = values[place]
-    return bool((first[: len(greatest)] if isinstance(greatest, str) else first) <= greatest)
+    if isinstance(greatest, str):
+        return bool(first[: len(greatest)] <= greatest)
+    return bool(first <= (greatest + timedelta(milliseconds=1) if isinstance(greatest, datetime) else greatest))

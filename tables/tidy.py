@@ -21,6 +21,7 @@ TARGET = 4 << 20
 """Bytes of a file that a MERGE writes anew in a tenth of a second or two."""
 _MOST = 256 << 20  # bytes that are sorted while a stream waits
 _AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
+_FILES = 2_048  # of a large table, before those that are merged grow
 _SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
 _LEDGER_PROPERTIES = {
     "delta.enableChangeDataFeed": "false",
@@ -51,13 +52,17 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
     from deltalake.exceptions import CommitFailedError
 
     table = lake.open(name)
+    if by:
+        # A MERGE keeps the order of the rows that it finds, and cuts off what fills a file: the end of the table does
+        # not grow with it.
+        _set(table, {"delta.targetFileSize": str(TARGET)})
     try:
-        if by and is_mixed(_extents(table, by), TARGET):
+        files = _extents(table, by) if by else []
+        if by and is_mixed(files, TARGET):
             table.optimize.z_order([by], target_size=TARGET, post_commithook_properties=after_commit())
             _log.info("sorted table=%s by=%s files=%d", name, by, len(table.file_uris()))
         else:
-            # Smaller, so that no old file is made one with the newest.
-            size = TARGET // 4 if by else None
+            size = merged_size(sum(file.size for file in files), TARGET) if by else None
             table.optimize.compact(target_size=size, post_commithook_properties=after_commit())
     except CommitFailedError as error:
         _log.info("not tidied table=%s error=%s", name, error)
@@ -69,11 +74,14 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
 
 def tidy_ledger(lake: Lake, name: str) -> None:
     """The same for a ledger, of which only the newest version is ever read: what older ones need is removed, too."""
-    table = lake.open(name)
-    if not _LEDGER_PROPERTIES.items() <= table.metadata().configuration.items():
-        table.alter.set_table_properties(_LEDGER_PROPERTIES)
+    _set(lake.open(name), _LEDGER_PROPERTIES)
     tidy(lake, name)
     lake.open(name).vacuum(dry_run=False)
+
+
+def _set(table: DeltaTable, properties: dict[str, str]) -> None:
+    if not properties.items() <= table.metadata().configuration.items():
+        table.alter.set_table_properties(properties)
 
 
 def after_commit() -> PostCommitHookProperties:
@@ -84,6 +92,18 @@ def after_commit() -> PostCommitHookProperties:
     from deltalake import PostCommitHookProperties
 
     return PostCommitHookProperties(cleanup_expired_logs=False)
+
+
+def merged_size(total: int, target: int) -> int:
+    """Bytes up to which files that lie side by side are made one, in a table that is not sorted again.
+
+    A quarter of a sorted file, so that no old file is made one with the newest. In a large table more: each time that
+    it doubles its files do, until a stream would wait too long for one, so that they stay a few thousand.
+    """
+    size = target // 4
+    while size < 16 * target and size * _FILES < total:
+        size *= 2
+    return size
 
 
 def is_mixed(files: Sequence[Extent], target: int) -> bool:

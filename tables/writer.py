@@ -353,7 +353,8 @@ def _lost_a_race(error: Exception) -> bool:
     if isinstance(error, DeltaError):
         return "transaction" in str(error).lower() or "conflict" in str(error).lower()
     # Spark's are named io.delta.exceptions.Concurrent*, whichever Python class wraps them.
-    return "Concurrent" in type(error).__name__ or "DELTA_CONCURRENT" in str(error)
+    signs = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED")
+    return "Concurrent" in type(error).__name__ or any(sign in str(error) for sign in signs)
 
 
 def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:

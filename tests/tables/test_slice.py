@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import time
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -87,6 +89,44 @@ def test_a_time_that_statistics_cut_to_the_millisecond_is_found(tmp_path: Path) 
     file_of(tmp_path, [at], ["EWR"])
     just_after = [Interval((epoch_ms(NOON) or 0) + 1, (epoch_ms(NOON) or 0) + 2)]
     assert rows_of(DeltaTable(str(tmp_path)), Bounds(time="at", ranges=just_after)) == 1
+
+
+def test_a_value_that_statistics_cut_to_the_millisecond_is_found(tmp_path: Path) -> None:
+    at = NOON + timedelta(microseconds=999)
+    file_of(tmp_path, [NOON, at], ["EWR", "EWR"])
+    table = DeltaTable(str(tmp_path))
+    assert rows_of(table, Bounds(values={"at": frozenset({at})})) == 2
+    assert rows_of(table, Bounds(values={"at": frozenset({at + timedelta(milliseconds=2)})})) == 0
+
+
+def test_a_file_without_statistics_may_hold_anything(three_files: DeltaTable) -> None:
+    log = Path(three_files.table_uri.removeprefix("file://"), "_delta_log", f"{1:020d}.json")
+    actions = [json.loads(line) for line in log.read_text().splitlines()]
+    for action in actions:
+        action.get("add", {}).pop("stats", None)
+    log.write_text("\n".join(map(json.dumps, actions)))
+    table = DeltaTable(three_files.table_uri)
+    never = Bounds(time="at", ranges=between(NOON - 9 * HOUR, NOON - HOUR), values={"airport": frozenset({"ZZZ"})})
+    assert (len(slice_of(table, never).paths), rows_of(table, never)) == (1, None)
+
+
+def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:
+    file_of(tmp_path, [NOON], ["EWR"])
+    log = tmp_path / "_delta_log"
+    [add] = [json.loads(line)["add"] for line in (log / f"{0:020d}.json").read_text().splitlines() if '"add"' in line]
+    known, lines = json.loads(add["stats"]), []
+    for n in range(20_000):
+        at = f"{NOON + n * HOUR:%Y-%m-%dT%H:%M:%S.000Z}"
+        extent = {"day": at[:10], "at": at, "airport": "EWR"}
+        stats = json.dumps({**known, "minValues": extent, "maxValues": extent})
+        lines.append(json.dumps({"add": {**add, "path": f"{n}.parquet", "stats": stats}}))
+    (log / f"{1:020d}.json").write_text("\n".join(lines))
+    table = DeltaTable(str(tmp_path))
+    wanted = Bounds(time="at", ranges=between(NOON + 50 * HOUR, NOON + 51 * HOUR))
+    assert rows_of(table, wanted) == 2
+    began = time.process_time()
+    slice_of(table, wanted)
+    assert time.process_time() - began < 0.1
 
 
 @pytest.mark.spark

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 
 from tables.lake import QUARANTINE, Lake
-from tables.tidy import Extent, is_mixed, tidy
+from tables.tidy import Extent, is_mixed, merged_size, tidy
 from tables.writer import Stamp, Writer, Written
 
 NAME = "plant.hours"
@@ -89,8 +89,8 @@ def test_a_long_table_is_sorted_apart_so_that_a_revision_writes_its_end_only(lak
     assert len(apart) == 4
     assert all(one[1] <= other[0] for one, other in pairwise(apart))
     assert stored(lake) == before
-    [commit] = lake.commits(NAME, version, lake.version(NAME))
-    assert (commit.operation, commit.changes) == ("OPTIMIZE", False)
+    commits = list(lake.commits(NAME, version, lake.version(NAME)))
+    assert [(c.operation, c.changes) for c in commits] == [("SET TBLPROPERTIES", False), ("OPTIMIZE", False)]
 
     assert revise(writer, 2, range(HOURS, HOURS + 2)).files <= 2
     assert [e for e in apart if e in extents(lake)] == apart[:-1]
@@ -126,6 +126,33 @@ def test_rows_that_a_correction_has_mixed_are_sorted_apart_again(lake: Lake, wri
     assert len(extents(lake)) == len(apart)
     assert all(one[1] <= other[0] for one, other in pairwise(extents(lake)))
     assert stored(lake) == before
+
+
+def test_the_end_of_a_table_too_long_to_be_sorted_does_not_grow(
+    lake: Lake, writer: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tables.tidy._MOST", 0)
+    monkeypatch.setattr("tables.tidy._FILES", 4)
+    for at in range(100):
+        revise(writer, at + 1, range(max(0, at - 1), at + 1))
+        if at % 10 == 9:
+            tidy(lake, NAME, "hour")
+    files = pa.table(lake.open(NAME).get_add_actions(flatten=True)).to_pylist()
+    total, sizes = sum(f["size_bytes"] for f in files), sorted(f["size_bytes"] for f in files)
+    assert total > 2 * TARGET
+    assert sizes[-1] <= 2 * TARGET
+    assert len(files) <= 2 * 4 + 2
+    assert sum(f["max.hour"] >= hour(99) for f in files) == 1
+    [newest] = [f for f in files if f["max.hour"] >= hour(99)]
+    assert newest["size_bytes"] < TARGET
+
+
+@pytest.mark.parametrize(
+    ("total", "size"),
+    [(0, 25), (2_048 * 25, 25), (2_048 * 25 + 1, 50), (2_048 * 1_000, 1_600), (10**9, 1_600)],
+)
+def test_files_grow_with_a_large_table_and_not_beyond_a_bound(total: int, size: int) -> None:
+    assert merged_size(total, 100) == size
 
 
 def test_quarantine_is_tidied_by_whoever_writes_its_hundredth_commit(
