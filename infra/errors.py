@@ -12,6 +12,7 @@ TwofoldError
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would stand in one table
+├── DamagedLog               a commit of a Delta table is empty or cut off
 ├── LogGap                   offsets that should follow each other do not
 ├── ArchiveUnreachable       retryable: the storage of archived segments does not answer
 ├── NotArchived              retryable: offsets that cannot be read yet
@@ -98,6 +99,10 @@ class SchemaMismatch(TwofoldError):
 
 class DefinitionChanged(TwofoldError):
     """The rows of a table were computed by another definition than the one that is declared now."""
+
+
+class DamagedLog(TwofoldError):
+    """A commit file of a Delta log that is empty or cut off, as a crash of the machine can leave it."""
 
 
 class LogGap(TwofoldError):

@@ -1,13 +1,38 @@
-"""Files that whoever reads them, or is killed while writing them, finds whole."""
+"""Files that are found whole by their readers, also after a crash of the process or of the machine that wrote them."""
 
 from __future__ import annotations
 
 import os
+from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_at_once(file: Path, text: str) -> None:
-    """Replace a file by one with this text; whoever opens it meanwhile, or after a crash, finds the old or the new."""
+def write_at_once(file: Path, text: str, *, lasting: bool = True) -> None:
+    """Replace a file by one with this text; whoever opens it meanwhile, or after a crash, finds the old or the new.
+
+    Args:
+        lasting: the text also survives a crash of the machine right afterwards, which costs a disk some milliseconds.
+            Without, such a crash may leave an empty file.
+    """
     draft = file.with_name(f"{file.name}.{os.getpid()}.draft")
     draft.write_text(text)
+    if lasting:
+        _sync(draft)
     draft.replace(file)
+    if lasting:
+        _sync(file.parent)
+
+
+def settle(files: Iterable[Path]) -> None:
+    """Let what is in these files, and that they exist, survive a crash of the machine; one that is gone is left out."""
+    there = [file for file in files if file.exists()]
+    for path in (*there, *dict.fromkeys(file.parent for file in there)):
+        _sync(path)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)

@@ -70,6 +70,7 @@ class Follow(Upkeep):
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
             written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
+            self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(batch + 1, ends)
             self._note(batch + 1, rows_in, written, versions, None, started)
             self._step_s = time.monotonic() - started

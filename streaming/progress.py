@@ -48,7 +48,7 @@ def write(settings: Settings, progress: Progress) -> None:
     """Replace what was known of the query, atomically."""
     file = settings.progress / progress.domain / f"{progress.query}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_at_once(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()))
+    write_at_once(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)
 
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:

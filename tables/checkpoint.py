@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.files import write_at_once
+from infra.files import settle, write_at_once
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -28,6 +28,7 @@ class Splits:
     def add(self, source: str, version: int) -> None:
         with self.file.open("a") as file:
             file.write(json.dumps([source, version]) + "\n")
+        settle([self.file])
 
     def of(self, source: str) -> list[int]:
         """The source's versions in the order in which they were noted; one that was tried again stands twice."""
@@ -207,7 +208,7 @@ class Checkpoint:
         file.parent.mkdir(parents=True, exist_ok=True)
         # A checksum of what stood there before would make Hadoop refuse the file.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        file.write_text("\n".join(["v1", *lines]))
+        write_at_once(file, "\n".join(["v1", *lines]))
 
     @property
     def _mark(self) -> Path:

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import count
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
-from infra.errors import BadArgument, SchemaMismatch
+from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+from infra.files import settle
 from tables.checksum import write_checksum
 
 if TYPE_CHECKING:
@@ -27,6 +31,7 @@ _log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
+_WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.checkpointInterval": "100",
@@ -174,10 +179,7 @@ class Lake:
             BadArgument: the table was never written.
         """
         filesystem, root = _filesystem(self.uri(name))
-
-        def there(version: int) -> bool:
-            return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
-
+        there = partial(self.has_version, name)
         try:
             known = int(json.loads(filesystem.cat_file(f"{root}/_delta_log/_last_checkpoint"))["version"])
         except FileNotFoundError:
@@ -204,12 +206,13 @@ class Lake:
 
         Raises:
             FileNotFoundError: without `kept`: a commit file is gone: the log was cleaned up.
+            DamagedLog: a commit file is empty or cut off.
         """
         filesystem, root = _filesystem(self.uri(name))
         if kept:
             after = self.oldest_commit(name, after, through) - 1
         for version in range(after + 1, through + 1):
-            text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
+            text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
             yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
 
     def oldest_commit(self, name: str, after: int, through: int) -> int:
@@ -250,7 +253,7 @@ class Lake:
         filesystem, root = _filesystem(self.uri(name))
         while version > oldest:
             try:
-                text = filesystem.cat_file(f"{root}/_delta_log/{version:020d}.json")
+                text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
             except FileNotFoundError:
                 return None
             version -= 1
@@ -268,6 +271,19 @@ class Lake:
         """Spare Spark a job at this version; for commits of delta-rs, which leaves that out."""
         filesystem, root = _filesystem(self.uri(name))
         write_checksum(filesystem, f"{root}/_delta_log", version)
+
+    def settle(self, name: str, version: int | None) -> None:
+        """Let a commit survive a crash of the machine, before what follows from it is noted elsewhere.
+
+        Only a local disk holds back what was written; None: nothing was committed.
+        """
+        if version is None or "://" in self.uri(name):
+            return
+        root = Path(self.uri(name))
+        log = root / "_delta_log" / f"{version:020d}.json"
+        actions = [json.loads(line) for line in log.read_bytes().splitlines() if line.strip()]
+        paths = [action[kind]["path"] for action in actions for kind in ("add", "cdc") if kind in action]
+        settle([log, *(root / unquote(path) for path in paths)])
 
     def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
         """The table in Spark, as it is now or as it was at `version`."""
@@ -287,6 +303,26 @@ def _filesystem(uri: str) -> tuple[Any, str]:
 
     filesystem, root = url_to_fs(uri)
     return filesystem, str(root)
+
+
+def _commit_text(filesystem: Any, path: str) -> bytes:
+    """A commit file; one that is not whole is waited for, since another process may be writing it.
+
+    Raises:
+        DamagedLog: it stays so.
+    """
+    for wait_s in (*_WAITS_S, None):
+        text: bytes = filesystem.cat_file(path)
+        with suppress(ValueError, IndexError):
+            json.loads(text.rstrip().splitlines()[-1])
+            return text
+        if wait_s is not None:
+            time.sleep(wait_s)
+    raise DamagedLog(
+        f"The commit {path} is {'cut off' if text.strip() else 'empty'}; its changes are unknown.",
+        hint="The machine crashed while it was written. Restore the file from a backup; or where it is the newest of "
+        "its table, remove it; `./twofold recover TABLE` then makes the stream of a table again.",
+    )
 
 
 def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
@@ -327,7 +363,5 @@ def _restored(commit_info: Mapping[str, Any]) -> int:
 
 
 def _added(add: Mapping[str, Any]) -> Added:
-    from urllib.parse import unquote
-
     statistics = json.loads(add["stats"]) if add.get("stats") else {}
     return Added(unquote(add["path"]), statistics.get("numRecords"), statistics.get("maxValues") or {})

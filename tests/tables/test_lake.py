@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import pyarrow as pa
 import pytest
 
-from infra.errors import BadArgument, SchemaMismatch
+from infra.errors import BadArgument, DamagedLog, SchemaMismatch
 from tables.lake import Lake
 from tables.tidy import tidy
 from tables.writer import Stamp, Writer
@@ -134,3 +135,44 @@ def test_processes_that_add_the_same_columns_at_once_agree(lake: Lake, counts: W
         list(pool.map(lambda _: lake.extend(NAME, MORE), range(8)))
     assert [field.name for field in lake.open(NAME).schema().fields] == ["k", "n", "at", "names"]
     assert lake.version(NAME) == 1
+
+
+@pytest.mark.parametrize("left", [0, 100])
+def test_a_commit_that_a_crash_cut_off_is_an_error_and_no_commit_without_changes(
+    lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch, left: int
+) -> None:
+    monkeypatch.setattr("tables.lake._WAITS_S", ())
+    append(counts, 1, rows(a=1))
+    log = Path(lake.uri(NAME), "_delta_log", f"{1:020d}.json")
+    log.write_bytes(log.read_bytes()[:left])
+    with pytest.raises(DamagedLog, match=rf"{log.name} is {'cut off' if left else 'empty'}"):
+        list(lake.commits(NAME, 0, 1))
+    with pytest.raises(DamagedLog):
+        lake.newest_info(NAME, "cause")
+
+
+def test_a_commit_that_is_being_written_is_waited_for(
+    lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(counts, 1, rows(a=1))
+    log = Path(lake.uri(NAME), "_delta_log", f"{1:020d}.json")
+    whole = log.read_bytes()
+    log.write_bytes(b"")
+    monkeypatch.setattr("tables.lake.time.sleep", lambda _: log.write_bytes(whole))
+    (commit,) = lake.commits(NAME, 0, 1)
+    assert commit.changes
+
+
+def test_a_commit_is_on_the_disk_with_all_its_files_before_anything_follows_from_it(
+    lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    append(counts, 1, rows(a=1))
+    counts.upsert(rows(a=2), ["k"], Stamp(app="merge", version=1))
+    synced: list[Path] = []
+    monkeypatch.setattr("infra.files._sync", synced.append)
+    lake.settle(NAME, lake.version(NAME))
+    assert {path.suffix for path in synced} == {".json", ".parquet", ""}
+    assert any("_change_data" in path.parts for path in synced)
+    synced.clear()
+    lake.settle(NAME, None)
+    assert synced == []
