@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from datetime import date, datetime
 from typing import Any
@@ -14,19 +15,21 @@ from tables.evidence import Evidence
 from tables.plain import plain
 from tables.scope import Interval, epoch_ms, time_column
 
+_AT_ONCE = 10_000  # rows that are objects at the same time
+
 
 def evidence_of(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:
     """The records behind rows of an events table that force a recomputation of the table."""
-    return [
-        Evidence(
-            source=source.full_name,
-            partition=row[PARTITION],
-            offset=row[OFFSET],
-            late_by_ms=row[LATE_BY_MS],
-            **touch(table, source, row),
+    scopes: dict[str, Mapping[str, Any]] = {}  # one object for all records that touch the same
+
+    def of(row: Mapping[str, Any]) -> Evidence:
+        facts = touch(table, source, row)
+        facts["scope"] = scopes.setdefault(json.dumps(facts["scope"]), facts["scope"])
+        return Evidence(
+            source=source.full_name, partition=row[PARTITION], offset=row[OFFSET], late_by_ms=row[LATE_BY_MS], **facts
         )
-        for row in rows.to_pylist()
-    ]
+
+    return [of(row) for batch in rows.to_batches(max_chunksize=_AT_ONCE) for row in batch.to_pylist()]
 
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
@@ -41,6 +44,11 @@ def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[s
         "start_ms": around and around.start,
         "end_ms": around and around.end,
     }
+
+
+def times_of(table: Table, row: Mapping[str, Any]) -> dict[str, datetime | date | None]:
+    """When a row of the table, in JSON's form, begins and ends."""
+    return {column: _time(row[column]) for column in (table.event_time, table.ends_at) if column}
 
 
 def _time(value: Any) -> datetime | date | None:

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import json
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Literal
 
+from batch.evidence import times_of
 from batch.pinned import Pinned
 from tables.declaration import Table
-from tables.evidence import Evidence
+from tables.evidence import Changed, ChangedRows, Evidence, span_of
 from tables.ledgers import Ledgers
 from tables.plain import plain
 from tables.scope import Scope, from_epoch_ms
@@ -49,14 +51,15 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
     """
     ledgers = Ledgers(platform.lake)
     pending = ledgers.reconciled(table.full_name).pending
-    corrected = _corrected(ledgers, table)
+    corrected, more = _corrected(ledgers, table)
     seen: dict[tuple[Any, ...], list[tuple[str, Evidence]]] = {}
     for run, e in ledgers.evidence(table.full_name):
         if since is None or _time_of(run) >= since:
             seen.setdefault((e.source, e.partition, e.offset), []).append((run, e))
     found = []
     for place, looks in seen.items():
-        rows = list(corrected.get(place, {}).values())
+        keys = {key for run, e in looks if run in more for key in more[run].of(e)}
+        rows = list({**corrected.get(place, {}), **{key: json.loads(key) for key in keys}}.values())
         evidence = [e for _, e in looks]
         fate: Fate = "corrected" if rows else "changed nothing"
         if not rows and table.late == "drop" and looks[0][0].startswith("late-"):
@@ -84,14 +87,25 @@ def _record(e: Evidence, fate: Fate, runs: Sequence[str] = (), rows: Sequence[Ma
     )
 
 
-def _corrected(ledgers: Ledgers, table: Table) -> dict[tuple[Any, ...], dict[str, Mapping[str, Any]]]:
-    """By the place of a record: the rows that were corrected because of it, by key."""
+def _corrected(
+    ledgers: Ledgers, table: Table
+) -> tuple[dict[tuple[Any, ...], dict[str, Mapping[str, Any]]], dict[str, ChangedRows]]:
+    """By the place of a record: the rows that were corrected because of it, by key.
+
+    Returns:
+        Also, by run, the rows of corrections that name the first of many records only.
+    """
     found: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    more: dict[str, list[Changed]] = defaultdict(list)
     for correction in ledgers.corrections(table.full_name):
-        for record in correction["evidence"] or ():
+        key, named = correction["key"], correction["evidence"] or ()
+        for record in named:
             place = (record["source"], record["partition"], record["offset"])
-            found.setdefault(place, {})[correction["key"]] = json.loads(correction["key"])
-    return found
+            found.setdefault(place, {})[key] = json.loads(key)
+        if (correction["records"] or 0) > len(named):
+            sides = [json.loads(correction[side]) for side in ("before", "after") if correction[side]]
+            more[correction["run"]] += [Changed(key, row, *span_of(table, times_of(table, row))) for row in sides]
+    return found, {run: ChangedRows(rows) for run, rows in more.items()}
 
 
 def _waits(table: Table, scope: Scope, e: Evidence) -> bool:

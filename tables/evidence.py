@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from bisect import bisect_left
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -17,9 +18,11 @@ from tables.scope import epoch_ms
 RECORD = pa.struct(
     [("source", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("late_by_ms", pa.int64())]
 )
+LISTED = 100
+"""Records that a correction names; all of its run are in the ledger of evidence."""
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass(frozen=True, kw_only=True, slots=True)
 class Evidence:
     """A record that forced a recomputation: where in which log it stands, how late it was, what it can have changed.
 
@@ -52,37 +55,93 @@ class Evidence:
 
 def is_held(table: Table, row: Mapping[str, Any], evidence: Evidence) -> bool:
     """Whether the record can have changed this row of the table."""
-    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, *_span(table, row))
+    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, *span_of(table, row))
 
 
-def _span(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
-    """The time that a row covers."""
+def span_of(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
+    """The time that a row of the table covers, epoch milliseconds."""
     first = epoch_ms(row[table.event_time]) if table.event_time else None
     return first, epoch_ms(row[table.ends_at]) if table.ends_at else first
 
 
-class Forced:
-    """Finds the records of a run that can have changed a row, without a look at each of them for each row."""
+@dataclass(frozen=True)
+class Changed:
+    """A row, in JSON's form, that a run has changed.
 
-    def __init__(self, table: Table, evidence: Iterable[Evidence]) -> None:
-        self._table = table
-        self._by_scope: dict[tuple[tuple[str, ...], str], list[Evidence]] = defaultdict(list)
+    Attributes:
+        key: of the correction that tells of it; the old and the new row have the same.
+        first_ms, last_ms: the time that it covers.
+    """
+
+    key: str
+    row: Mapping[str, Any]
+    first_ms: int | None
+    last_ms: int | None
+
+
+@dataclass
+class Causes:
+    """The records that can have changed a row.
+
+    Attributes:
+        count: of all of them.
+        records: the first of them, in the order of their logs, as the ledger of corrections holds them.
+    """
+
+    count: int = 0
+    records: list[dict[str, Any]] = field(default_factory=list)
+    _last: tuple[Any, ...] = ()
+
+    def add(self, e: Evidence) -> None:
+        """Count a record, once; those of one place follow each other."""
+        place = e.source, e.partition, e.offset
+        if place != self._last:
+            self._last, self.count = place, self.count + 1
+            if len(self.records) < LISTED:
+                self.records.append({RECORD.field(n).name: getattr(e, RECORD.field(n).name) for n in range(4)})
+
+
+class ChangedRows:
+    """Finds the rows that a record can have changed, without a look at each row for each of a million records."""
+
+    def __init__(self, rows: Iterable[Changed]) -> None:
+        self._rows = list(rows)
+        self._by_columns: dict[tuple[str, ...], dict[str, _Group]] = {}
+
+    def of(self, e: Evidence) -> set[str]:
+        """The keys of those rows."""
+        columns = tuple(e.scope)
+        if columns not in self._by_columns:
+            groups: dict[str, list[Changed]] = defaultdict(list)
+            for one in self._rows:
+                groups[json.dumps([one.row.get(column) for column in columns])].append(one)
+            self._by_columns[columns] = {values: _Group(rows) for values, rows in groups.items()}
+        group = self._by_columns[columns].get(json.dumps(list(e.scope.values())))
+        return {one.key for one in group.near(e) if e.meets(one.first_ms, one.last_ms)} if group else set()
+
+    def causes(self, evidence: Iterable[Evidence]) -> dict[str, Causes]:
+        """By key, of records in the order of their logs."""
+        found: dict[str, Causes] = defaultdict(Causes)
         for e in evidence:
-            columns = tuple(sorted(e.scope))
-            self._by_scope[columns, json.dumps([e.scope[c] for c in columns])].append(e)
-        self._columns = {columns for columns, _ in self._by_scope}
-
-    def of(self, row: Mapping[str, Any]) -> Iterator[Evidence]:
-        """Those that can have changed this row of the table."""
-        span = _span(self._table, row)
-        for columns in self._columns:
-            known = self._by_scope.get((columns, json.dumps([plain(row[c]) for c in columns])), ())
-            yield from (e for e in known if e.meets(*span))
+            for key in self.of(e):
+                found[key].add(e)
+        return found
 
 
-def records(evidence: Iterable[Evidence]) -> list[dict[str, Any]]:
-    """The records themselves, each once, in the order of their logs."""
-    found = {(e.source, e.partition, e.offset): e for e in evidence}
-    names = [RECORD.field(n).name for n in range(RECORD.num_fields)]
-    ordered = sorted(found.values(), key=lambda e: (e.source, e.partition or 0, e.offset or 0))
-    return [{name: getattr(e, name) for name in names} for e in ordered]
+class _Group:
+    """Rows of one scope by time."""
+
+    def __init__(self, rows: Sequence[Changed]) -> None:
+        dated = [(r.first_ms, r.last_ms, r) for r in rows if r.first_ms is not None and r.last_ms is not None]
+        dated.sort(key=lambda one: one[0])
+        self._dated = [row for *_, row in dated]
+        self._undated = [row for row in rows if row.first_ms is None or row.last_ms is None]
+        self._firsts = [first for first, _, _ in dated]
+        self._longest = max((last - first for first, last, _ in dated), default=0)
+
+    def near(self, e: Evidence) -> list[Changed]:
+        """A superset of the rows that meet a record in time."""
+        if e.start_ms is None or e.end_ms is None:
+            return [*self._dated, *self._undated]
+        first = bisect_left(self._firsts, e.start_ms - self._longest)
+        return [*self._dated[first : bisect_left(self._firsts, e.end_ms)], *self._undated]

@@ -172,6 +172,7 @@ def test_a_correction_names_exactly_the_records_that_can_have_changed_its_row(le
         ("plant.readings", 3, 9_000),
         ("plant.readings", 7, 9_000),
     ]
+    assert correction["records"] == 2
 
 
 def test_a_correction_says_which_versions_of_the_inputs_were_read(ledgers: Ledgers, hours: Writer) -> None:
