@@ -98,7 +98,7 @@ def certify(
     if not certificate.is_complete:
         raise LogGap(
             f"{certificate.table}, version {certificate.version}: {'; '.join(certificate.faults)}.",
-            hint="`./twofold audit` says more of what is wrong with events and quarantine.",
+            hint="`./twofold reconcile` takes in what is late; `./twofold audit` says more of events and quarantine.",
         )
 
 
@@ -270,3 +270,6 @@ def _print_certificate(certificate: Certificate) -> None:
     for topic in certificate.topics:
         if topic.duplicates:
             out.print(f"{topic.topic}: {topic.duplicates:,} events repeat another one.")
+    for late in certificate.late:
+        if late.dropped:
+            out.print(f"{late.table} leaves out {late.dropped:,} late records of {late.topic}, as it declares.")

@@ -132,10 +132,11 @@ class Maintain(Upkeep):
     def _batch(self, frame: DataFrame, batch: int) -> None:
         started = time.monotonic()
         self._require_still_one_definition()
+        split = zip(self._sources, self._checkpoint.split_versions(batch), strict=True)
+        parts = {source.full_name: version for source, version in split if version is not None}
         if self._strategy == "stateful":
-            for source, split in zip(self._sources, self._checkpoint.split_versions(batch), strict=True):
-                if split is not None:
-                    self._checkpoint.splits.add(source.full_name, split)
+            for name, version in parts.items():
+                self._checkpoint.splits.add(name, version)
         rows_in, versions = self._consumed(batch)
         # This micro-batch is planned already: its size tells that of the next.
         suit_to_rows(frame.sparkSession, few=self._is_small(rows_in))
@@ -147,6 +148,7 @@ class Maintain(Upkeep):
                 "cause": "stream",
                 "batch": batch,
                 "versions": versions,
+                **({"parts": list(parts)} if parts else {}),
                 "watermark_ms": watermark_ms,
                 "fingerprint": self._fingerprint,
             },

@@ -15,6 +15,7 @@ from tables.decode import OFFSET, PARTITION
 from tables.frontier import frontier
 from tables.gaps import gaps, places
 from tables.lake import QUARANTINE, Lake
+from tables.late_rows import Late, late_rows
 from tables.registry import Registry
 from tables.transactions import in_transactions
 
@@ -104,6 +105,7 @@ class Certificate:
         inputs: topic or table that it reads -> the version that it has taken in.
         topics: every topic that it comes from, each as far as it was taken in on every way to the table.
         untold: inputs of which no commit says how far they were taken in.
+        late: what the streams on the way may have dropped, since it came too late for them.
         fingerprint: of the definition by which the newest rows were computed.
     """
 
@@ -114,11 +116,13 @@ class Certificate:
     inputs: Mapping[str, int]
     topics: Sequence[TopicIn]
     untold: Sequence[str] = ()
+    late: Sequence[Late] = ()
 
     @property
     def faults(self) -> list[str]:
         """Why it is not complete; empty when it is."""
         found = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
+        found += [late.fault for late in self.late if late.fault]
         return [*found, *(f"{name}: no commit tells how far it was taken in" for name in self.untold)]
 
     @property
@@ -130,8 +134,9 @@ class Certificate:
 def certify(lake: Lake, registry: Registry, table: Table, version: int | None = None) -> Certificate:
     """The certificate of a version of a table, or of its newest.
 
-    Streams say in each commit how far they have read. What they read without writing a row, and what batch work read
-    besides, is not counted: the certificate may say less than is true, never more.
+    Streams say in each commit how far they have read. What they read without writing a row, or in part, and what batch
+    work read besides, is not counted. What a stream may have dropped as late counts as missing until a reconcile has
+    looked at it. The certificate may say less than is true, never more.
 
     Raises:
         BadArgument: the table was never written.
@@ -156,6 +161,7 @@ def certify(lake: Lake, registry: Registry, table: Table, version: int | None = 
             if name in registry.topics
         ],
         untold=untold,
+        late=late_rows(lake, registry, table, {**inputs, table.full_name: at}),
     )
 
 
@@ -293,6 +299,8 @@ def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tup
     untold: list[str] = []
     for source in registry.upstream(table):
         next_version = int(info.get("versions", {}).get(source.full_name, 0))
+        # Of the last version that it names a micro-batch may have read a part of the files.
+        next_version -= source.full_name in info.get("parts", ())
         if next_version == 0:
             untold.append(source.full_name)
             continue

@@ -26,11 +26,7 @@ def fold(lake: Lake, table: Table) -> pa.Table:
     left add up to: rows that none of these changed are not among them.
     """
     newest = lake.version(table.full_name)
-    return (
-        _last_changes(lake, table, newest, lake.oldest_commit(table.full_name, -1, newest))
-        .filter(pc.invert(pc.field("_gone")))
-        .drop_columns("_gone")
-    )
+    return _left(_last_changes(lake, table, newest, lake.oldest_commit(table.full_name, -1, newest)))
 
 
 def unfolded_rows(lake: Lake, table: Table) -> int:
@@ -50,8 +46,12 @@ def unfolded_rows(lake: Lake, table: Table) -> int:
         connection.register("changed", changed)
         same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.key)
         rows = connection.sql(f"SELECT live.* FROM live SEMI JOIN changed ON {same}").to_arrow_table().cast(schema)
-    should = changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
-    return len(difference_of_tables(should, rows, table.key))
+    return len(difference_of_tables(_left(changed), rows, table.key))
+
+
+def _left(changed: pa.Table) -> pa.Table:
+    """The rows that these changes leave."""
+    return changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
 
 
 def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -17,8 +17,10 @@ from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPL
 from tables.frontier import Frontier
 from tables.gaps import Gap
 from tables.lake import QUARANTINE, Lake
+from tables.ledgers import Ledgers, Reconciled
+from tables.outcome import Outcome
 from tables.registry import Registry
-from tables.scope import EPOCH
+from tables.scope import EPOCH, Scope
 from tables.writer import Stamp, Writer
 from tests.tables.declared import a_table, a_topic, named
 
@@ -51,12 +53,19 @@ class Log:
         for table in REGISTRY.tables.values():
             lake.ensure(table.full_name, ROWS.schema, statistics=[])
 
-    def ingest(self, starts: dict[int, int], ends: dict[int, int], events: list[tuple[int, int]], bad: Any = ()) -> int:
+    def ingest(
+        self,
+        starts: dict[int, int],
+        ends: dict[int, int],
+        events: list[tuple[int, int]],
+        bad: Any = (),
+        late_by_ms: int | None = None,
+    ) -> int:
         """Events and bad records at (partition, offset) of a micro-batch; the version of events with them."""
         self._frontier = self._frontier.after({p: (starts.get(p, end), end) for p, end in ends.items()}, 0)
         self.quarantine(bad)
         stamp = Stamp(app="ingest", version=self._frontier.number, info=self._frontier.info)
-        return Writer(self.lake, TOPIC.full_name).append(rows(events), stamp).version or 0
+        return Writer(self.lake, TOPIC.full_name).append(rows(events, late_by_ms), stamp).version or 0
 
     def quarantine(self, bad: Any) -> None:
         values = [{PARTITION: p, OFFSET: o, "_appended_at": EPOCH, "value": b"", "reasons": ["bad"]} for p, o in bad]
@@ -68,9 +77,10 @@ class Log:
         """Events that nobody ingested."""
         self._append(TOPIC.full_name, rows(events), {})
 
-    def stream(self, table: Table, **next_versions: int) -> int:
+    def stream(self, table: Table, parts: Sequence[str] = (), **next_versions: int) -> int:
         """A micro-batch of the table; the version that it made."""
-        info = {"versions": {f"plant.{name}": number for name, number in next_versions.items()}, "fingerprint": "f00d"}
+        versions = {f"plant.{name}": number for name, number in next_versions.items()}
+        info = {"versions": versions, "parts": list(parts), "fingerprint": "f00d"}
         return self._append(table.full_name, ROWS, info)
 
     def _append(self, name: str, table: pa.Table, info: Mapping[str, object]) -> int:
@@ -78,7 +88,7 @@ class Log:
         return Writer(self.lake, name).append(table, Stamp(app="test", version=number, info=info)).version or 0
 
 
-def rows(places: list[tuple[int, int]]) -> pa.Table:
+def rows(places: list[tuple[int, int]], late_by_ms: int | None = None) -> pa.Table:
     """Events at (partition, offset), one of each offset's tens."""
     return pa.Table.from_pylist(
         [
@@ -88,7 +98,7 @@ def rows(places: list[tuple[int, int]]) -> pa.Table:
                 PARTITION: partition,
                 OFFSET: offset,
                 "_appended_at": datetime(2013, 1, 1, tzinfo=UTC),
-                LATE_BY_MS: None,
+                LATE_BY_MS: late_by_ms,
                 REPLAYED: False,
             }
             for partition, offset in places
@@ -209,3 +219,51 @@ def test_a_table_of_which_no_stream_tells_has_no_certificate(lake: Lake, log: Lo
     found = certify(lake, REGISTRY, DAYS)
     assert found.faults == ["plant.hours: no commit tells how far it was taken in"]
     assert not found.is_complete
+
+
+def test_a_commit_that_was_read_in_part_is_not_in_yet(lake: Lake, log: Log) -> None:
+    version = log.ingest({0: 0}, {0: 3}, [(0, n) for n in range(3)])
+    log.stream(HOURS, readings=version + 1, parts=[TOPIC.full_name])
+    assert [t.records for t in certify(lake, REGISTRY, HOURS).topics] == [0]
+    log.ingest({0: 3}, {0: 7}, [(0, n) for n in range(3, 7)])
+    log.stream(HOURS, readings=version + 2, parts=[TOPIC.full_name])
+    assert [t.records for t in certify(lake, REGISTRY, HOURS).topics] == [3]
+    log.stream(HOURS, readings=version + 2)
+    assert [t.records for t in certify(lake, REGISTRY, HOURS).topics] == [7]
+
+
+def reconciled(lake: Lake, table: Table, events: int, pending: Sequence[Scope] = ()) -> None:
+    """A reconcile of the table that has looked through this version of the events."""
+    ledgers, name = Ledgers(lake), table.full_name
+    ledgers.ensure()
+    state = Reconciled(consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=pending)
+    ledgers.record_run(Outcome(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
+
+
+def test_what_may_have_been_dropped_as_late_is_not_in_until_a_reconcile_has_looked_at_it(lake: Lake, log: Log) -> None:
+    first = log.ingest({0: 0}, {0: 3}, [(0, n) for n in range(3)])
+    second = log.ingest({0: 3}, {0: 5}, [(0, 3), (0, 4)], late_by_ms=HOURS.watermark_ms)
+    log.ingest({0: 5}, {0: 6}, [(0, 5)], late_by_ms=HOURS.watermark_ms - 1)
+    before = log.stream(HOURS, readings=second + 2)
+    fault = "plant.hours may lack 2 late records of plant.readings that no reconcile has looked at"
+    assert certify(lake, REGISTRY, HOURS).faults == [fault]
+    reconciled(lake, HOURS, first)
+    assert certify(lake, REGISTRY, HOURS).faults == [fault]
+    at = log.stream(HOURS, readings=second + 2)
+    reconciled(lake, HOURS, second)
+    assert certify(lake, REGISTRY, HOURS, at).is_complete
+    assert certify(lake, REGISTRY, HOURS, before).faults == [fault], "the reconcile came after that version"
+    log.stream(DAYS, hours=before + 1)
+    assert certify(lake, REGISTRY, DAYS).faults == [fault], "it was computed from that version"
+    reconciled(lake, HOURS, second, pending=[Scope(("a",), None)])
+    assert certify(lake, REGISTRY, HOURS).faults == [
+        "plant.hours may lack what was late for 1 groups of rows that are still open"
+    ]
+
+
+def test_what_is_late_and_left_out_by_declaration_is_counted_and_no_fault(lake: Lake, log: Log) -> None:
+    version = log.ingest({0: 0}, {0: 2}, [(0, 0), (0, 1)], late_by_ms=HOURS.watermark_ms)
+    log.stream(HOURS, readings=version + 1)
+    drops = named(replace(HOURS, late="drop"), "hours")
+    found = certify(lake, REGISTRY, drops)
+    assert (found.is_complete, [late.dropped for late in found.late]) == (True, [2])
