@@ -9,7 +9,7 @@ import pyarrow as pa
 from infra.errors import WriteConflict
 from tables.writer import Stamp, Writer
 
-_ATTEMPTS = 3
+_ATTEMPTS = 12
 
 
 def append_new(writer: Writer, app: str, new: Callable[[], pa.Table]) -> pa.Table:
