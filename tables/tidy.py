@@ -52,11 +52,11 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
     from deltalake.exceptions import CommitFailedError
 
     table = lake.open(name)
-    if by:
-        # A MERGE keeps the order of the rows that it finds, and cuts off what fills a file: the end of the table does
-        # not grow with it.
-        _set(table, {"delta.targetFileSize": str(TARGET)})
     try:
+        if by:
+            # A MERGE keeps the order of the rows that it finds, and cuts off what fills a file: the end of the table
+            # does not grow with it.
+            _set(table, {"delta.targetFileSize": str(TARGET)})
         files = _extents(table, by) if by else []
         if by and is_mixed(files, TARGET):
             table.optimize.z_order([by], target_size=TARGET, post_commithook_properties=after_commit())
@@ -74,9 +74,14 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
 
 def tidy_ledger(lake: Lake, name: str) -> None:
     """The same for a ledger, of which only the newest version is ever read: what older ones need is removed, too."""
-    _set(lake.open(name), _LEDGER_PROPERTIES)
-    tidy(lake, name)
-    lake.open(name).vacuum(dry_run=False)
+    from deltalake.exceptions import DeltaError
+
+    try:
+        _set(lake.open(name), _LEDGER_PROPERTIES)
+        tidy(lake, name)
+        lake.open(name).vacuum(dry_run=False)
+    except DeltaError as error:  # another process does the same
+        _log.info("not tidied table=%s error=%s", name, error)
 
 
 def _set(table: DeltaTable, properties: dict[str, str]) -> None:
