@@ -8,7 +8,18 @@ import sys
 from infra.settings import ROOT
 
 BENCHMARKS = (
-    *("drain", "freshness", "catch_up", "commands", "bookkeeping", "reconcile", "ledgers", "revisions", "kinds", "archive"),
+    *(
+        "drain",
+        "freshness",
+        "catch_up",
+        "commands",
+        "bookkeeping",
+        "reconcile",
+        "ledgers",
+        "revisions",
+        "kinds",
+        "archive",
+    ),
     "beside",
 )
 
