@@ -7,7 +7,7 @@ PYTHON := .venv/bin/python
 .PHONY: help setup demo check test fuzz chaos bench bench-peers down clean
 
 # Two files at a time, since many tests wait; what each took is in .twofold/durations.
-PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadgroup --no-loadscope-reorder
+PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SLOW := spark or platform
 
 help:

@@ -7,7 +7,7 @@ import shutil
 import sys
 from collections.abc import Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -32,17 +32,34 @@ LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py", "test_mutations.py")
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
+AIRFLOW = ("tests/infra/test_airflow.py", "tests/platform/test_dag_runs.py")
+"""Files that share one Airflow."""
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Mark what uses a Spark session, keep the tests of a file together, and begin with the files that take longest."""
+    """Mark what uses a Spark session, and begin with the files that take longest."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
-        if item.get_closest_marker("xdist_group") is None and item.path.name not in SPREAD:
-            item.add_marker(pytest.mark.xdist_group(str(item.path.relative_to(ROOT))))
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
+    """Hands workers whole files, since the tests of one share what takes long to set up.
+
+    The groups of `--dist loadgroup` come to nothing with pytest 9.2, which does not read the names that xdist 3.8 sets.
+    """
+    from xdist.scheduler import LoadScopeScheduling
+
+    class ByFile(LoadScopeScheduling):  # type: ignore[misc]
+        def _split_scope(self, nodeid: str) -> str:
+            file = nodeid.partition("::")[0]
+            if Path(file).name in SPREAD:
+                return nodeid
+            return "airflow" if file in AIRFLOW else file
+
+    return ByFile(config, log)
 
 
 @pytest.fixture(scope="session")

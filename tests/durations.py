@@ -74,18 +74,13 @@ class Durations:
         self._tests: dict[str, Took] = defaultdict(Took)
 
     def pytest_runtest_logreport(self, report: pytest.TestReport) -> None:
-        took = self._tests[without_group(report.nodeid)]
+        took = self._tests[report.nodeid]
         took.seconds += report.duration
         took.cpu_s += sum(float(str(value)) for name, value in report.user_properties if name == _CPU)
 
     def pytest_sessionfinish(self) -> None:
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text("\n".join(lines(self._tests)) + "\n")
-
-
-def without_group(nodeid: str) -> str:
-    """The name of a test without the group that xdist appends to it."""
-    return nodeid.rpartition("@")[0] if nodeid.rfind("@") > nodeid.rfind("]") else nodeid
 
 
 def lines(tests: Mapping[str, Took]) -> Iterator[str]:

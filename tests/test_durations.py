@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.durations import Took, docstring, lines, without_group
+from tests.durations import Took, docstring, lines
 
 HERE = "tests/test_durations.py"
 SILENT = f"{HERE}::test_folders_and_tests_are_listed_longest_first"
@@ -25,8 +25,3 @@ def test_the_reason_of_a_test_is_its_docstring() -> None:
     """This one."""
     assert docstring(f"{EXPLAINED}[a/b.py::c]") == "This one."
     assert docstring(SILENT) is None
-
-
-def test_a_group_of_the_scheduler_is_no_part_of_a_name() -> None:
-    assert without_group("tests/a.py::test_b[x@y]@a.py") == "tests/a.py::test_b[x@y]"
-    assert without_group("tests/a.py::test_b[x@y]") == "tests/a.py::test_b[x@y]"

@@ -76,7 +76,6 @@ def test_waiting_for_an_airflow_that_does_not_come_ends_with_what_is_missing(set
 
 
 @pytest.mark.platform
-@pytest.mark.xdist_group("airflow")
 def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
     airflow_alone: Settings, eventually: Eventually
 ) -> None:
@@ -92,7 +91,6 @@ def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
 
 
 @pytest.mark.platform
-@pytest.mark.xdist_group("airflow")
 def test_what_airflow_refuses_is_a_bad_argument(airflow_alone: Settings) -> None:
     client = airflow_api.Client(airflow_alone)
 
@@ -103,7 +101,6 @@ def test_what_airflow_refuses_is_a_bad_argument(airflow_alone: Settings) -> None
 
 
 @pytest.mark.platform
-@pytest.mark.xdist_group("airflow")
 def test_no_port_but_the_chosen_one_is_opened(airflow_alone: Settings) -> None:
     supervised = [psutil.Process(state.pid) for state in supervisor.state(airflow_alone) if state.pid]
     family = [process for top in supervised for process in (top, *top.children(recursive=True))]
@@ -117,7 +114,6 @@ def test_no_port_but_the_chosen_one_is_opened(airflow_alone: Settings) -> None:
 
 
 @pytest.mark.platform
-@pytest.mark.xdist_group("airflow")
 def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(
     airflow_alone: Settings, eventually: Eventually
 ) -> None:
@@ -134,7 +130,6 @@ def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(
 
 
 @pytest.mark.platform
-@pytest.mark.xdist_group("airflow")
 def test_preparing_again_is_quick_and_changes_nothing(airflow_alone: Settings) -> None:
     database = airflow_alone.home / "airflow" / "migrated"
     before = database.stat().st_mtime_ns

@@ -13,7 +13,7 @@ from infra.settings import Settings
 from tables.registry import load
 from tests.servers import wait_until
 
-pytestmark = [pytest.mark.platform, pytest.mark.xdist_group("airflow")]
+pytestmark = pytest.mark.platform
 
 RUN_TIMEOUT_S = 300
 TABLE, WEATHER = "flights.delays_by_hour", "flights.weather"
