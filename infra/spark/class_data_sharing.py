@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 STAMP = "made-for"
 TIMEOUT_S = 600
+_OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
 
 
 def options(settings: Settings) -> list[str]:
@@ -67,12 +68,12 @@ def _made_for(settings: Settings) -> str:
     import pyspark
 
     launcher = java()
-    ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=True)
-    # Options of the environment, which Java repeats here, change nothing of the classes.
-    version = "\n".join(line for line in ran.stderr.splitlines() if not line.startswith("Picked up "))
+    # Java repeats the options of its environment here, and its mode with them; they change nothing of the classes.
+    bare = {name: value for name, value in os.environ.items() if name not in _OPTIONS}
+    ran = subprocess.run([launcher, "-version"], env=bare, capture_output=True, text=True, timeout=30, check=True)
     # The JVM compares the paths of its jars, too.
     places = [str(launcher), str(Path(pyspark.__file__).parent), str(settings.jars)]
-    return "\n".join([*places, version, pyspark.__version__, (settings.jars / JARS).read_text()])
+    return "\n".join([*places, ran.stderr, pyspark.__version__, (settings.jars / JARS).read_text()])
 
 
 def _record(settings: Settings, archive: Path) -> None:

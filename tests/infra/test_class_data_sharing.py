@@ -36,6 +36,13 @@ def test_a_file_that_is_no_archive_is_passed_over_in_silence(tmp_path: Path, mon
     assert told(*class_data_sharing.options(Settings())) == told()
 
 
+def test_the_options_of_a_process_do_not_make_another_java(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "")
+    bare = class_data_sharing._made_for(Settings())
+    monkeypatch.setenv("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+    assert class_data_sharing._made_for(Settings()) == bare
+
+
 def test_an_archive_for_another_java_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
     monkeypatch.setattr("infra.spark.class_data_sharing._archive", lambda _: archive)
