@@ -12,6 +12,7 @@ import pyarrow as pa
 from batch.publication import KEY, Work, publish, reconcile_below
 from infra.duck import duckdb_utc
 from infra.errors import BadArgument
+from infra.ranges import condition
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION
 from tables.lake import QUARANTINE, Lake
@@ -114,7 +115,7 @@ def redrive_chosen(platform: Platform, topic: Topic, choice: Choice) -> list[Out
     outcomes = []
     if len(places):
         spark, ranges = platform.spark, _ranges(places)
-        wanted = " OR ".join(f"({PARTITION} = {p} AND {OFFSET} BETWEEN {a} AND {b})" for p, (a, b) in ranges.items())
+        wanted = condition(ranges, PARTITION, OFFSET)
         chosen = spark.createDataFrame(places)
 
         def covered(live: DataFrame) -> DataFrame:
@@ -125,7 +126,7 @@ def redrive_chosen(platform: Platform, topic: Topic, choice: Choice) -> list[Out
             records=len(places),
             ranges=len(ranges),
             covered=covered,
-            info={"reason": choice.reason, "offsets": {p: [first, last + 1] for p, (first, last) in ranges.items()}},
+            info={"reason": choice.reason, "offsets": {p: list(r) for p, r in ranges.items()}},
         )
         kept = covered(platform.lake.frame(spark, topic.full_name + QUARANTINE))
         raw = kept.select(
@@ -152,6 +153,6 @@ def _places(lake: Lake, topic: Topic, choice: Choice) -> pa.Table:
 
 
 def _ranges(places: pa.Table) -> dict[int, tuple[int, int]]:
-    """Partition -> the first and the last of its chosen offsets."""
+    """Partition -> the range from the first to the last of its chosen offsets."""
     found = places.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
-    return {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"]) for row in found}
+    return {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"] + 1) for row in found}

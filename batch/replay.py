@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batch.log import Log
 from batch.publication import Work, publish, reconcile_below
 from batch.span import Span
-from infra.ranges import Range, Ranges
+from infra.ranges import Range, Ranges, condition
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION
 from tables.outcome import Outcome, run_name
@@ -59,14 +59,11 @@ def decode_again(platform: Platform, topic: Topic, span: Span) -> list[Outcome]:
 
 
 def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Ranges) -> list[Outcome]:
-    wanted = " OR ".join(
-        f"({PARTITION} = {p} AND {OFFSET} >= {first} AND {OFFSET} < {last})" for p, (first, last) in ranges.items()
-    )
     work = Work(
         run=run_name("replay"),
         records=sum(last - first for first, last in ranges.values()),
         ranges=len(ranges),
-        covered=lambda live: live.where(wanted),
+        covered=lambda live: live.where(condition(ranges, PARTITION, OFFSET)),
         info={"offsets": {p: list(r) for p, r in ranges.items()}},
     )
     return publish(platform, topic, raw, work)

@@ -13,7 +13,7 @@ from batch.log import Log
 from batch.sides import Place, Sides, named, sides_of, told
 from batch.span import Span
 from infra.errors import BadArgument, UnexplainedDifference
-from infra.ranges import Ranges
+from infra.ranges import Ranges, condition
 from tables.certificates import Block, blocks_of, differing, read_certificate, write_certificate
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
@@ -150,9 +150,9 @@ def check_certificate(platform: Platform, topic: Topic, version: int | None = No
 
 
 def _held(platform: Platform, topic: Topic, versions: tuple[int, int], ranges: Ranges) -> list[Block]:
-    wanted = " OR ".join(f"({PARTITION} = {p} AND {OFFSET} >= {a} AND {OFFSET} < {b})" for p, (a, b) in ranges.items())
+    wanted = condition(ranges, PARTITION, OFFSET)
     events, quarantine = (
-        platform.lake.frame(platform.spark, name, version).where(wanted or "false")
+        platform.lake.frame(platform.spark, name, version).where(wanted)
         for name, version in zip((topic.full_name, topic.full_name + QUARANTINE), versions, strict=True)
     )
     return blocks_of(events, quarantine, topic)

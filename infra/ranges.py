@@ -15,6 +15,12 @@ Spans = Mapping[int, Sequence[Range]]
 """Of each partition several, in order and apart from each other."""
 
 
+def condition(ranges: Ranges, partition: str, offset: str) -> str:
+    """What holds of rows of these offsets, in the SQL of every engine; `partition` and `offset` are their columns."""
+    parts = (f"({partition} = {p} AND {offset} >= {start} AND {offset} < {end})" for p, (start, end) in ranges.items())
+    return " OR ".join(parts) or "false"
+
+
 def spans(ranges: Ranges) -> dict[int, list[Range]]:
     """One range of each partition, as several are told."""
     return {partition: [one] for partition, one in ranges.items()}

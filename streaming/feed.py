@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import LogGap, WriteConflict
-from infra.ranges import Ranges
+from infra.ranges import Ranges, condition
 from tables.declaration import Topic
 from tables.decode import (
     APPENDED_AT,
@@ -234,7 +234,10 @@ class Feed:
     def _without(self, raw: R, ranges: Ranges, names: Sequence[str]) -> R:
         """The records of these offsets that none of the tables has, in the same order."""
         if isinstance(raw, pa.Table):
-            tables = [self._lake.open(name).scan(columns=list(PLACE), predicate=_filter(ranges)) for name in names]
+            tables = [
+                self._lake.open(name).scan(columns=list(PLACE), predicate=condition(ranges, PARTITION, OFFSET))
+                for name in names
+            ]
             there = pa.concat_tables([pa.table(rows) for rows in tables])
             for partition in ranges:
                 offsets = there.filter(pc.field(PARTITION) == partition)[OFFSET].combine_chunks()
@@ -243,7 +246,9 @@ class Feed:
         from pyspark.sql import functions as F
 
         for name in names:
-            there = F.broadcast(self._lake.frame(self._spark, name).where(_filter(ranges)).select(*PLACE))
+            there = F.broadcast(
+                self._lake.frame(self._spark, name).where(condition(ranges, PARTITION, OFFSET)).select(*PLACE)
+            )
             same = [raw["partition"] == there[PARTITION], raw["offset"] == there[OFFSET]]
             raw = raw.join(there, same, "left_anti")
         return raw
@@ -300,17 +305,10 @@ def _stamp(after: Frontier, cause: str) -> Stamp:
     return Stamp(app=INGEST, version=after.number, info={"cause": cause, **after.info})
 
 
-def _filter(ranges: Ranges, partition: str = PARTITION, offset: str = OFFSET) -> str:
-    """The rows of these offsets, as SQL tells them."""
-    return " OR ".join(
-        f"({partition} = {p} AND {offset} >= {start} AND {offset} < {end})" for p, (start, end) in ranges.items()
-    )
-
-
 def _within(raw: R, ranges: Ranges) -> R:
     """The records of these offsets."""
     if not isinstance(raw, pa.Table):
-        return raw.where(_filter(ranges, "partition", "offset"))
+        return raw.where(condition(ranges, "partition", "offset"))
     partition, offset = pc.field("partition"), pc.field("offset")
     parts = [(partition == p) & (offset >= start) & (offset < end) for p, (start, end) in ranges.items()]
     found: R = raw.filter(reduce(operator.or_, parts))

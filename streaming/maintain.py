@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -14,9 +14,9 @@ from infra.spark.session import suit_to_rows
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep
 from tables.checkpoint import MicroBatch, delta_offset
-from tables.declaration import Table, Topic
+from tables.declaration import Strategy, Table, Topic
 from tables.decode import REPLAYED
-from tables.derive import derive, first_of_each_on_stream, greatest_by, latest_of_each, payload, require_closing
+from tables.derive import derive, first_of_each_on_stream, greatest_by, one_of_each_key, payload, require_closing
 from tables.lake import Lake
 from tables.writer import Stamp, Written
 
@@ -62,16 +62,11 @@ class Maintain(Upkeep):
         return self._query().trigger(once=True).start()
 
     def _query(self) -> DataStreamWriter:
-        plan: dict[str, Callable[[], DataFrame]] = {
-            "append": self._derived,
-            "latest": self._derived,
-            "stateful": self._derived_with_state,
-        }
-        frame = plan[self._strategy]()
+        frame = self._derived_with_state() if self._strategy.has_state else self._derived()
         self._require_order(frame)
         writer: DataStreamWriter = (
             frame.writeStream.queryName(self.table.full_name)
-            .outputMode(_output_mode(frame) if self._strategy == "stateful" else "append")
+            .outputMode(_output_mode(frame) if self._strategy.has_state else "append")
             .option("checkpointLocation", str(self._checkpoint.path))
             .foreachBatch(self._batch)
         )
@@ -134,7 +129,7 @@ class Maintain(Upkeep):
         self._require_still_one_definition()
         split = zip(self._sources, self._checkpoint.split_versions(batch), strict=True)
         parts = {source.full_name: version for source, version in split if version is not None}
-        if self._strategy == "stateful":
+        if self._strategy.has_state:
             for name, version in parts.items():
                 self._checkpoint.splits.add(name, version)
         rows_in, versions = self._consumed(batch)
@@ -153,30 +148,19 @@ class Maintain(Upkeep):
                 "fingerprint": self._fingerprint,
             },
         )
-        write_batch: dict[str, Callable[[DataFrame, Stamp, int], Written]] = {
-            "append": self._write_new,
-            "latest": self._write_latest,
-            "stateful": self._write_revised,
-        }
-        written = write_batch[self._strategy](frame, stamp, rows_in)
+        written = self._write(frame, stamp, rows_in)
         self._note(batch, rows_in, written, versions, watermark_ms, started)
         if self._pace is not None:
             self._pace.settle(self._sources, list(versions.values()))
 
-    def _write_new(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        rows = frame.dropDuplicates(list(self.table.key))
-        return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, keep=True)
-
-    def _write_latest(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        rows = latest_of_each(frame, self.table)
-        greatest = greatest_by(self.table, frame.columns)
-        return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, greatest=greatest)
-
-    def _write_revised(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
-        frame, how = self._fence.beyond(frame), {}
+    def _write(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+        how: dict[str, Any] = {"keep": True} if self._strategy is Strategy.APPEND else {}
         if self.table.latest_by:
             how = {"greatest": greatest_by(self.table, frame.columns)}
-            frame = latest_of_each(frame, self.table)
+        if not self._strategy.has_state:
+            rows = one_of_each_key(frame, self.table, self._strategy)
+            return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, **how)
+        frame = one_of_each_key(self._fence.beyond(frame), self.table, self._strategy)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if self._is_small(rows_in, _REVISED):
             rows = frame.toArrow()

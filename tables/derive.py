@@ -18,7 +18,11 @@ from tables.registry import RECORD
 
 if TYPE_CHECKING:
     import pyarrow as pa
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from tables.lake import Lake
+    from tables.registry import Registry
 
 _IMPURE_FUNCTIONS = (
     "current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|"
@@ -74,6 +78,13 @@ def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: St
     if strategy.removes_repeats:
         frame = first_of_each(frame, source)
     return payload(frame, source, table)
+
+
+def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:
+    """The columns of what the table's function returns; no row is read."""
+    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
+    frames = {name: input_of(s, lake.frame(spark, s.full_name), table, strategy) for name, s in sources}
+    return derive(table, frames).schema
 
 
 def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:

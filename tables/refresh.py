@@ -14,7 +14,15 @@ from infra.spark.frames import frame_of
 from tables.datafusion import span
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.derive import derive, first_of_each_in_memory, greatest_by, input_of, one_of_each_key, payload
+from tables.derive import (
+    declared_columns,
+    derive,
+    first_of_each_in_memory,
+    greatest_by,
+    input_of,
+    one_of_each_key,
+    payload,
+)
 from tables.difference import matching
 from tables.fingerprint import FINGERPRINT, fingerprint
 from tables.lake import Lake
@@ -95,7 +103,8 @@ class Refresher:
     @property
     def has_other_columns(self) -> bool:
         """Whether the table's function returns other columns, or types, than the table has."""
-        return dict(self._all().dtypes) != dict(self._target.live().dtypes)
+        columns = declared_columns(self.spark, self.lake, self.registry, self.table)
+        return {c.name: c.dataType.simpleString() for c in columns} != dict(self._target.live().dtypes)
 
     def replace(self, info: Mapping[str, object]) -> Written:
         """Let the table hold what its function says, closed rows only, and its columns, instead of what it has.
@@ -103,12 +112,9 @@ class Refresher:
         Raises:
             QualityFailed: a row breaks the table's rules; nothing was published.
         """
-        about = _Scoped(self, everything(self.table), info).info
-        return self._target.replace(self._wanted(everything(self.table)).closed(self._all()), about)
-
-    def _all(self) -> DataFrame:
-        """Every row by the table's function, the open ones among them."""
-        return self._derived(everything(self.table))[0]
+        scopes = everything(self.table)
+        rows = self._wanted(scopes).closed(self._derived(scopes)[0])
+        return self._target.replace(rows, _Scoped(self, scopes, info).info)
 
     def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
         """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.

@@ -15,7 +15,7 @@ from infra.spark.client import naming_lost_server, open_session
 from tables import gaps, transactions
 from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
-from tables.derive import derive, input_of
+from tables.derive import declared_columns
 from tables.lake import QUARANTINE, Lake
 from tables.ledgers import Ledgers
 from tables.registry import Registry, load
@@ -155,7 +155,6 @@ def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
-    frames = {name: input_of(s, lake.frame(spark, s.full_name), table, strategy) for name, s in sources}
-    schema = with_nullable_parts(to_arrow_schema(derive(table, frames).schema, timezone="UTC"))
+    columns = declared_columns(spark, lake, registry, table)
+    schema = with_nullable_parts(to_arrow_schema(columns, timezone="UTC"))
     lake.ensure(table.full_name, schema, statistics=table.statistics)

@@ -134,7 +134,7 @@ class Target:
             changes = source.changes(attempt)
             if not isinstance(changes, pa.Table):
                 changes = self.writer.collect(changes)
-            wanted = count(changes)
+            wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
             if wanted == 0:
                 return total
             if check:
@@ -187,11 +187,6 @@ class Target:
                 f"{', '.join(row['_reasons'])}; nothing was published.",
                 hint=f"Correct the function or the rules in {self.file}, then run it again.",
             )
-
-
-def count(rows: Rows) -> int:
-    """How many rows there are."""
-    return len(rows) if isinstance(rows, pa.Table) else rows.count()
 
 
 def _sum(a: Written, b: Written) -> Written:
