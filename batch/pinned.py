@@ -165,7 +165,9 @@ class Pinned:
         now = Pinned(self.platform, self.table)
         found = [*before.pending, *now._scopes_touched(before)]
         if self.table.late == "drop":
-            found += Pinned(self.platform, _correcting(self.table))._scopes_touched(Reconciled(stream=self.stream))
+            found += Pinned(self.platform, replace(self.table, late="correct"))._scopes_touched(
+                Reconciled(stream=self.stream)
+            )
         if not self.table.closes_at:
             found += self._before_stream()
         return merged(found)
@@ -228,11 +230,3 @@ class Pinned:
             merged([*touched.scopes, *scopes]),
             [*touched.evidence, *evidence],
         )
-
-
-def _correcting(table: Table) -> Table:
-    """The same table, if late records were corrected."""
-    keeps = replace(table, late="correct")
-    for name in ("domain", "name", "description"):
-        object.__setattr__(keeps, name, getattr(table, name))
-    return keeps

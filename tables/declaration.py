@@ -6,7 +6,7 @@ import inspect
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     Derive = Callable[..., DataFrame]
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+BOUND = frozenset({"domain", "name", "description"})
+"""The fields of a declaration that its file gives: its folder, its name, the first line of its docstring."""
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 
 
@@ -126,9 +128,9 @@ class Topic:
     segment_bytes: int = 16 * 1024 * 1024
     local_retention: str = "1 day"
 
-    domain: str = field(default="", init=False)
-    name: str = field(default="", init=False)
-    description: str = field(default="", init=False)
+    domain: str = ""
+    name: str = ""
+    description: str = ""
 
     def __post_init__(self) -> None:
         _require_list("identity", self.identity)
@@ -258,9 +260,9 @@ class Table:
     every: str | None = None
     rules: Sequence[Rule] = ()
 
-    domain: str = field(default="", init=False)
-    name: str = field(default="", init=False)
-    description: str = field(default="", init=False)
+    domain: str = ""
+    name: str = ""
+    description: str = ""
 
     def __post_init__(self) -> None:
         for name in ("key", "recompute_by", "latest_by"):

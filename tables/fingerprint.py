@@ -19,7 +19,7 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from infra.errors import DefinitionChanged
-from tables.declaration import Table, Topic
+from tables.declaration import BOUND, Table, Topic
 from tables.lake import Lake
 
 FINGERPRINT = "fingerprint"
@@ -29,9 +29,9 @@ ACCEPTED = "definition"
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
-_NOT_DEFINING = frozenset({"derive", "rules", "approximate", "every"})
+_NOT_DEFINING = BOUND | {"derive", "rules", "approximate", "every"}
 # What these say does not change what a record becomes.
-_NOT_DECODING = frozenset({"idle_after", "partitions", "tiered", "segment_bytes", "local_retention"})
+_NOT_DECODING = BOUND | {"idle_after", "partitions", "tiered", "segment_bytes", "local_retention"}
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
@@ -84,7 +84,7 @@ def _decoder() -> tuple[str, ...]:
 
 
 def _parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
-    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.init and f.name not in without}
+    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
     return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
 
 

@@ -7,7 +7,7 @@ import difflib
 import importlib.util
 import sys
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
@@ -15,7 +15,7 @@ from typing import TypeVar
 
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
 from infra.settings import ROOT
-from tables.declaration import NAME, Strategy, Table, Topic
+from tables.declaration import BOUND, NAME, Strategy, Table, Topic
 
 FOLDER = ROOT / "tables"
 RESERVED_DOMAINS = frozenset({"ledger"})
@@ -109,12 +109,6 @@ def load(folder: Path = FOLDER, *, without: Collection[Path] = ()) -> Registry:
     tables: dict[str, Table] = {}
     for path in _files(folder, without):
         declaration = _declaration(path)
-        for name, value in {
-            "domain": path.parent.name,
-            "name": path.stem,
-            "description": declaration.description,
-        }.items():
-            object.__setattr__(declaration, name, value)
         known: dict[str, Topic] | dict[str, Table] = topics if isinstance(declaration, Topic) else tables
         known[declaration.full_name] = declaration  # type: ignore[assignment]
     registry = Registry(topics, tables)
@@ -171,8 +165,13 @@ def _declaration(path: Path) -> Topic | Table:
                 "the file has no docstring.", hint="Its first line describes the data to the people who use it."
             )
         _check_heavy_imports(path)
-    object.__setattr__(expected[0], "description", description)
-    return expected[0]
+        given = [name for name in sorted(BOUND) if getattr(expected[0], name)]
+        if given:
+            raise BadDeclaration(
+                f"{given[0]} is given as a parameter; expected it from the file.",
+                hint="The domain is the folder, the name is the file's, the description is its docstring.",
+            )
+        return replace(expected[0], domain=path.parent.name, name=path.stem, description=description)
 
 
 def _module(path: Path) -> ModuleType:

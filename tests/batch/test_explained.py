@@ -215,8 +215,6 @@ def test_late_records_of_a_table_that_drops_them_are_listed_by_offset(spark: Spa
     registry = load()
     table = registry.find_table("delays_by_hour")
     drops = replace(table, late="drop")
-    for name in ("domain", "name", "description"):
-        object.__setattr__(drops, name, getattr(table, name))
     registry = replace(registry, tables={**registry.tables, drops.full_name: drops})
     world = told(spark, Settings(home=tmp_path, shuffle_partitions=1), registry)
     outcome = Reconcile(platform(world), drops).run(verify=True)[-1]

@@ -27,9 +27,7 @@ READINGS = Topic(
 
 def named(declaration: D, name: str, domain: str = "plant") -> D:
     """The declaration as the registry would name it."""
-    for attribute, value in {"domain": domain, "name": name, "description": "For a test."}.items():
-        object.__setattr__(declaration, attribute, value)
-    return declaration
+    return replace(declaration, domain=domain, name=name, description="For a test.")
 
 
 def a_topic(**changes: Any) -> Topic:

@@ -18,7 +18,7 @@ from tables.fingerprint import _parsed, decoding, fingerprint, recorded, require
 from tables.lake import Lake
 from tables.registry import load
 from tables.writer import Stamp, Writer
-from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, written
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, named, written
 
 USING_FILE = '''\
 """The newest reading of each sensor."""
@@ -160,6 +160,11 @@ def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, o
     changed = USING_FILE.replace(old, new)
     assert changed != USING_FILE
     assert of(tmp_path / "one", USING_FILE) == of(tmp_path / "two", changed)
+
+
+def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
+    assert fingerprint(named(a_table(), "days", "mine")) == fingerprint(a_table())
+    assert decoding(named(a_topic(), "values", "mine")) == decoding(a_topic())
 
 
 def test_rules_are_no_part_of_the_definition() -> None:

@@ -52,6 +52,12 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
         ("newest", TABLE_FILE + "\nOTHER = TABLE", r"found TABLE \(a Table\), OTHER \(a Table\)", "One file declares"),
         ("newest", TABLE_FILE.replace("TABLE =", "TOPIC ="), r"found TOPIC \(a Table\)", "One file declares one"),
         ("newest", TABLE_FILE.replace("key=", "keys="), "loading it raised TypeError: .*'keys'", "writing-a-table"),
+        (
+            "newest",
+            TABLE_FILE.replace("key=", 'name="n", key='),
+            "name is given as a parameter",
+            "the name is the file's",
+        ),
         ("newest", TABLE_FILE.replace('key=["sensor"]', 'key="sensor"'), "key='sensor': expected a list", "Write key="),
         (
             "newest",
