@@ -16,6 +16,7 @@ import duckdb
 import pytest
 from typer.main import get_command
 
+import docs.generate
 import quality.rules
 from cli.__main__ import app
 from infra.errors import BadDeclaration
@@ -28,7 +29,7 @@ from tables.decode import QUARANTINE_SCHEMA, events_schema
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
 WRITING = TEXT["docs/writing-a-table.md"]
-DECISIONS = sorted(name for name in TEXT if name.startswith("docs/adr/"))
+DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
 ROOMS = "infra|quality|tables|streaming|batch|dags|cli|traffic|tests|docs|benchmarks"
 
 
@@ -236,6 +237,25 @@ def test_a_decision_says_why_what_follows_and_what_would_break_it(page: str) -> 
     heading, *sections = re.findall(r"^#+ (.+)$", TEXT[page], re.MULTILINE)
     assert heading.split()[0] == Path(page).name[:4]
     assert sections == ["Context", "Decision", "Consequences", "A change violates this when"]
+
+
+def test_the_index_of_decisions_says_which_were_amended_or_superseded(tmp_path: Path) -> None:
+    (tmp_path / "0001-a.md").write_text("# 0001 A\n\nStatus: accepted, 2026-01-01.\n\n## Context\n", "utf-8")
+    (tmp_path / "0002-b.md").write_text(
+        "# 0002 B\n\nStatus: accepted, 2026-01-02.\nAmends [0001](0001-a.md): the rest.\n\n## Context\n", "utf-8"
+    )
+    rows = docs.generate.decisions(tmp_path).splitlines()[-2:]
+    assert rows == [
+        "| 0001 | [A](0001-a.md) | accepted | 2026-01-01 | amended by [0002](0002-b.md) |",
+        "| 0002 | [B](0002-b.md) | accepted | 2026-01-02 |  |",
+    ]
+
+
+@pytest.mark.parametrize("name", docs.generate.PAGES)
+def test_a_generated_page_is_current(name: str) -> None:
+    assert (ROOT / "docs" / name).read_text("utf-8") == docs.generate.PAGES[name](), (
+        f"docs/{name} is out of date: run .venv/bin/python -m docs.generate"
+    )
 
 
 def test_every_picture_can_be_read_by_those_who_do_not_see_it() -> None:
