@@ -16,7 +16,8 @@ help:
 setup:  ## Make the Python environment, fetch the JVM jars
 	@./.ci/setup
 
-demo: setup  ## Run the whole platform on a month of real flights
+demo:  ## Run the whole platform on a month of real flights
+	@./.ci/setup runtime
 	@./twofold demo
 
 check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes

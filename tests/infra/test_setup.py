@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import importlib.metadata
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from infra.settings import ROOT
+from tests.test_rooms import MAY_IMPORT, files_of, imports_of
 
 TOOLS = ("sh", "cmp", "dirname", "readlink", "awk", "cp")
 
@@ -68,6 +71,41 @@ def test_a_missing_java_is_told_before_anything_is_installed(checkout: Path) -> 
     assert ran.returncode == 1
     assert "Java 17 to 21 is needed" in ran.stderr
     assert not (checkout / ".venv").exists()
+
+
+def pinned(file: str) -> dict[str, str]:
+    """Package -> the line of a lock file that pins it."""
+    lines = re.findall(r"^[\w.-]+==.*$", (ROOT / file).read_text("utf-8"), re.MULTILINE)
+    return {line.split("==")[0]: line for line in lines}
+
+
+def test_no_room_needs_a_package_that_only_tests_install() -> None:
+    only_tests = set(pinned("requirements-dev.txt")) - set(pinned("requirements.txt"))
+    owners = importlib.metadata.packages_distributions()
+    imported = {
+        module.split(".")[0]
+        for room in MAY_IMPORT
+        for path in files_of(ROOT / room, ".py")
+        for module, _ in imports_of(path.read_text("utf-8"))
+    }
+    needed = {re.sub(r"[-_.]+", "-", owner).lower() for module in imported for owner in owners.get(module, ())}
+    assert {"pytest", "ruff", "mypy", "moto"} <= only_tests
+    assert {"pyspark", "duckdb"} <= needed
+    assert needed & only_tests == set()
+
+
+def test_both_lock_files_pin_the_same_versions() -> None:
+    runtime, tests = pinned("requirements.txt"), pinned("requirements-dev.txt")
+    assert {name: tests[name].split()[0] for name in tests if name in runtime} == {
+        name: runtime[name].split()[0] for name in tests if name in runtime
+    }
+
+
+@pytest.mark.parametrize("file", ["requirements.txt", "requirements-dev.txt"])
+def test_every_pinned_package_has_a_hash_and_no_address(file: str) -> None:
+    blocks = re.split(r"^(?=[\w.-]+==)", (ROOT / file).read_text("utf-8"), flags=re.MULTILINE)
+    assert len(blocks) > 20
+    assert [block for block in blocks if block.strip() and ("--hash=sha256:" not in block or "://" in block)] == []
 
 
 def test_twofold_says_how_to_set_up(checkout: Path) -> None:
