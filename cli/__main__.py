@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import traceback
 from collections.abc import Callable, Sequence
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
+from typer.core import TyperGroup
 
 from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, recover, spark_shell, work
-from cli.screen import Mode, print_error
+from cli.screen import INTERRUPTED, READER_GONE, Mode, err, print_error
 from infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
@@ -41,7 +43,37 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     ),
 }
 
+
+class Commands(TyperGroup):
+    """The commands; each ends as other programs do when it is interrupted, and when the reader of its output left."""
+
+    def invoke(self, context: Any) -> Any:
+        try:
+            result = super().invoke(context)
+            sys.stdout.flush()
+        except KeyboardInterrupt:
+            err.print("Interrupted.")
+            raise typer.Exit(INTERRUPTED) from None
+        except BrokenPipeError as error:
+            if not _is_reader_gone():
+                raise TwofoldError(
+                    f"A connection broke: {error}.", hint="`./twofold status` shows what runs."
+                ) from error
+            os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())  # or Python complains when it ends
+            raise typer.Exit(READER_GONE) from None
+        return result
+
+
+def _is_reader_gone() -> bool:
+    import select
+
+    polled = select.poll()
+    polled.register(sys.stdout.fileno(), select.POLLERR)
+    return any(events & select.POLLERR for _, events in polled.poll(0))
+
+
 app = typer.Typer(
+    cls=Commands,
     name="twofold",
     no_args_is_help=True,
     add_completion=False,
@@ -86,7 +118,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 def _explain(error: TwofoldError, mode: Mode) -> None:
     if mode.debug:
-        traceback.print_exc()
+        err.print(traceback.format_exc(), markup=False, soft_wrap=True)
     print_error(error, as_json=mode.json)
 
 

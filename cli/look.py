@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import csv
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Annotated
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import NOTHING, Json, make_table, needed_width, out, print_json, shown, shown_age, shown_span
+from cli.screen import NOTHING, Json, harmless, make_table, needed_width, out, print_json, shown, shown_age, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
 
@@ -94,26 +94,31 @@ def sql(
         from cli.prompt import talk
 
         talk(analyst, settings.home / "sql_history", lambda statement: _print_result(analyst, statement))
-    elif as_json or as_csv:
-        _write_result(analyst, query, as_csv)
-    else:
-        _print_result(analyst, query)
+        return
+    with analyst.interruptible():
+        if as_json or as_csv:
+            _write_result(analyst, query, as_csv)
+        else:
+            _print_result(analyst, query)
 
 
 def _write_result(analyst: Analyst, query: str, as_csv: bool) -> None:
     result = analyst.run(query)
     columns = [column[0] for column in result.description or ()]
     if as_csv:
+        clean = harmless if sys.stdout.isatty() else str  # a file gets the very bytes
         writer = csv.writer(sys.stdout, lineterminator="\n")
-        writer.writerow(columns)
+        writer.writerow(map(clean, columns))
         while batch := result.fetchmany(10_000):
-            writer.writerows([_csv_value(value) for value in row] for row in batch)
+            writer.writerows([_csv_value(value, clean) for value in row] for row in batch)
     else:
         print_json([dict(zip(columns, row, strict=True)) for row in result.fetchall()])
 
 
-def _csv_value(value: object) -> object:
-    return value.isoformat() if isinstance(value, datetime) else value
+def _csv_value(value: object, clean: Callable[[str], str]) -> object:
+    if isinstance(value, datetime):
+        return value.isoformat()
+    return value if value is None or isinstance(value, bool | int | float) else clean(str(value))
 
 
 def _print_result(analyst: Analyst, query: str) -> None:
@@ -150,7 +155,7 @@ def _cell(value: object) -> str:
     if isinstance(value, datetime):
         text = (value.astimezone(UTC) if value.tzinfo else value).strftime("%Y-%m-%d %H:%M:%S.%f")
         return text.rstrip("0").rstrip(".")
-    return escape(str(value))
+    return escape(harmless(str(value), keep=""))
 
 
 def _print_lines(title: str, what: str, facts: list[str], lines: Sequence[Mapping[str, object]]) -> None:

@@ -43,14 +43,17 @@ def talk(analyst: Analyst, history: Path, show: Callable[[str], None]) -> None:
             pending += line + "\n"
             if line.rstrip().endswith(";"):
                 statement, pending = pending, ""
-                _run(statement, show)
+                with _survived(), analyst.interruptible():
+                    show(statement)
             elif not pending.strip():
                 pending = ""
 
 
-def _run(statement: str, show: Callable[[str], None]) -> None:
+@contextlib.contextmanager
+def _survived() -> Iterator[None]:
+    """A mistake, or Ctrl-C, ends the statement and not the session."""
     try:
-        show(statement)
+        yield
     except BadArgument as error:
         print_error(error, as_json=False)
     except KeyboardInterrupt:

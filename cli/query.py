@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -103,6 +103,17 @@ class Analyst:
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """All rows of a query."""
         return self.run(sql).fetchall()
+
+    @contextlib.contextmanager
+    def interruptible(self) -> Iterator[None]:
+        """Ctrl-C in the block is a KeyboardInterrupt and ends the query; DuckDB makes a RuntimeError of it."""
+        try:
+            yield
+        except RuntimeError as error:
+            if str(error) != "Query interrupted":
+                raise
+            self.connection.interrupt()  # or its threads go on, and closing the connection waits for them
+            raise KeyboardInterrupt from error
 
     def _hint(self) -> str:
         if not self.names:

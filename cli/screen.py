@@ -5,11 +5,13 @@ from __future__ import annotations
 import contextlib
 import dataclasses
 import json
+import sys
 import time
+import unicodedata
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, date, datetime
-from typing import Annotated
+from typing import Annotated, Any, NoReturn
 
 import typer
 from rich import box
@@ -21,10 +23,51 @@ from rich.text import Text
 
 from infra.errors import TwofoldError
 
-out = Console(highlight=False)
-err = Console(stderr=True, highlight=False)
-
 NOTHING = "–"
+INTERRUPTED, READER_GONE = 130, 141  # what a shell reports of a process that SIGINT or SIGPIPE ended
+_ACTS = frozenset({"Cc", "Cf", "Cs", "Zl", "Zp"})
+_JOINERS = frozenset("\u200c\u200d")  # part of words in Persian and Hindi, and of emoji
+
+
+def harmless(text: str, *, keep: str = "\n\t") -> str:
+    """The text with every character that a terminal obeys instead of showing it written as its escape, `\\u001b`.
+
+    These are control characters, those that change the direction of writing, and invisible ones; whoever sends a record
+    could otherwise hide or replace what the screen shows, or write to the clipboard. The escapes are those of JSON, so
+    that a JSON document keeps its meaning.
+
+    Args:
+        keep: control characters that stay.
+    """
+    if text.isascii() and text.isprintable():
+        return text
+    return "".join(_escaped(c) if _acts(c) and c not in keep else c for c in text)
+
+
+def _acts(character: str) -> bool:
+    return unicodedata.category(character) in _ACTS and character not in _JOINERS
+
+
+def _escaped(character: str) -> str:
+    units = character.encode("utf-16-be", "surrogatepass")
+    return "".join(f"\\u{units[n]:02x}{units[n + 1]:02x}" for n in range(0, len(units), 2))
+
+
+class Screen(Console):
+    """A console on which data are shown and never obeyed: every string passes `harmless` before it is laid out."""
+
+    def render_str(self, text: str, **options: Any) -> Text:
+        return super().render_str(harmless(text), **options)
+
+    def on_broken_pipe(self) -> NoReturn:
+        """End as other programs do whose reader has gone, `head` for example."""
+        with contextlib.suppress(SystemExit):
+            super().on_broken_pipe()
+        sys.exit(READER_GONE)
+
+
+out = Screen(highlight=False, emoji=False)
+err = Screen(stderr=True, highlight=False, emoji=False)
 
 
 @dataclasses.dataclass
@@ -46,7 +89,7 @@ Json = Annotated[bool, typer.Option("--json", help="Print one JSON document inst
 
 def print_json(value: object) -> None:
     """Print `value` to stdout as JSON: dataclasses as objects, times in ISO 8601, anything else foreign as its text."""
-    typer.echo(json.dumps(value, indent=2, default=_plain, ensure_ascii=False))
+    typer.echo(harmless(json.dumps(value, indent=2, default=_plain, ensure_ascii=False)))
 
 
 def _plain(value: object) -> object:
@@ -121,7 +164,7 @@ def _laid_out(
         is_number, least = column in right, None
         head = column.replace(" ", "\n") if is_number else column
         if is_whole := is_number or n == 0 or column in whole:
-            texts = [*head.split(), *(Text.from_markup(row[n]).plain for row in cells)]
+            texts = [*head.split(), *(out.render_str(row[n]).plain for row in cells)]
             least = max(map(len, texts), default=0)
         justify: JustifyMethod = "right" if is_number else "left"
         table.add_column(head, justify=justify, overflow="fold", no_wrap=is_whole, min_width=least)

@@ -16,10 +16,13 @@ from infra.settings import Settings
 
 def main() -> None:
     """Run what was typed."""
-    if not answer(sys.argv[1:]):
-        from cli.__main__ import main as run
+    try:
+        if not answer(sys.argv[1:]):
+            from cli.__main__ import main as run
 
-        run()
+            run()
+    except KeyboardInterrupt:  # before the command began
+        sys.exit(130)
 
 
 def answer(words: Sequence[str]) -> bool:

@@ -1,0 +1,307 @@
+"""What a terminal gets to see, and how a command ends: nothing that data say is obeyed, nothing is broken in a word."""
+
+from __future__ import annotations
+
+import ast
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from cli.__main__ import COMMANDS
+from cli.screen import harmless
+from infra.errors import TwofoldError
+from infra.settings import ROOT
+from quality.rules import not_null
+from quality.verdict import RuleVerdict, Verdict
+from tables.outcome import Difference, Outcome
+from tests.cli.conftest import Cli, at
+
+HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x00\r\x7f\u2028\ud800"
+"""Writes to the clipboard, clears the screen, colours it, turns the direction, goes back to the start of the line."""
+OBEYED = set(HOSTILE) - set("]52;c;cm0gLXJm[2J31mgnp.exe")
+
+SILENT = {
+    "up": "names and addresses of processes, which are ours",
+    "down": "counts of processes",
+    "demo": "the counts of tables",
+    "traffic": "counts of records",
+    "spark": "a Python of its own, which prints what is typed there",
+    "stream": "a log",
+    "ingest-once": "a log",
+    "maintain-once": "a log",
+}
+"""Commands that print no data, and what they print."""
+
+
+def test_what_a_terminal_obeys_is_written_as_its_escape() -> None:
+    assert harmless("a\x1b[1mb") == "a\\u001b[1mb"
+    assert harmless("\u202e\u2066\x9b\x7f") == "\\u202e\\u2066\\u009b\\u007f"
+    assert harmless("\U000e0041") == "\\udb40\\udc41", "the escape of JSON"
+    assert harmless("two\nlines\tand") == "two\nlines\tand"
+    assert harmless("two\nlines", keep="") == "two\\u000alines"
+
+
+@pytest.mark.parametrize("text", ["Zürich", "東京", "می‌خواهم", "नमस्ते", "👩‍✈️", "–"])
+def test_the_writing_of_people_is_left_as_it_is(text: str) -> None:
+    assert harmless(text) == text
+
+
+def test_only_the_screen_writes_to_the_terminal() -> None:
+    found = []
+    for path in sorted((ROOT / "cli").rglob("*.py")):
+        if path.stem == "screen":
+            continue
+        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
+            if isinstance(node, ast.Call) and ast.unparse(node.func) in {
+                "print",
+                "typer.echo",
+                "typer.secho",
+                "sys.stdout.write",
+                "sys.stderr.write",
+                "Console",
+                "Text",
+                "Text.from_markup",
+                "traceback.print_exc",
+            }:
+                found.append(f"{path.stem}: {ast.unparse(node)}")
+    assert [f for f in found if not f.startswith("start: ")] == [], "`start` answers before the screen is loaded"
+
+
+def _hostile_lake(home: Path) -> None:
+    hours = {"origin": [HOSTILE.replace("\ud800", "")], "hour": pa.array([at("2013-01-01T10:00")])}
+    write_deltalake(home / "lake" / "flights" / "delays_by_hour", pa.table(hours))
+
+
+def _outcome() -> Outcome:
+    rows = [Difference(key={"origin": HOSTILE}, change="update", before={"n": HOSTILE}, should={"n": HOSTILE})]
+    return Outcome(table="flights.x", cause="late", run="late-1", unexplained=1, differences=rows, digest="d")
+
+
+def _fails(*_: object, **__: object) -> Any:
+    raise TwofoldError(f"a record says {HOSTILE}", hint=HOSTILE, rows=[HOSTILE])
+
+
+def _reconcile(*_: object, repair: Callable[[Outcome], object], **__: object) -> list[Outcome]:
+    repair(_outcome())
+    return [_outcome()]
+
+
+def _story(*_: object) -> Any:
+    from tables.story import Chapter, Story
+
+    chapter = Chapter(
+        version=1,
+        at=at("2013-01-01"),
+        change="update",
+        by=HOSTILE,
+        before={"n": HOSTILE},
+        after={"n": "x"},
+        run=HOSTILE,
+    )
+    return Story(
+        table="flights.delays_by_hour",
+        key={"origin": HOSTILE},
+        now={"origin": HOSTILE, "n": HOSTILE},
+        chapters=[chapter],
+        since=0,
+        definition="f",
+    )
+
+
+def _late(*_: object) -> Any:
+    from batch.late import LateRecord
+
+    when = datetime(2013, 1, 1, tzinfo=UTC)
+    return [
+        LateRecord(
+            source="flights.departures",
+            partition=0,
+            offset=1,
+            late_by_ms=1,
+            event_at=when,
+            fate="corrected",
+            rows=[{"origin": HOSTILE}],
+        )
+    ]
+
+
+def _verdicts(*_: object) -> Any:
+    return [
+        Verdict(table="flights.x", rows=1, rules=[RuleVerdict(rule=not_null("n"), rows=1, failing=1, observed=HOSTILE)])
+    ]
+
+
+def _comparison(*_: object, **__: object) -> Any:
+    @contextmanager
+    def rebuilt(*_: object, **__: object) -> Any:
+        from batch.promotion import Comparison
+
+        found = Comparison(
+            table="flights.x",
+            rows=1,
+            missing=0,
+            extra=0,
+            changed=1,
+            examples=_outcome().differences,
+            new_columns=[HOSTILE],
+            gone_columns=[],
+            before=None,
+            digest="d",
+        )
+        yield SimpleNamespace(compare=lambda: found)
+
+    return rebuilt()
+
+
+class _Rows:
+    """What `as-of` asks of a frame."""
+
+    def persist(self) -> _Rows:
+        return self
+
+    unpersist = persist
+
+    def orderBy(self, *_: object) -> _Rows:
+        return self
+
+    def limit(self, _: int) -> _Rows:
+        return self
+
+    def toArrow(self) -> pa.Table:
+        return pa.table({"origin": [HOSTILE.replace("\ud800", "")]})
+
+    def count(self) -> int:
+        return 1
+
+
+@contextmanager
+def _opened(*_: object, **__: object) -> Any:
+    yield SimpleNamespace()
+
+
+TABLE = "flights.delays_by_hour"
+PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
+    "status": ([], {"cli.snapshot.Observer.take": _fails}),
+    "doctor": ([], {"infra.doctor.examine": _fails}),
+    "tables": ([], {"tables.lake.Lake.rows": _fails}),
+    "show": ([TABLE], {}),
+    "sql": ([f"FROM {TABLE}"], {}),
+    "as-of": (
+        [TABLE, "2013-01-01"],
+        {
+            "tables.setup.opened": _opened,
+            "batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
+        },
+    ),
+    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.story.story": _story}),
+    "late": ([TABLE], {"batch.late.late_records": _late}),
+    "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
+    "audit": ([], {"batch.audit.audit": _fails}),
+    "certify": ([TABLE], {"tables.completeness.certify": _fails}),
+    "acknowledge": (["departures", "--because", "x"], {"tables.setup.opened": _fails}),
+    "quality": ([TABLE], {"batch.gate.quality": _verdicts}),
+    "backfill": ([TABLE], {"batch.backfill.backfill": _fails}),
+    "replay": (["departures"], {"batch.replay.replay": _fails}),
+    "redrive": (["departures"], {"batch.redrive.redrive": _fails}),
+    "rebuild": ([TABLE], {"cli.rebuild._rebuilt": _comparison}),
+    "rollback": ([TABLE], {"tables.setup.opened": _fails}),
+    "recover": ([TABLE], {"tables.setup.opened": _fails}),
+}
+"""Each command that prints data: how it is called, and what gives it hostile ones."""
+
+
+def test_every_command_either_prints_no_data_or_is_fed_hostile_ones() -> None:
+    names = {function.__name__.replace("_", "-") for functions in COMMANDS.values() for function in functions}
+    assert names == {*SILENT, *PRINTING}
+
+
+@pytest.mark.parametrize("name", PRINTING)
+@pytest.mark.parametrize("as_json", [False, True])
+def test_no_command_prints_what_a_terminal_obeys(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch, name: str, as_json: bool
+) -> None:
+    _hostile_lake(home)
+    arguments, patches = PRINTING[name]
+    for place, instead in patches.items():
+        monkeypatch.setattr(place, instead)
+    ran = cli(name, *arguments, *(["--json"] if as_json else []))
+    said = ran.out + ran.err
+    assert OBEYED & set(said) == set()
+    assert "\\u001b]52" in said, "the data are shown, harmless"
+    if as_json:
+        assert "\x1b]52" in json.dumps(ran.document, ensure_ascii=False).replace("\\u001b", "\x1b")
+
+
+def test_values_as_csv_are_harmless_on_a_terminal_and_exact_in_a_file(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _hostile_lake(home)
+    query = ["sql", f"SELECT origin FROM {TABLE}", "--csv"]
+    assert HOSTILE.replace("\ud800", "") in cli(*query).out.replace("\r\n", "\n")
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    assert OBEYED & set(cli(*query).out) == set()
+
+
+def test_an_error_is_harmless_with_its_traceback_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("infra.doctor.examine", _fails)
+    ran = cli("--debug", "doctor")
+    assert "Traceback" in ran.err
+    assert OBEYED & set(ran.err) == set()
+
+
+def test_text_that_looks_like_the_name_of_a_picture_stays_text(cli: Cli) -> None:
+    assert ":warning:" in cli("sql", "SELECT ':warning:' AS v").out
+
+
+@contextmanager
+def _started(home: Path, *arguments: str, **options: Any) -> Any:
+    environment = {**os.environ, "TWOFOLD_HOME": str(home), "PYTHONPATH": str(ROOT)}
+    environment.pop("PYTHONUNBUFFERED", None)  # with it Python overlooks a write that was cut short
+    command = [sys.executable, "-P", "-m", "cli.start", *arguments]
+    process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, start_new_session=True, **options)
+    try:
+        yield process
+    finally:
+        if process.poll() is None:
+            process.kill()
+        process.wait()
+
+
+def test_ctrl_c_ends_a_long_query_with_one_quiet_line(home: Path) -> None:
+    endless = "SELECT count(*) FROM range(1000000000) a, range(1000000) b"
+    with _started(home, "sql", endless, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        deadline = time.monotonic() + 60
+        while time.monotonic() < deadline and not _computes(process.pid):
+            time.sleep(0.1)
+        process.send_signal(signal.SIGINT)
+        out, err = process.communicate(timeout=30)
+    assert (process.returncode, out, err) == (130, "", "Interrupted.\n")
+
+
+def _computes(pid: int) -> bool:
+    """Whether the process has begun to count: its imports took less CPU time than this."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK") > 4
+
+
+@pytest.mark.parametrize("form", [[], ["--csv"], ["--json"]])
+def test_a_reader_that_leaves_ends_the_command_as_it_does_others(home: Path, form: list[str]) -> None:
+    query = "SELECT repeat('x', 5000) AS v FROM range(100)"
+    with _started(home, "sql", query, *form, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.read(10)
+        process.stdout.close()
+        err = process.stderr.read()
+    assert (process.returncode, err) == (141, "")
