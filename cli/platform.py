@@ -73,7 +73,7 @@ def status(as_json: Json = False) -> None:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
         raise LogGap(
             f"Records of {topics} are lost.",
-            hint="docs/operating.md, 'Lost records', says what to do; `./twofold acknowledge` notes who knows of it.",
+            hint="docs/how-to/lost-records.md says what to do; `./twofold acknowledge` notes who knows of it.",
         )
 
 

@@ -2,20 +2,207 @@
 
 from __future__ import annotations
 
+import inspect
+import os
 import re
-from collections.abc import Callable
+import tempfile
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import MISSING, fields
 from pathlib import Path
+from typing import Any
 
-from infra.settings import ROOT
+from docs.ledgers import LEDGERS, METADATA_COLUMNS
+from infra.settings import PREFIX, ROOT, SECRETS, Settings
 
 DOCS = ROOT / "docs"
+GENERATED = "Generated from the code by `.venv/bin/python -m docs.generate`; a test holds it current.\n\n"
 DECISION = re.compile(r"# (?P<number>\d{4}) (?P<title>.+)\n\nStatus: (?P<status>\w+), (?P<date>[\d-]+)\.\n(?P<rest>.*)")
 
 
-def table(head: list[str], rows: list[list[str]]) -> str:
+def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """A table in Markdown."""
     lines = [head, ["---"] * len(head), *([cell.replace("|", "\\|") for cell in row] for row in rows)]
     return "\n".join(f"| {' | '.join(line)} |" for line in lines)
+
+
+def arguments_of(documented: Any) -> dict[str, str]:
+    """Name -> meaning, of the section `Args:` of a docstring; `a, b: meaning` counts for both."""
+    _, _, section = (inspect.getdoc(documented) or "").partition("\nArgs:\n")
+    found: dict[str, str] = {}
+    for entry in re.split(r"\n(?= {4}\w)", "\n" + section.split("\n\n")[0])[1:]:
+        names, _, meaning = entry.partition(":")
+        found |= dict.fromkeys((name.strip() for name in names.split(",")), " ".join(meaning.split()))
+    return found
+
+
+def purpose_of(documented: Any) -> str:
+    """A docstring without its sections, one line a paragraph."""
+    text = re.split(r"\n(?:Args|Raises|Returns|Attributes):\n", inspect.getdoc(documented) or "")[0]
+    return "\n\n".join(" ".join(paragraph.split()) for paragraph in text.strip().split("\n\n"))
+
+
+def declarations() -> str:
+    """What a declaration takes: parameters, rules, and functions for its body."""
+    from quality import rules
+    from tables import membership, patterns
+    from tables.declaration import DeviceClock, Strategy, Table, Topic
+
+    parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
+    for kind in (Topic, Table, DeviceClock):
+        meaning = arguments_of(kind)
+        rows = [
+            [f"`{f.name}`", "required" if f.default is MISSING else f"`{f.default!r}`", meaning[f.name]]
+            for f in fields(kind)
+            if f.name in meaning
+        ]
+        about = f"## {kind.__name__}\n\n{purpose_of(kind)}"
+        parts.append(f"{about}\n\n{table(['parameter', 'default', 'meaning'], rows)}\n")
+    strategies = re.findall(r"(\w+) = \"(\w+)\"\n\s+\"\"\"(.+?)\"\"\"", inspect.getsource(Strategy))
+    parts.append(
+        "## Strategies\n\nNot declared: it follows from the declaration "
+        "([how](../explanation/strategies.md)); `./twofold show TABLE` says which.\n\n"
+        + table(["strategy", "how the stream maintains the table"], [[f"`{v}`", text] for _, v, text in strategies])
+        + "\n"
+    )
+    kinds = [rule.kind for rule in rules.Rule.__subclasses__()]
+    rows = []
+    for kind_name in kinds:
+        make = getattr(rules, kind_name)
+        names = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
+        meaning_of_rule = " ".join([purpose_of(make).replace("\n\n", " "), *arguments_of(make).values()])
+        on_topics = "yes" if kind_name in rules.RECORD_RULES else ""
+        rows.append([f"`{kind_name}({names})`", meaning_of_rule, on_topics, "yes"])
+    parts.append(
+        "## Rules\n\n`from quality.rules import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
+        "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
+    )
+    for module in (patterns, membership):
+        functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
+        for function in functions:
+            if not function.__name__.startswith("_"):
+                parts.append(_function(function))
+    return "\n".join(parts)
+
+
+def _function(function: Callable[..., object]) -> str:
+    names = ", ".join(str(p).split(":")[0] for p in inspect.signature(function).parameters.values())
+    rows = [[f"`{name}`", meaning] for name, meaning in arguments_of(function).items()]
+    arguments = f"\n{table(['argument', 'meaning'], rows)}\n" if rows else ""
+    head = f"## {function.__module__}.{function.__name__}\n\n`{function.__name__}({names})`"
+    return f"{head}\n\n{purpose_of(function)}\n{arguments}"
+
+
+def commands() -> str:
+    """Every command with its arguments and options."""
+    from typer.main import get_command
+
+    from cli.__main__ import COMMANDS, app
+
+    known: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
+    panels = {panel: [f.__name__.replace("_", "-") for f in functions] for panel, functions in COMMANDS.items()}
+    panels["Write a declaration"] = [name for name in known if name not in {n for ns in panels.values() for n in ns}]
+    parts = [
+        "# Commands\n\n" + GENERATED + "`./twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
+        "good, 2 bad argument, setting or declaration, 75 worth another try. With `--json` a command prints one JSON "
+        "document. `./twofold --debug COMMAND` shows where an error was raised.\n"
+    ]
+    for panel, names in panels.items():
+        parts.append(f"## {panel}\n")
+        for name in names:
+            members = getattr(known[name], "commands", None)
+            parts += (
+                [_command(f"{name} {m}", c) for m, c in members.items()] if members else [_command(name, known[name])]
+            )
+    return "\n".join(parts)
+
+
+def _command(name: str, command: Any) -> str:
+    metavars = [p.metavar or p.name.upper() for p in command.params if not p.opts[0].startswith("-")]
+    rows = []
+    for parameter in command.params:
+        is_option = parameter.opts[0].startswith("-")
+        shown = ", ".join(f"`{o}`" for o in (*parameter.opts, *parameter.secondary_opts)) if is_option else ""
+        default = parameter.default
+        is_shown = default not in (None, False, True, "") and not callable(default)
+        text = parameter.help or ""
+        rows.append(
+            [shown or f"`{parameter.metavar or parameter.name.upper()}`", text, f"`{default}`" if is_shown else ""]
+        )
+    about = "\n\n".join(" ".join(paragraph.split()) for paragraph in (command.help or "").split("\n\n"))
+    options = f"\n{table(['argument or option', 'meaning', 'default'], rows)}\n" if rows else ""
+    return f"### {name}\n\n`./twofold {' '.join([name, *metavars])}`\n\n{about}\n{options}"
+
+
+def settings() -> str:
+    """The environment variables."""
+    rows = []
+    for field in fields(Settings):
+        default = (
+            "`.twofold` in the checkout" if field.name == "home" else f"`{field.default}`" if field.default else ""
+        )
+        secret = " Masked where settings are shown." if field.name in SECRETS else ""
+        rows.append([f"`{PREFIX}{field.name.upper()}`", default, f"{field.metadata['doc']}.{secret}"])
+    return (
+        f"# Settings\n\n{GENERATED}Environment variables, read once by each command. A variable with the prefix "
+        f"`{PREFIX}` that is not here is refused. Change a setting of a running platform with `./twofold down` and "
+        f"`./twofold up`.\n\n{table(['variable', 'default', 'meaning'], rows)}\n"
+    )
+
+
+def ledgers() -> str:
+    """The columns of ledgers, and those that the platform adds to events and quarantine."""
+    from tables import certificates, gaps, transactions
+    from tables import ledgers as of_runs
+    from tables.declaration import Topic
+    from tables.decode import QUARANTINE_SCHEMA, events_schema
+
+    schemas = {
+        **of_runs._SCHEMAS,
+        gaps.GAPS: gaps.SCHEMA,
+        transactions.TRANSACTIONS: transactions.SCHEMA,
+        certificates.CERTIFICATES: certificates._SCHEMA,
+    }
+    if set(schemas) != set(LEDGERS):
+        raise ValueError(f"docs/ledgers.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
+    any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", key="id", identity=["id"])
+    added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
+    about = 'Ledgers are Delta tables: `./twofold sql "FROM ledger.corrections"`.'
+    parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]
+    for name, ledger in LEDGERS.items():
+        head = f"## {name}\n\nOne row per {ledger.row_per}. Written {ledger.written}."
+        parts.append(f"{head}\n\n{_columns(schemas[name], ledger.columns)}\n")
+    parts.append(f"## Columns of events\n\nAfter the declared fields.\n\n{_columns(added, METADATA_COLUMNS)}\n")
+    parts.append(f"## Columns of quarantine\n\n{_columns(QUARANTINE_SCHEMA, METADATA_COLUMNS)}\n")
+    return "\n".join(parts)
+
+
+def _columns(schema: Iterable[Any], meaning: Mapping[str, str]) -> str:
+    return table(["column", "type", "meaning"], [[f"`{f.name}`", f"{f.type}", meaning[f.name]] for f in schema])
+
+
+def dags() -> str:
+    """Every DAG of a domain: its page in Airflow, its params, its tasks."""
+    os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
+    from dags.factory import make_dags
+    from dags.pages import PAGES as pages
+    from tables.registry import load
+
+    about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."
+    parts = [f"# DAGs\n\n{GENERATED}{about}\n"]
+    registry = load()
+    for dag in make_dags(registry, "flights"):
+        kind = dag.dag_id.split(".")[1]
+        lines = pages[kind].replace("{domain}", "<domain>").replace("{driver}", "stream-<domain>")
+        about = re.sub(r"\{(tables|topics|rules)\}\n*", "", lines).split("\n", 1)[1].strip()
+        rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
+        params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""
+        parts.append(f"## `<domain>.{kind}`\n\n{re.sub('^## ', '### ', about, flags=re.MULTILINE)}\n{params}")
+    return "\n".join(parts)
+
+
+def _param(name: str, param: Any) -> list[str]:
+    default = "" if not isinstance(param.value, bool | int | str) else f"`{param.value}`"
+    return [f"`{name}`", param.schema.get("title", ""), default, param.description or ""]
 
 
 def decisions(folder: Path = DOCS / "adr") -> str:
@@ -39,11 +226,19 @@ def decisions(folder: Path = DOCS / "adr") -> str:
     )
 
 
-PAGES: dict[str, Callable[[], str]] = {"adr/README.md": decisions}
+PAGES: dict[str, Callable[[], str]] = {
+    "reference/declarations.md": declarations,
+    "reference/commands.md": commands,
+    "reference/settings.md": settings,
+    "reference/ledgers.md": ledgers,
+    "reference/dags.md": dags,
+    "adr/README.md": decisions,
+}
 
 
 def main() -> None:
     for name, page in PAGES.items():
+        (DOCS / name).parent.mkdir(exist_ok=True)
         (DOCS / name).write_text(page(), "utf-8")
 
 

@@ -264,7 +264,6 @@ def _another_log(feed: Feed, topic: str, why: str) -> LogGap:
     return LogGap(
         f"{topic}: offsets up to {dict(feed.events.ends)} were ingested, and on the broker {why}.",
         hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "
-        "records. Events and quarantine hold the old log; docs/operating.md, 'A topic that was made anew', "
-        "says how to keep them and go on.",
+        "records. Events and quarantine hold the old log; docs/how-to/lost-records.md says how to keep them and go on.",
         topic=topic,
     )

@@ -277,7 +277,7 @@ class _in_file:
         if isinstance(error, Exception):
             raise BadDeclaration(
                 f"{self._shown()}: loading it raised {type(error).__name__}: {error}",
-                hint="A declaration takes the parameters that docs/writing-a-table.md lists.",
+                hint="A declaration takes the parameters that docs/reference/declarations.md lists.",
                 file=str(self.path),
             ) from error
 

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-import ast
-import inspect
 import re
 import shlex
 import shutil
 from collections.abc import Iterator
-from dataclasses import MISSING, fields
 from pathlib import Path
 from typing import Any
 
@@ -17,25 +14,23 @@ import pytest
 from typer.main import get_command
 
 import docs.generate
-import quality.rules
 from cli.__main__ import app
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
-from quality.rules import RECORD_RULES
 from tables import gaps, ledgers, registry, transactions
-from tables.declaration import BOUND, Table, Topic
 from tables.decode import QUARANTINE_SCHEMA, events_schema
 
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
+OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
+PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md"))]
 TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
-WRITING = TEXT["docs/writing-a-table.md"]
+WRITING = TEXT["docs/how-to/write-a-table.md"]
 DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
 ROOMS = "infra|quality|tables|streaming|batch|dags|cli|traffic|tests|docs|benchmarks"
 
 
 def commands_in(text: str, program: str) -> Iterator[list[str]]:
     """What a page tells to type: the words after the program, of whole lines of code and of code in a line."""
-    fenced = re.findall(r"^```(?:sh|console)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+    fenced = re.findall(r"^```(?:sh|console|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = [line for block in fenced for line in block.splitlines()]
     spans = re.findall(r"`([^`]+)`", re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL))
     for line in [*lines, *(" ".join(span.split()) for span in spans)]:
@@ -78,6 +73,25 @@ def anchors_of(text: str) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading.replace("`", "").lower()).replace(" ", "-") for heading in headings}
 
 
+TERMS = re.findall(r"^### (.+)$", TEXT["docs/glossary.md"], re.MULTILINE)
+# Words that also mean what they mean everywhere.
+EVERYDAY = {"cause", "domain", "events", "gap", "home", "pending", "room", "strategy", "archive", "replay", "refresh"}
+READ_IN_ORDER = [name for name in TEXT if re.match(r"docs/(tutorial|how-to/|explanation/)", name)]
+
+
+def unlinked_terms(text: str) -> Iterator[str]:
+    """Terms of the glossary that the prose of a page uses before it links to them."""
+    prose = re.sub(r"^```.*?^```|`[^`]*`|^#+ [^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL)
+    # Of links only those to the glossary are left, without their text.
+    prose = re.sub(r"\[[^\]]*\]\((?:[./]*glossary\.md#([\w-]+)|[^)]*)\)", lambda m: f"<{m[1]}>" if m[1] else "", prose)
+    for term in TERMS:
+        if term not in EVERYDAY:
+            used = re.search(rf"\b{term}s?\b", prose, re.IGNORECASE)
+            linked = prose.find(f"<{term.replace(' ', '-')}>")
+            if used and not 0 <= linked < used.start():
+                yield term
+
+
 def test_the_readme_shows_the_declaration_as_it_stands_before_any_other_code() -> None:
     shown = re.search(r"^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
     assert shown is not None
@@ -91,9 +105,37 @@ def test_every_command_of_a_page_exists_with_its_options(page: str) -> None:
     assert [said for said in found if said] == []
 
 
-def test_the_readme_has_commands_to_check() -> None:
+def test_the_readme_is_short_and_has_commands_to_check() -> None:
+    assert len(TEXT["README.md"].splitlines()) <= 150
     named = {words[0] for words in commands_in(TEXT["README.md"], "./twofold") if words}
-    assert {"status", "sql", "up", "down", "reconcile", "backfill", "replay", "new"} <= named
+    assert {"status", "sql", "why", "down"} <= named
+
+
+def test_every_page_can_be_reached_from_the_index() -> None:
+    linked = {
+        str((ROOT / page).parent.joinpath(target.partition("#")[0]).resolve().relative_to(ROOT))
+        for page in ("docs/README.md", "docs/adr/README.md")
+        for target in re.findall(r"\]\(([^)\s]+)\)", TEXT[page])
+    }
+    assert set(TEXT) - linked - {*OUTSIDE, "docs/README.md"} == set()
+
+
+@pytest.mark.parametrize("page", READ_IN_ORDER)
+def test_a_term_of_ours_links_to_the_glossary_where_it_is_first_used(page: str) -> None:
+    assert list(unlinked_terms(TEXT[page])) == []
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("Rows go to quarantine.", ["quarantine"]),
+        ("Rows go to [quarantine](../glossary.md#quarantine), then quarantine.", []),
+        ("# The ledgers\n`ledger.runs`\n```sh\nledger\n```\n[a ledger](x.md)", []),
+        ("# Title\nSome ledgers.", ["ledger"]),
+    ],
+)
+def test_what_counts_as_a_first_use(text: str, expected: list[str]) -> None:
+    assert list(unlinked_terms(text)) == expected
 
 
 @pytest.mark.parametrize(
@@ -129,48 +171,30 @@ def test_every_link_leads_somewhere(page: str) -> None:
 @pytest.mark.parametrize("page", TEXT)
 def test_every_file_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(rf"\b((?:{ROOMS})/[\w/.-]+\.(?:py|md|sql|lock|svg))\b", TEXT[page]))
-    examples = {words[2] for words in commands_in(WRITING, "./twofold") if words[:2] == ["new", "table"] and words[2:]}
-    assert [n for n in sorted(named) if not (ROOT / n).exists() and Path(n).stem not in examples] == []
-
-
-@pytest.mark.parametrize("declaration", [Topic, Table])
-def test_the_parameters_of_a_declaration_are_those_of_its_page(declaration: type[Topic] | type[Table]) -> None:
-    section = WRITING[WRITING.index(f"`{declaration.__name__.upper()} = {declaration.__name__}(...)`") :]
-    shown = [(row[0].strip("`"), _value(row[1])) for row in rows_of(section, "parameter | default |")]
-    assert shown == [(f.name, f.default) for f in fields(declaration) if f.name not in BOUND]
-
-
-def _value(cell: str) -> object:
-    return MISSING if cell == "required" else ast.literal_eval(cell.strip("`"))
-
-
-def test_the_rules_of_the_page_are_the_constructors_of_rules() -> None:
-    shown = {
-        re.sub(r"`(.*)`", r"\1", row[0]): (row[2] == "yes", row[3] == "yes") for row in rows_of(WRITING, "rule | kept")
-    }
-    kinds = [rule.kind for rule in quality.rules.Rule.__subclasses__()]
-    signatures = {kind: inspect.signature(getattr(quality.rules, kind)) for kind in kinds}
-    expected = {
-        f"{kind}({', '.join(str(p).split(':')[0] for p in signature.parameters.values())})": (
-            kind in RECORD_RULES,
-            True,
-        )
-        for kind, signature in signatures.items()
-    }
-    assert shown == expected
+    made = {words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "table"] and words[2:]}
+    made |= {Path(name).stem for name in re.findall(r"> (\S+)", TEXT[page])} | {"NAME", "test_NAME"}
+    places = (ROOT, (ROOT / page).parent)
+    missing = [name for name in sorted(named) if not any((place / name).exists() for place in places)]
+    assert [name for name in missing if Path(name).stem not in made] == []
 
 
 def test_the_types_of_the_page_are_those_of_a_schema() -> None:
     from tables.types import SCALARS
 
-    named = set(re.findall(r"`([a-z]+)`", " ".join(row[0] for row in rows_of(WRITING, "written | JSON"))))
+    named = set(
+        re.findall(
+            r"`([a-z]+)`", " ".join(row[0] for row in rows_of(TEXT["docs/reference/types.md"], "written | JSON"))
+        )
+    )
     assert named == set(SCALARS)
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
     from tables.declaration import Strategy
 
-    assert {row[1].strip("`") for row in rows_of(WRITING, "the table | strategy")} == set(Strategy)
+    assert {
+        row[1].strip("`") for row in rows_of(TEXT["docs/explanation/strategies.md"], "the table | strategy")
+    } == set(Strategy)
 
 
 @pytest.mark.parametrize(
@@ -200,7 +224,7 @@ def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
     connection = _empty_lake()
     queries = [words[1] for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"] and len(words) > 1]
     for query in queries:
-        if query.isupper() or query == "...":
+        if query.isupper() or query == "..." or "TOPIC" in query:
             continue
         connection.execute(query).fetchall()
 
@@ -258,8 +282,9 @@ def test_a_generated_page_is_current(name: str) -> None:
     )
 
 
-def test_every_picture_can_be_read_by_those_who_do_not_see_it() -> None:
-    picture = (ROOT / "docs" / "flow.svg").read_text("utf-8")
+@pytest.mark.parametrize("name", sorted(path.name for path in (ROOT / "docs").glob("*.svg")))
+def test_every_picture_can_be_read_by_those_who_do_not_see_it(name: str) -> None:
+    picture = (ROOT / "docs" / name).read_text("utf-8")
     assert "<title" in picture
     assert "<desc" in picture
     assert "prefers-color-scheme: dark" in picture

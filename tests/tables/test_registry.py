@@ -51,7 +51,12 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
         ("newest", '"""Nothing."""', "found none", "One file declares one"),
         ("newest", TABLE_FILE + "\nOTHER = TABLE", r"found TABLE \(a Table\), OTHER \(a Table\)", "One file declares"),
         ("newest", TABLE_FILE.replace("TABLE =", "TOPIC ="), r"found TOPIC \(a Table\)", "One file declares one"),
-        ("newest", TABLE_FILE.replace("key=", "keys="), "loading it raised TypeError: .*'keys'", "writing-a-table"),
+        (
+            "newest",
+            TABLE_FILE.replace("key=", "keys="),
+            "loading it raised TypeError: .*'keys'",
+            "declarations.md",
+        ),
         (
             "newest",
             TABLE_FILE.replace("key=", 'name="n", key='),

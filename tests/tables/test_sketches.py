@@ -28,7 +28,9 @@ MONDAY = datetime(2013, 1, 7, 12, tzinfo=UTC)
 
 
 QUERIES = re.findall(
-    r"^```sql\n(.*?)^```", (ROOT / "docs" / "kinds-of-tables.md").read_text("utf-8"), re.MULTILINE | re.DOTALL
+    r"^```sql\n(.*?)^```",
+    (ROOT / "docs" / "how-to" / "kinds-of-tables.md").read_text("utf-8"),
+    re.MULTILINE | re.DOTALL,
 )
 
 

@@ -1,0 +1,150 @@
+"""What the columns of ledgers mean, for the reference; their names and types come from the schemas."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, kw_only=True)
+class Ledger:
+    """A ledger, for its readers."""
+
+    row_per: str
+    written: str
+    columns: Mapping[str, str]
+
+
+_RUN = "id of the run"
+_TABLE = "full name of the table"
+_RECORDED = "when the row was written"
+_TOPIC = "full name of the topic"
+_LOG = "the topic's id on the broker; a topic that is deleted and created again has another one"
+_FINGERPRINT = "fingerprint of the definition that computed the rows"
+_RANGE = {"partition": "partition of the topic", "start": "first offset", "end": "first offset after the range"}
+
+LEDGERS: Mapping[str, Ledger] = {
+    "ledger.runs": Ledger(
+        row_per="batch run and table",
+        written="last, when all that the run did is in the other ledgers",
+        columns={
+            "run": _RUN,
+            "table": _TABLE,
+            "cause": "`late`, `upstream`, `replay`, `backfill`, `definition`, `repair`, `rebuild`, `rollback`, "
+            "`verify` or `audit`",
+            "recorded_at": _RECORDED,
+            "touched": "input rows that can have changed the table",
+            "scopes": "groups of rows that were recomputed",
+            "inserted": "rows inserted",
+            "updated": "rows updated",
+            "deleted": "rows deleted",
+            "unexplained": "rows that differ although nothing touched them",
+            "files_written": "data files of the publication",
+            "version_before": "version of the Delta table before the publication; restoring it undoes the run",
+            "version_after": "version after it",
+            "seconds": "duration",
+            "fingerprint": _FINGERPRINT,
+            "turn": "audit: which share of the rows was recomputed",
+            "turns": "audit: of how many shares",
+            "rows": "audit: rows compared",
+            "buckets": "audit: hash buckets compared",
+            "differing": "audit: buckets that differ",
+            "excused": "audit: rows that differ and that something in flight explains",
+            "approved_by": "who approved, where approval was asked for",
+        },
+    ),
+    "ledger.evidence": Ledger(
+        row_per="record that caused a recomputation",
+        written="before anything is published",
+        columns={
+            "run": _RUN,
+            "table": _TABLE,
+            "source": "topic of the record; or the upstream table, where its change has no record",
+            "partition": "partition of the record",
+            "offset": "offset of the record",
+            "late_by_ms": "how late it was; see `_late_by_ms` below",
+            "event_ms": "event time of the changed input row, epoch milliseconds",
+            "scope": "JSON: the values of `recompute_by` of the rows that it may affect",
+            "start_ms": "the rows that it may affect are dated from here, epoch milliseconds; null: any time",
+            "end_ms": "... until before this",
+            "recorded_at": _RECORDED,
+        },
+    ),
+    "ledger.corrections": Ledger(
+        row_per="table row that batch work changed",
+        written="from the change data feed of the publication; what a crash left out is added by the next run",
+        columns={
+            "table": _TABLE,
+            "key": "JSON: the key of the row",
+            "change": "insert, update or delete",
+            "before": "JSON: the row before; null for an insert",
+            "after": "JSON: the row after; null for a delete",
+            "cause": "as in `ledger.runs`",
+            "run": _RUN,
+            "version": "version of the Delta table that has the change",
+            "recorded_at": _RECORDED,
+            "fingerprint": _FINGERPRINT,
+            "evidence": "the first 100 records that caused it; all are in `ledger.evidence` under the same run",
+            "inputs": "JSON: input -> version that was read",
+            "records": "how many records caused it",
+        },
+    ),
+    "ledger.positions": Ledger(
+        row_per="table: where its next reconcile starts",
+        written="at the end of a reconcile; by one that found nothing to do, once 100 commits have passed",
+        columns={
+            "table": _TABLE,
+            "consumed": "JSON: input -> version through which its changes were processed",
+            "stream": "id of the stream whose output was reconciled",
+            "pending": "JSON: scopes that reach open rows; they are processed again",
+            "fingerprint": _FINGERPRINT,
+            "recorded_at": _RECORDED,
+        },
+    ),
+    "ledger.gaps": Ledger(
+        row_per="range of offsets that is lost: neither ingested nor in the broker nor in the archive",
+        written="before ingest advances past the range",
+        columns={
+            "topic": _TOPIC,
+            **_RANGE,
+            "recorded_at": _RECORDED,
+            "why": "where the records were looked for",
+            "log": _LOG,
+            "acknowledged_at": "when a person acknowledged the loss; null: not yet, and status, audit and DAG fail",
+            "because": "the reason that this person gave",
+        },
+    ),
+    "ledger.transactions": Ledger(
+        row_per="range of offsets taken by transaction markers and aborted records",
+        written="by audits, when they have read the log there",
+        columns={"topic": _TOPIC, **_RANGE, "recorded_at": _RECORDED, "log": _LOG},
+    ),
+    "ledger.certificates": Ledger(
+        row_per="block of 10,000 offsets of a topic that passed an audit as a whole",
+        written="by `./twofold audit TOPIC`; `./twofold certify TOPIC` compares the tables with it, without the log",
+        columns={
+            "topic": _TOPIC,
+            "run": _RUN,
+            "recorded_at": _RECORDED,
+            "events_version": "version of the events table",
+            "quarantine_version": "version of the quarantine table",
+            **_RANGE,
+            "events": "rows of events in the block",
+            "quarantined": "rows of quarantine in the block",
+            "total": "sum of the row hashes",
+            "xor": "exclusive or of the row hashes",
+        },
+    ),
+}
+
+METADATA_COLUMNS: Mapping[str, str] = {
+    "_partition": "partition of the topic. A row without it is no record but a heartbeat of an idle topic",
+    "_offset": "offset in the partition; with `_partition` the identity of the row",
+    "_appended_at": "when the broker appended the record; producers cannot set it",
+    "_late_by_ms": "the topic's greatest event time committed before this micro-batch, minus the row's own, in "
+    "milliseconds; negative when the row is ahead, null when nothing was committed before",
+    "_replayed": "written by a replay; streams skip the row, the batch applies it",
+    "key": "the record's key, raw bytes",
+    "value": "the record's value, raw bytes",
+    "reasons": "all reasons why the record was refused",
+}
