@@ -6,6 +6,7 @@ import json
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from functools import cached_property
 
 import pyarrow as pa
@@ -21,7 +22,7 @@ from tables.evidence import Evidence
 from tables.ledgers import Ledgers, Reconciled
 from tables.outcome import Cause
 from tables.refresh import Refresher, everything
-from tables.scope import Scope, merged, scope_of_row, scopes_of, time_column
+from tables.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of, time_column
 from tables.setup import Platform
 from tables.standing import splits, watermark
 
@@ -183,6 +184,11 @@ class Pinned:
         if self.watermark_ms is None or scope.interval is None:
             return False
         return scope.interval.end + (self.table.lookback_ms or 0) >= self.watermark_ms
+
+    def closed_at(self, scopes: Sequence[Scope]) -> datetime | None:
+        """The watermark beyond which no row of the scopes is the stream's any more; None where none of them is now."""
+        ends = [s.interval.end for s in scopes if s.interval is not None and self.reaches_open(s)]
+        return from_epoch_ms(max(ends) + (self.table.lookback_ms or 0)) if ends else None
 
     def _scopes_touched(self, before: Reconciled) -> Iterator[Scope]:
         for touched in self.touched(before, with_stream=True):

@@ -185,6 +185,7 @@ class Reconcile:
             touched=touched.rows,
             scopes=len(touched.scopes),
             pending=sum(pinned.reaches_open(s) for s in touched.scopes),
+            waits_until=pinned.closed_at(pending or ()),
             approved_by=approved_by,
             **(self._verified() if approved_by else {}),
         )
@@ -193,6 +194,7 @@ class Reconcile:
         """What of an outcome tells the rows that differ though nothing explains it."""
         rows = self._unexplained()
         return {
+            "compared": 0 if self._pinned.is_open else self._pinned.refresher().live_rows(everything(self.table)),
             "unexplained": len(rows),
             "differences": named(self.table, rows),
             "digest": digest(self.table, rows),

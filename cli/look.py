@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import NOTHING, Json, harmless, make_table, needed_width, out, print_json, shown, shown_age, shown_span
+from cli.screen import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
 
@@ -36,33 +36,61 @@ STRATEGIES = {
 }
 
 
-def tables(as_json: Json = False) -> None:
+def tables(
+    domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="All domains without one.")] = None,
+    as_json: Json = False,
+) -> None:
     """List every topic and table: how it is kept, from what, and how many rows it has."""
     from tables.lake import Lake
-    from tables.registry import load
+    from tables.registry import load_sound
 
-    registry, lake = load(), Lake(Settings.from_environment())
-    topics = [_topic_line(topic, lake) for topic in registry.topics.values()]
-    derived = [_table_line(table, registry, lake) for table in registry.in_order()]
+    registry, lake = load_sound()[0], Lake(Settings.from_environment())
+    if domain is not None:
+        registry.require_domain(domain)
+    _list(registry, lake, domain, as_json)
+
+
+def _list(registry: Registry, lake: Lake, domain: str | None, as_json: bool) -> None:
+    topics = [_topic_line(topic, lake) for topic in registry.topics.values() if domain in (None, topic.domain)]
+    derived = [_table_line(table, registry, lake) for table in registry.in_order(domain)]
+    there = [name for name in lake.names() if domain in (None, name.split(".")[0])]
+    removed = [{"name": name, "rows": lake.rows(name)} for name in registry.removed(there)]
     if as_json:
-        print_json({"topics": topics, "tables": derived})
+        print_json({"topics": topics, "tables": derived, "removed": removed})
         return
     _print_lines("Topics", "topic", ["partitions", "key", "event_time", "events", "quarantined", "description"], topics)
     _print_lines("Tables", "table", ["strategy", "inputs", "key", "rows", "description"], derived)
-    out.print("[dim]./twofold show TABLE tells all about one of them.[/]")
+    if removed:
+        lines = [(table["name"], table["rows"]) for table in removed]
+        out.print(make_table("Removed", ["table", "rows"], lines, right=["rows"]))
+        out.print("[dim]No file declares these tables any more; their rows stay.[/]")
+    out.print("[dim]./twofold show TABLE shows all about one of them.[/]")
 
 
 def show(
-    name: Annotated[str, typer.Argument(metavar="TABLE", help="A table or a topic, by full or bare name.")],
+    name: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table or a topic, by full or bare name; or a domain.")
+    ],
     as_json: Json = False,
 ) -> None:
     """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
     from tables.lake import Lake
-    from tables.registry import load
+    from tables.registry import load_sound
 
     settings = Settings.from_environment()
-    registry, lake = load(), Lake(settings)
-    declared = _find(registry, name)
+    registry, lake = load_sound()[0], Lake(settings)
+    try:
+        declared = _find(registry, name)
+    except BadArgument:
+        if name in registry.domains:
+            _list(registry, lake, name, as_json)
+            return
+        if name in registry.removed(lake.names()):
+            raise BadArgument(
+                f"{name} was removed: no file declares it any more. Its {lake.rows(name):,} rows stay as they are.",
+                hint=f'`./twofold sql "FROM {name}"` reads them; a file tables/{name.replace(".", "/")}.py revives it.',
+            ) from None
+        raise
     page = _page(declared, registry, lake, settings)
     if as_json:
         print_json(page)
@@ -128,24 +156,11 @@ def _print_result(analyst: Analyst, query: str) -> None:
     rows = fetched[:MOST_ROWS]
     cells = [[_cell(value) for value in row] for row in rows]
     right = [c for n, c in enumerate(columns) if any(isinstance(row[n], int | float) for row in rows)]
-    table = make_table(None, [escape(c) for c in columns], cells, right=right, whole=columns)
-    if needed_width(table) <= out.width:
-        out.print(table)
-    else:
-        _print_records(columns, cells)
+    out.print(make_table(None, [escape(c) for c in columns], cells, right=right, whole=columns))
     if len(fetched) > MOST_ROWS:
         out.print(f"[dim]The first {MOST_ROWS} rows; --csv and --json print all.[/]")
     else:
         out.print(f"[dim]{len(rows)} row{'' if len(rows) == 1 else 's'}[/]")
-
-
-def _print_records(columns: Sequence[str], cells: Sequence[Sequence[str]]) -> None:
-    """Rows that are too wide for the screen, one column a line."""
-    width = max(map(len, columns))
-    for row in cells:
-        for column, cell in zip(columns, row, strict=True):
-            out.print(f"[dim]{escape(column):>{width}}[/]  {cell}", soft_wrap=True)
-        out.print()
 
 
 def _cell(value: object) -> str:

@@ -325,6 +325,8 @@ def print_status(now: Snapshot) -> None:
             spare=["version", "strategy"],
         )
     )
+    for name in now.removed:
+        out.print(f"[dim]{name} was removed: no file declares it, its rows stay.[/]")
     for problem in now.problems:
         out.print(f"[yellow]![/] {escape(problem)}")
     if not now.processes:

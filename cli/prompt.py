@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 from rich.markup import escape
@@ -12,7 +12,15 @@ from cli.query import Analyst
 from cli.screen import out, print_error
 from infra.errors import BadArgument
 
-GREETING = "DuckDB over {tables} Delta tables. End a statement with ; — .tables lists them, .quit leaves."
+GREETING = "DuckDB over {tables} Delta tables. End a statement with a semicolon; help explains, quit leaves."
+HELP = """\
+help, .help      this
+tables, .tables  the names of the tables
+quit, .quit      leave; Ctrl-D does, too
+Everything else is SQL, over as many lines as you like, and ends with a ; for example:
+    FROM flights.delays_by_hour LIMIT 5;
+    DESCRIBE flights.delays_by_hour;
+Tab completes names of tables and columns, arrow up brings back earlier lines, Ctrl-C ends a statement."""
 FIRST, FURTHER = "twofold> ", "    ...> "
 
 
@@ -24,7 +32,7 @@ def talk(analyst: Analyst, history: Path, show: Callable[[str], None]) -> None:
         show: runs one statement and prints its result.
     """
     out.print(escape(GREETING.format(tables=len(analyst.names))), style="dim")
-    with _line_editing(history, analyst.names):
+    with _line_editing(history, words(analyst)):
         pending = ""
         while True:
             try:
@@ -36,7 +44,7 @@ def talk(analyst: Analyst, history: Path, show: Callable[[str], None]) -> None:
                 out.print()
                 pending = ""
                 continue
-            if not pending and line.strip().startswith("."):
+            if not pending and (line.strip().startswith(".") or line.strip() in ("help", "tables", "quit", "exit")):
                 if _command(line.strip(), analyst):
                     return
                 continue
@@ -62,17 +70,32 @@ def _survived() -> Iterator[None]:
 
 def _command(line: str, analyst: Analyst) -> bool:
     """Obey a dot command; whether it ends the session."""
-    if line in (".quit", ".exit"):
+    word = line.removeprefix(".")
+    if word in ("quit", "exit"):
         return True
-    if line == ".tables":
+    if word == "tables":
         out.print("\n".join(analyst.names) or "There is no table yet.")
     else:
-        out.print("The commands are .tables and .quit; everything else is SQL that ends with a ;")
+        out.print(escape(HELP))
     return False
 
 
+def words(analyst: Analyst) -> list[str]:
+    """What Tab completes: tables by full and by bare name, their columns, and words of SQL; each once, sorted."""
+    columns = "SELECT column_name FROM duckdb_columns() WHERE NOT internal"
+    bare = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'"
+    found = analyst.rows(f"{columns} UNION {bare} UNION SELECT keyword_name FROM duckdb_keywords()")
+    return sorted({*analyst.names, *(str(name) for (name,) in found)})
+
+
+def matching(text: str, known: Sequence[str]) -> list[str]:
+    """The words that begin with the text, in its case: SQL does not mind it."""
+    found = [word for word in known if word.lower().startswith(text.lower())]
+    return [word.upper() for word in found] if text.isupper() else found
+
+
 @contextlib.contextmanager
-def _line_editing(history: Path, words: list[str]) -> Iterator[None]:
+def _line_editing(history: Path, known: list[str]) -> Iterator[None]:
     try:
         import readline
     except ImportError:
@@ -82,7 +105,7 @@ def _line_editing(history: Path, words: list[str]) -> Iterator[None]:
         readline.read_history_file(history)
     readline.set_history_length(1_000)
     readline.set_completer_delims(" \t\n,()=")
-    readline.set_completer(lambda text, n: next(iter([w for w in words if w.startswith(text)][n : n + 1]), None))
+    readline.set_completer(lambda text, n: next(iter(matching(text, known)[n : n + 1]), None))
     readline.parse_and_bind("tab: complete")
     try:
         yield

@@ -15,7 +15,7 @@ from typing import Annotated, Any, NoReturn
 
 import typer
 from rich import box
-from rich.console import Console, JustifyMethod
+from rich.console import Console, Group, JustifyMethod, RenderableType
 from rich.markup import escape
 from rich.measure import Measurement
 from rich.table import Table
@@ -58,6 +58,10 @@ class Screen(Console):
 
     def render_str(self, text: str, **options: Any) -> Text:
         return super().render_str(harmless(text), **options)
+
+    def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
+        """As `Console.print`, but what is wider than the screen is left to the terminal instead of cut off."""
+        super().print(*objects, crop=crop, **options)
 
     def on_broken_pipe(self) -> NoReturn:
         """End as other programs do whose reader has gone, `head` for example."""
@@ -130,10 +134,11 @@ def make_table(
     right: Collection[str] = (),
     whole: Collection[str] = (),
     spare: Sequence[str] = (),
-) -> Table:
+) -> RenderableType:
     """A table for people; the columns in `right` hold numbers, those in `whole`, like the first, are not broken.
 
-    Cells that are text may carry markup; what came from data must be escaped by the caller.
+    Cells that are text may carry markup; what came from data must be escaped by the caller. No word is ever broken: a
+    table that does not fit the screen is shown one row after the other, a column a line.
 
     Args:
         spare: columns that are left out, the first of them first, until the others have room on the screen.
@@ -144,10 +149,23 @@ def make_table(
         kept = [n for n, column in enumerate(columns) if column != spare[0]]
         fewer, rest = [columns[n] for n in kept], [[row[n] for n in kept] for row in cells]
         return make_table(title, fewer, rest, right=right, whole=whole, spare=spare[1:])
-    return table
+    return table if needed_width(table) <= out.width else _one_by_one(title, columns, cells)
 
 
-def needed_width(table: Table) -> int:
+def _one_by_one(title: str | None, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Group:
+    """Rows that are too wide for the screen; a word that is, too, is left to the terminal, so that it can be copied."""
+    width = max(map(len, columns))
+    lines = [Text(title, "bold")] if title else []
+    for row in rows:
+        for column, cell in zip(columns, row, strict=True):
+            lines.append(Text.assemble((f"{column:>{width}}  ", "dim"), out.render_str(cell)))
+        lines.append(Text())
+    for line in lines:
+        line.no_wrap, line.overflow = True, "ignore"
+    return Group(*lines)
+
+
+def needed_width(table: RenderableType) -> int:
     """How wide the screen must be for the table to be shown without a loss."""
     return Measurement.get(out, out.options.update(max_width=10_000), table).minimum
 

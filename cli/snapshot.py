@@ -131,6 +131,7 @@ class Snapshot:
     Attributes:
         problems: what could not be read, or does not run; empty when all is well.
         gaps: records that are lost, as the ledger of gaps names them.
+        removed: Delta tables that no file declares any more.
     """
 
     at: datetime
@@ -140,6 +141,7 @@ class Snapshot:
     tables: Sequence[TableState]
     problems: Sequence[str]
     gaps: Sequence[Gap] = ()
+    removed: Sequence[str] = ()
 
     @property
     def open_gaps(self) -> list[Gap]:
@@ -213,6 +215,8 @@ class Observer:
             ],
             problems=problems,
             gaps=lost,
+            # The tables of a file with a fault are not removed.
+            removed=[] if self._faults else registry.removed(lake.names()),
         )
 
     def _asking(self) -> Analyst:

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from cli.arguments import parse_partitions, parse_place, parse_time, require_order
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown_span
+from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
 from infra.ranges import Ranges
 from infra.settings import Settings
 
@@ -23,9 +23,17 @@ if TYPE_CHECKING:
     from tables.outcome import Difference, Outcome
 
 MOST_DIFFERENCES = 20
+MEANINGS = {
+    "touched": "rows of the inputs that arrived late, were replayed or were corrected since the last reconcile",
+    "scopes": "groups of rows that depend on them, recomputed and compared",
+    "pending": "scopes with rows that the stream still revises; they are looked at again once these are closed",
+    "unexplained": "rows that differ from their recomputation though no such row explains it",
+}
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
-TableNames = Annotated[list[str] | None, typer.Argument(metavar="[TABLE]...", help="All tables when none is named.")]
+TableNames = Annotated[
+    list[str] | None, typer.Argument(metavar="[TABLE or DOMAIN]...", help="All tables when none is named.")
+]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")]
 From = Annotated[
     str | None,
@@ -94,7 +102,9 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    name = full_names([table])[0]
+    from tables.registry import load_sound
+
+    name = load_sound()[0].find_table(table).full_name
     from batch.backfill import backfill as run
 
     print_outcomes([run(settings, name, first, last)], as_json)
@@ -279,17 +289,16 @@ def _require_domain(domain: str) -> None:
 
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
-    """Full names of tables, each once, in the order given; with `domain`, all of that domain."""
+    """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
     from infra.errors import BadArgument
     from tables.registry import load_sound
 
     if not names:
         return []
-    registry, _ = load_sound()
-    found = dict.fromkeys(registry.find_table(name).full_name for name in names)
+    found = [table.full_name for table in load_sound()[0].chosen(names)]
     if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
         raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")
-    return list(found)
+    return found
 
 
 def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
@@ -306,11 +315,21 @@ def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
         for o in outcomes
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))
+    for count, meaning in MEANINGS.items():
+        if any(getattr(o, count) for o in outcomes):
+            out.print(f"[dim]{count}: {meaning}[/]")
+    for o in outcomes:
+        if o.waits_until:
+            out.print(
+                f"{o.table}: what is pending waits until the stream's watermark has passed {shown(o.waits_until)}."
+            )
     changed = sum(outcome.changed for outcome in outcomes)
-    compared = sum(outcome.compared or 0 for outcome in outcomes)
-    out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
+    compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
     if compared:
-        out.print(f"{compared:,} rows were compared.")
+        out.print(f"{sum(compared):,} rows were compared with their recomputation.")
+    elif touched := sum(outcome.scopes for outcome in outcomes):
+        out.print(f"{touched:,} scopes were compared with their recomputation; --verify compares all rows.")
+    out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
 
 
 def _versions(outcome: Outcome) -> str | int | None:

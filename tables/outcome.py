@@ -42,12 +42,13 @@ class Outcome:
         touched: input rows that could have changed it.
         scopes: groups of rows that were recomputed.
         pending: scopes that reach rows which the stream still revises; they are looked at again.
+        waits_until: the stream's watermark at which the last of these is looked at; None where none waits.
         inserted, updated, deleted: rows published.
         unexplained: rows that differ from their recomputation though nothing touched them.
         differences: the first of these rows; `digest`: of all of them, so that who looked at them can say that it is
             these that should be overwritten.
         approved_by: who wanted it, where a person was asked.
-        compared: rows that the table has in the range that was recomputed; None where nobody asked.
+        compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table; restoring the first undoes the run.
     """
@@ -58,6 +59,7 @@ class Outcome:
     touched: int = 0
     scopes: int = 0
     pending: int = 0
+    waits_until: datetime | None = None
     inserted: int = 0
     updated: int = 0
     deleted: int = 0

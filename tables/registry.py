@@ -6,7 +6,7 @@ import ast
 import difflib
 import importlib.util
 import sys
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
@@ -74,13 +74,22 @@ class Registry:
         return [table for table in order if domain in (None, table.domain)]
 
     def chosen(self, names: Sequence[str]) -> list[Table]:
-        """The tables of these full or bare names, all where none is named; each after the tables that it reads.
+        """The tables of these names, all where none is named; each after the tables that it reads.
+
+        Args:
+            names: full or bare names, or domains; a name that is both is the domain.
 
         Raises:
             BadArgument: an unknown table.
         """
-        wanted = {self.find_table(name).full_name for name in names} or set(self.tables)
+        found = (self.in_order(name) if name in self.domains else [self.find_table(name)] for name in names)
+        wanted = {table.full_name for tables in found for table in tables} if names else set(self.tables)
         return [table for table in self.in_order() if table.full_name in wanted]
+
+    def removed(self, names: Iterable[str]) -> list[str]:
+        """Which of these Delta tables, ledgers apart, no file declares any more."""
+        kept = {*self.tables, *self.topics, *(f"{topic}{QUARANTINE}" for topic in self.topics)}
+        return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
 
     def find_table(self, name: str) -> Table:
         """The table of that full name, or of that bare name where it is unique.

@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from dataclasses import dataclass, field
+from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -13,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from batch import plan
+from batch.pinned import Pinned
 from batch.plan import has_taken_in, nothing_to_do, untouched
 from infra.settings import ROOT
 from tables.checkpoint import Checkpoint, MicroBatch
@@ -20,16 +22,18 @@ from tables.fingerprint import fingerprint
 from tables.ledgers import Ledgers, Reconciled
 from tables.outcome import Outcome
 from tables.registry import load
-from tables.scope import Interval, Scope
+from tables.scope import EPOCH, Interval, Scope
 from tables.standing import POSITIONS, standings
 from tables.tidy import tidy
 from tables.writer import Stamp, Writer
+from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
     from infra.settings import Settings
     from tables.lake import Lake, LoggedCommit
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
+HOUR_MS = 3_600_000
 
 
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
@@ -150,3 +154,12 @@ def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:
     for _ in range(2):
         assert not idle.look()[0]
     assert standings(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 0
+
+
+def test_what_is_pending_waits_until_the_last_row_that_it_reaches_has_closed() -> None:
+    pinned = object.__new__(Pinned)
+    pinned.table, pinned.watermark_ms = a_table(lookback="1 hour"), 3 * HOUR_MS
+    closed, open_, more = (Scope(("a",), Interval(n * HOUR_MS, (n + 1) * HOUR_MS)) for n in (0, 2, 3))
+    assert pinned.closed_at([closed, open_]) == EPOCH + timedelta(hours=4)
+    assert pinned.closed_at([more, closed, open_]) == EPOCH + timedelta(hours=5)
+    assert pinned.closed_at([closed]) is None

@@ -41,6 +41,7 @@ def test_exactly_the_rows_of_a_verification_are_repaired(
     damage(8)
     found = reconcile().run(verify=True)[-1]
     assert (found.unexplained, len(found.differences)) == (4, 1)
+    assert found.compared == 12, "the thirteenth hour is open"
     damage(7)
     assert reconcile().repair(found, "ada") == [found]
     assert reconcile().run(verify=True)[-1].unexplained == 5

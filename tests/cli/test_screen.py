@@ -5,7 +5,6 @@ from __future__ import annotations
 from datetime import UTC, datetime
 
 import pytest
-from rich.console import Console
 
 from cli import screen
 from cli.screen import make_table, needed_width, shown, shown_span
@@ -41,7 +40,7 @@ LINES = [("flights.flights_in_weather", "touched", "departures, observations", 2
 
 
 def _printed(monkeypatch: pytest.MonkeyPatch, width: int, spare: list[str]) -> str:
-    console = Console(width=width, highlight=False)
+    console = screen.Screen(width=width, highlight=False)
     monkeypatch.setattr(screen, "out", console)
     with console.capture() as captured:
         console.print(make_table("Tables", NAMES, LINES, right=["rows"], whole=["strategy"], spare=spare))
@@ -65,8 +64,22 @@ def test_columns_that_can_be_spared_leave_one_by_one_when_the_others_lack_room(m
     assert all("28,869" in text for text in (without_reads, without_both))
 
 
-def test_the_width_that_a_table_needs_breaks_no_word(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_table_that_would_break_a_word_is_shown_a_column_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
     needed = needed_width(make_table("Tables", NAMES, LINES, right=["rows"], whole=["strategy"]))
-    enough, less = (_printed(monkeypatch, width, []) for width in (needed, needed - 1))
-    assert "observations" in enough
-    assert "observations" not in less
+    enough, less = (_printed(monkeypatch, width, []).split("\n") for width in (needed, needed - 1))
+    assert [line.split() for line in less if line] == [
+        ["Tables"],
+        ["table", "flights.flights_in_weather"],
+        ["strategy", "touched"],
+        ["reads", "departures,", "observations"],
+        ["rows", "28,869"],
+    ]
+    assert not any(line.split()[:1] == ["strategy"] for line in enough)
+
+
+def test_what_is_wider_than_the_screen_is_not_cut_off(monkeypatch: pytest.MonkeyPatch) -> None:
+    console = screen.Screen(width=20, highlight=False)
+    monkeypatch.setattr(screen, "out", console)
+    with console.capture() as captured:
+        console.print(make_table(None, ["name"], [["x" * 50]]))
+    assert "name  " + "x" * 50 + "\n" in captured.get()

@@ -11,6 +11,7 @@ import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from types import SimpleNamespace
@@ -21,13 +22,18 @@ import pytest
 from deltalake import write_deltalake
 
 from cli.__main__ import COMMANDS
+from cli.prompt import matching, words
+from cli.query import Analyst
 from cli.screen import harmless
 from infra.errors import TwofoldError
-from infra.settings import ROOT
+from infra.settings import ROOT, Settings
 from quality.rules import not_null
 from quality.verdict import RuleVerdict, Verdict
+from tables.lake import Lake
 from tables.outcome import Difference, Outcome
+from tables.registry import load
 from tests.cli.conftest import Cli, at
+from tests.plant import plant
 
 HOSTILE = "\x1b]52;c;cm0gLXJm\x07\x1b[2J\x9b31m\u202egnp.exe\u2066\x00\r\x7f\u2028\ud800"
 """Writes to the clipboard, clears the screen, colours it, turns the direction, goes back to the start of the line."""
@@ -305,3 +311,84 @@ def test_a_reader_that_leaves_ends_the_command_as_it_does_others(home: Path, for
         process.stdout.close()
         err = process.stderr.read()
     assert (process.returncode, err) == (141, "")
+
+
+@pytest.mark.parametrize("width", [80, 160])
+def test_nothing_is_broken_inside_a_word(cli: Cli, monkeypatch: pytest.MonkeyPatch, width: int) -> None:
+    monkeypatch.setenv("COLUMNS", str(width))
+    names = {declared.full_name for declared in load().declarations}
+    said = {command: cli(*command).out for command in (("tables",), ("status",), ("show", "flights.departures"))}
+    assert names <= set(said["tables",].split())
+    assert names <= set(said["status",].split())
+    types = load().topics["flights.departures"].schema
+    assert {*types, *types.values()} <= set(said["show", "flights.departures"].split())
+
+
+def test_a_domain_stands_for_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[Sequence[str]] = []
+
+    def run(_: object, names: Sequence[str], **__: object) -> list[Outcome]:
+        asked.append(names)
+        return []
+
+    monkeypatch.setattr("batch.reconcile.reconcile", run)
+    cli("reconcile", "flights", "--verify")
+    cli("reconcile", "flights.flights", "--verify")
+    assert set(asked[0]) == {t.full_name for t in load().tables.values() if t.domain == "flights"}
+    assert asked[1] == ["flights.flights"]
+
+
+def test_reconcile_says_what_it_compared_what_waits_and_until_when(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    waits = Outcome(
+        table="flights.delays_by_hour",
+        cause="late",
+        run="late-1",
+        touched=5,
+        scopes=3,
+        pending=1,
+        waits_until=at("2013-01-05T14:00"),
+    )
+    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [waits])
+    lines = cli("reconcile", "delays_by_hour", "--verify").out.splitlines()
+    assert "3 scopes were compared with their recomputation; --verify compares all rows." in lines
+    until = "what is pending waits until the stream's watermark has passed 2013-01-05 14:00:00."
+    assert f"flights.delays_by_hour: {until}" in lines
+    explained = [line.split(":")[0] for line in lines if ": " in line]
+    assert explained[:3] == ["touched", "scopes", "pending"], "and not what is 0"
+    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [replace(waits, compared=1_200)])
+    assert "1,200 rows were compared with their recomputation." in cli("reconcile", "--verify").out
+
+
+def test_a_table_that_was_removed_is_marked_as_such(cli: Cli, home: Path) -> None:
+    write_deltalake(home / "lake" / "flights" / "gone", pa.table({"n": [1, 2]}))
+    assert cli("tables", "--json").document["removed"] == [{"name": "flights.gone", "rows": 2}]
+    assert "No file declares these tables any more" in cli("tables").out
+    assert cli("status", "--json").document["removed"] == ["flights.gone"]
+    shown = cli("show", "flights.gone")
+    assert (shown.code, "flights.gone was removed: no file declares it any more." in shown.err) == (2, True)
+
+
+def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    registry = plant(tmp_path / "declared")
+    monkeypatch.setattr("tables.registry.load_sound", lambda: (registry, []))
+    names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
+    assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
+
+
+def test_the_prompt_completes_tables_columns_and_words_of_sql(lake: Path) -> None:
+    analyst = Analyst(Lake(Settings.from_environment()))
+    known = words(analyst)
+    assert matching("flights.h", known) == ["flights.hours"]
+    assert matching("hou", known) == ["hour", "hours"], "a column, a table, words of SQL"
+    assert matching("sel", known) == ["select"]
+    assert matching("SEL", known) == ["SELECT"]
+    assert "delays" not in known, "two domains have one"
+
+
+def test_the_prompt_explains_itself(cli: Cli, lake: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    typed = iter(["help", "tables", "quit"])
+    monkeypatch.setattr("builtins.input", lambda _: next(typed))
+    monkeypatch.setattr("sys.stdin.isatty", lambda: True)
+    said = cli("sql").out
+    assert "Tab completes names of tables and columns" in said
+    assert "rail.delays" in said.splitlines()
