@@ -1,4 +1,4 @@
-"""The pages that people read in the Airflow UI, written from the declarations."""
+"""Documentation of the DAGs, for the Airflow UI and the reference."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ STRATEGIES = {
 STREAM = """\
 # {domain}: the stream
 
-Every minute: is the broker up, does the stream driver of `{domain}` run, does it move? The stream itself runs under
-the supervisor; no task of Airflow holds it.
+Every minute: is the broker up, does the stream driver of `{domain}` run, does it make progress? The stream itself runs
+under the supervisor; no task of Airflow holds it.
 
 - Broker or driver does not run: it is restarted; the task fails when it does not come back.
-- Something waits, and no micro-batch was finished for 5 minutes: the driver is restarted, and the task fails so that
-  somebody looks.
+- Records wait, and no micro-batch was finished for 5 minutes: the driver is restarted, and the task fails to raise an
+  alarm.
 - Rows become visible more than 15 minutes after the broker had them: the task fails.
 
 ## When it fails
@@ -39,8 +39,8 @@ the supervisor; no task of Airflow holds it.
 RECONCILE = """\
 # {domain}: reconcile
 
-Every 15 minutes. Finds the records that came too late for the stream, recomputes exactly the rows that they can have
-changed, and publishes the differences. Each correction is in `ledger.corrections`, with the records that forced it.
+Every 15 minutes. Finds the records that were too late for the stream, recomputes exactly the rows that they may affect,
+and publishes the differences. Each correction is in `ledger.corrections`, with the records that caused it.
 
 `recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile. Then the task of
 each table shows what was done:
@@ -49,14 +49,15 @@ each table shows what was done:
 - **skipped**: the table was right;
 - **failed**: a difference has no explanation.
 
-`announce` tells which tables changed, and so starts `{domain}.quality`. Started by hand with **Verify**, the run also
-recomputes every closed row, and fails when any differs that no late record explains.
+`announce` publishes which tables changed, and so starts `{domain}.quality`. Started by hand with **Verify**, the run
+also recomputes every closed row, and fails when any differs that no late record explains.
 
 ## When it fails
 
-1. `recompute` failed: its last log line says why, and what to do. What can heal by itself was tried three times.
-2. A table failed: rows differ that **no late record explains**. They were left as they are. Ask who wrote
-   such a row (`./twofold why TABLE key=value`), then start `{domain}.repair`: it overwrites them once you approve.
+1. `recompute` failed: its last log line says why, and what to do. What a retry can heal was tried three times.
+2. A table failed: rows differ that **no late record explains**. They were left unchanged. Find out what
+   wrote such a row (`./twofold why TABLE key=value`), then start `{domain}.repair`: it overwrites them after your
+   approval.
 3. A second run changes nothing that is right: clear the task, or start the DAG again, at any time.
 
 {tables}
@@ -65,18 +66,18 @@ recomputes every closed row, and fails when any differs that no late record expl
 AUDIT = """\
 # {domain}: audit
 
-Every night. Looks for damage that no late record announces: a twentieth of the closed rows of each table is recomputed
+Every night. Finds damage that no late record announces: a twentieth of the closed rows of each table is recomputed
 and compared with the live ones, and every offset that was ingested must be among the events or in quarantine, once.
-The share goes round: after twenty nights every row was looked at. Started by hand with **All**, it looks at all.
+The share rotates: twenty nights cover every row. Started by hand with **All**, it covers all at once.
 
-`look` does the work; the task of each table, and `log`, say what was found. So the grid shows when a table was last
-looked at, and its result which share of it.
+`look` does the work; the task of each table, and `log`, report what was found. So the grid shows when a table was last
+audited, and its result which share of it.
 
 ## When it fails
 
-1. A table failed: **rows differ and nothing touched them**. They were left as they are. `./twofold why TABLE key=value`
-   tells who wrote such a row; `{domain}.repair` overwrites them once you approve.
-2. `log` failed: **missing or repeated offsets**. Somebody changed events or quarantine past the platform.
+1. A table failed: **rows differ and nothing touched them**. They were left unchanged. `./twofold why TABLE key=value`
+   shows what wrote such a row; `{domain}.repair` overwrites them once you approve.
+2. `log` failed: **missing or repeated offsets**. Events or quarantine were changed outside the platform.
    `{domain}.replay` decodes their records again.
 3. `look` failed: **the definition changed**. `{domain}.backfill` with **All rows** accepts it.
 
@@ -101,7 +102,7 @@ The table's task names the broken rules, how many rows break them, and one of th
 REPAIR = """\
 # {domain}: repair
 
-For rows that **nothing explains**: reconcile names them, fails, and leaves them as they are. Here a person decides.
+For rows that **nothing explains**: reconcile names them, fails, and leaves them unchanged. Here a person decides.
 
 Start it with **Trigger** and a table. `examine` recomputes every closed row; it is skipped when all are explained.
 `approve` shows the rows and waits for you, under *Required actions*. Approved, `repair` overwrites exactly
@@ -111,8 +112,8 @@ Rejected, nothing is done.
 ## When it fails
 
 1. `examine` failed: its last log line says why, and what to do.
-2. `approve` failed: nobody answered within a week. Start the DAG again.
-3. `repair` failed: other rows differ now than were approved. Find out who writes to the table, then start again.
+2. `approve` failed: no answer within a week. Start the DAG again.
+3. `repair` failed: other rows differ now than were approved. Find out what writes to the table, then start again.
 
 {tables}
 """
@@ -120,18 +121,18 @@ Rejected, nothing is done.
 REBUILD = """\
 # {domain}: rebuild
 
-For a declaration whose **columns** changed, and for any doubt about what is served: the streaming code goes over the
-whole log, archived or not, into a shadow lake. The live table keeps serving.
+For a declaration whose **columns** changed, and for any doubt about what is served: the streaming code processes the
+whole log, archived or not, into a shadow lake. The live table is served meanwhile.
 
-Start it with **Trigger** and a table. `compare` is skipped when the live table is what the log gives again. `approve`
-shows how they differ and waits for you, under *Required actions*. Approved, `promote` puts it in the live table's
-place, in one commit that `./twofold rollback TABLE` takes back. Under a new definition restart the driver afterwards
+Start it with **Trigger** and a table. `compare` is skipped when the live table equals the result. `approve` shows how
+they differ and waits for you, under *Required actions*. Approved, `promote` replaces the live rows, in one commit that
+`./twofold rollback TABLE` undoes. Under a new definition restart the driver afterwards
 (`./twofold up`), so that its stream loads it.
 
 ## When it fails
 
-1. `compare` failed: its last log line says why. Started again, it goes on where it was.
-2. `approve` failed: nobody answered within a week. Start the DAG again.
+1. `compare` failed: its last log line says why. Started again, it continues where it was.
+2. `approve` failed: no answer within a week. Start the DAG again.
 3. `promote` failed: other rows differ now than were approved, or a row breaks the table's rules. Nothing was published.
 
 {tables}
@@ -140,21 +141,21 @@ place, in one commit that `./twofold rollback TABLE` takes back. Under a new def
 RECOVER = """\
 # {domain}: recover
 
-For a table whose stream cannot go on because its **checkpoint or state** was deleted, cut off or damaged: the streaming
-code goes again over all that the lost stream had read, to the same point, beside the live table. What is still
-readable of the old state must be equal, key by key; where nothing is, the rows of the table. Then the stream goes on
-from the new state, without gap or repetition. The lost checkpoint is kept beside it, as `<name>.lost`.
+For a table whose stream cannot continue because its **checkpoint or state** was deleted, cut off or damaged: the
+streaming code processes again all that the lost stream had read, to the same point, without writing to the live table.
+What is still readable of the old state must be equal, key by key; where nothing is, the rows of the table. Then the
+stream continues from the new state, without gap or repetition. The lost checkpoint is kept as `<name>.lost`.
 
 Start it with **Trigger** and a table. The driver may run: it leaves the table alone meanwhile, and starts its stream
 within a minute afterwards.
 
 ## When it fails
 
-1. **The stream of the table runs**: it has lost nothing. To look at its state all the same, pause `{domain}.stream`
+1. **The stream of the table runs**: it has lost nothing. To check its state all the same, pause `{domain}.stream`
    and stop the driver (`./twofold down`).
-2. **What was lost and what the log gives again differ**: the keys are named, and nothing was put in place. Somebody
-   wrote to the checkpoint, the events or the table past the platform. **Differing** lets the new state go in all the
-   same; `{domain}.reconcile` with **Verify** looks at the rows.
+2. **What was lost and what the log gives again differ**: the keys are named, and nothing was put in place. The
+   checkpoint, the events or the table were changed outside the platform. **Differing** accepts the new state all the
+   same; `{domain}.reconcile` with **Verify** checks the rows.
 3. Anything else: the last log line says why. Nothing was put in place; it can be started again at any time.
 
 {tables}
@@ -170,13 +171,13 @@ Start it with **Trigger**: a table, and a range `[start, end)` of its event time
 
 **All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
 computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
-recorded under the cause `definition`, and the stream begins anew within a minute. Restart the driver before
-(`./twofold up`), so that it knows the new code.
+recorded under the cause `definition`, and the stream starts with a new checkpoint within a minute. Restart the
+driver before (`./twofold up`), so that it loads the new code.
 
 ## When it fails
 
 Nothing was published: rows are checked before, and published all at once or not at all. **failed (exit code 2)**
-means a param that cannot be meant. The version before a publication is in the task's result, `version_before`.
+means an invalid param. The version before a publication is in the task's result, `version_before`.
 
 {tables}
 """
@@ -189,9 +190,10 @@ in the tables below. Use it after a rule, a schema or a function has changed. Ru
 time.
 
 Start it with **Trigger**: a topic, and offsets or times, of all partitions or some. `./twofold status` shows the
-offsets of every partition. What is archived is read past the broker; with **Archived only**, all is.
+offsets of every partition. What is archived is read directly, bypassing the broker; with **Archived only**,
+nothing else is read.
 
-`range` looks whether the range can be read whole. Where its end was not ingested yet, or with **Archived only** not
+`range` checks whether the whole range can be read. Where its end was not ingested yet, or with **Archived only** not
 archived, it says up to which offset it could, and waits for as many minutes as **Wait** says. Nothing of it is read
 before.
 
@@ -225,10 +227,10 @@ before the beginning.
 AUDIT_TOPIC = """\
 # {domain}: audit of topics
 
-Every Sunday, all topics; by hand one of them, or a range of it. Three sides are held against each other, block of
-offsets by block: what is **archived** and what the **broker** still has at hand, as raw records; and the log against
-**events and quarantine**, decoded again. Every offset must have a record, or a reason why not: a marker of a
-transaction, an aborted record, a loss that somebody acknowledged.
+Every Sunday, all topics; by hand one of them, or a range of it. Compared block of offsets by block: what is
+**archived** with what the **broker** still has on its disk, as raw records; and the log with **events and quarantine**,
+decoded again. Every offset must have a record, or a reason why not: a marker of a
+transaction, an aborted record, or an acknowledged loss.
 
 `look` does the work, and keeps a certificate of each whole topic that is right (`./twofold certify TOPIC` checks it
 without the log). The task of each topic says what was found: its records by who has them, and every fault.
@@ -236,11 +238,11 @@ without the log). The task of each topic says what was found: its records by who
 ## When it fails
 
 1. **archive and broker have other records**: one of the two copies was changed after it was written. Both are read
-   without an error, so only this comparison tells. Restore the segment before the broker gives up its own copy.
-2. **events and quarantine are not what the log says**: the code changed, or somebody wrote past the platform.
+   without an error, so only this comparison finds it. Restore the segment before the broker deletes its own copy.
+2. **events and quarantine are not what the log says**: the code changed, or a write outside the platform.
    `{domain}.replay` decodes the block again and publishes what differs.
 3. **no record has the offsets**: where `ledger.gaps` names them, `./twofold acknowledge` ends the alarm; others were
-   skipped by a reader, which must not be.
+   skipped by a reader: a fault of Twofold.
 4. `range` failed: the range cannot be read whole yet; the message names up to where it can.
 
 {topics}

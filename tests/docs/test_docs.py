@@ -79,6 +79,18 @@ EVERYDAY = {"cause", "domain", "events", "gap", "home", "pending", "room", "stra
 READ_IN_ORDER = [name for name in TEXT if re.match(r"docs/(tutorial|how-to/|explanation/)", name)]
 
 
+AVOIDED = r"\b(told|tells?|came|anew|beside|at hand|take in|whoever|somebody|nobody|is meant|fares?)\b"
+PLAIN = [*READ_IN_ORDER, *OUTSIDE, "docs/README.md", "docs/glossary.md", "docs/reference/dags.md"]
+
+
+@pytest.mark.parametrize("page", PLAIN)
+def test_a_page_uses_the_plain_word(page: str) -> None:
+    prose = re.sub(r"^```.*?^```", "", TEXT[page], flags=re.MULTILINE | re.DOTALL)
+    assert [
+        " ".join(prose[m.start() - 30 : m.end() + 20].split()) for m in re.finditer(AVOIDED, prose, re.IGNORECASE)
+    ] == []
+
+
 def unlinked_terms(text: str) -> Iterator[str]:
     """Terms of the glossary that the prose of a page uses before it links to them."""
     prose = re.sub(r"^```.*?^```|`[^`]*`|^#+ [^\n]*$", "", text, flags=re.MULTILINE | re.DOTALL)
