@@ -69,7 +69,11 @@ def declarations() -> str:
     for kind_name in kinds:
         make = getattr(rules, kind_name)
         names = ", ".join(str(p).split(":")[0] for p in inspect.signature(make).parameters.values())
-        meaning_of_rule = " ".join([purpose_of(make).replace("\n\n", " "), *arguments_of(make).values()])
+        named: dict[str, str] = {}  # meaning -> the arguments that have it
+        for name, meaning in arguments_of(make).items():
+            named[meaning] = f"{named[meaning]}, `{name}`" if meaning in named else f"`{name}`"
+        said = [f"{names_of}: {meaning}" for meaning, names_of in named.items()]
+        meaning_of_rule = " ".join([purpose_of(make).replace("\n\n", " "), *said])
         on_topics = "yes" if kind_name in rules.RECORD_RULES else ""
         rows.append([f"`{kind_name}({names})`", meaning_of_rule, on_topics, "yes"])
     parts.append(

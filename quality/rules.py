@@ -241,7 +241,8 @@ def one_of(column: str, values: Sequence[Value]) -> OneOf:
 def matches(column: str, regex: str) -> Matches:
     r"""The whole value must match a regular expression.
 
-    `\d`, `\w`, `\s` mean ASCII characters, `.` any character but a newline.
+    `\d`, `\w`, `\s` mean ASCII characters, `.` any character but a newline. Anchors and look-around are refused, since
+    engines read them differently.
 
     Raises:
         BadDeclaration: it does not compile, or not every engine reads it alike (`quality.pattern`).
