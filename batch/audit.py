@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from batch.log import Log
 from batch.pinned import Pinned
+from batch.span import Span
+from batch.topic_audit import TopicReport, compare_with_log
 from batch.transactions import explain_missing
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
@@ -56,16 +59,17 @@ class AuditedTopic:
 
 @dataclass(frozen=True, kw_only=True)
 class Report:
-    """An audit: of tables, and of the topics that they come from."""
+    """An audit: of tables, of the topics that they come from, and of whole logs."""
 
-    tables: Sequence[Audited] = field(default_factory=tuple)
-    topics: Sequence[AuditedTopic] = field(default_factory=tuple)
+    tables: Sequence[Audited] = ()
+    topics: Sequence[AuditedTopic] = ()
+    logs: Sequence[TopicReport] = ()
 
     @property
     def passed(self) -> bool:
         """Whether all tables were looked at, and every row and every record is as it should be."""
         tables_pass = not any(t.unexplained or t.skipped for t in self.tables)
-        return tables_pass and not any(t.faults for t in self.topics)
+        return tables_pass and not any(t.faults for t in self.topics) and all(log.passed for log in self.logs)
 
     def raise_if_wrong(self) -> None:
         """Raises:
@@ -90,27 +94,43 @@ class Report:
         if skipped:
             hint = f"{skipped[0].hint} All other tables were looked at."
             raise TwofoldError(" ".join(unseen), hint=hint, tables=[t.table for t in skipped])
+        for log in self.logs:
+            log.raise_if_wrong()
 
 
-def audit(settings: Settings, tables: Sequence[str] = (), *, share: float = 0.05, day: date | None = None) -> Report:
+def audit(
+    settings: Settings,
+    tables: Sequence[str] = (),
+    logs: Mapping[str, Span] | None = None,
+    *,
+    share: float = 0.05,
+    day: date | None = None,
+) -> Report:
     """Recompute a share of the closed rows of tables, and hold the log against events and quarantine.
 
     The share goes round with the days: within 1/share days every row was looked at. Nothing is repaired.
 
     Args:
-        tables: full or bare names; none: every table.
+        tables: full or bare names; none: every table, where no log is named either.
+        logs: topic -> of which records what was ingested is compared with the log.
         share: of the event days, or of the keys where rows have none; 1: all rows.
         day: whose turn it is; None: today, UTC.
 
     Raises:
-        BadArgument: an unknown table, or a share that is none; nothing was looked at.
+        BadArgument: an unknown table or topic, or a share that is none; nothing was looked at.
+        TwofoldError: what `compare_with_log` raises.
     """
     turn = turn_of(share, day or datetime.now(UTC).date())
     registry = load()
-    wanted = registry.chosen(tables)
-    with opened(settings, "audit", [table.domain for table in wanted]) as platform:
+    spans = [(registry.find_topic(name), span) for name, span in (logs or {}).items()]
+    wanted = registry.chosen(tables) if tables or not spans else []
+    faults = {} if tables or spans else registry.faults
+    domains = [table.domain for table in wanted] + [topic.domain for topic, _ in spans]
+    with opened(settings, "audit", domains) as platform:
         topics = audit_topics(platform, wanted)
-        return Report(tables=audit_tables(platform, wanted, turn), topics=topics)
+        audited = audit_tables(platform, wanted, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
+        compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
+        return Report(tables=audited, topics=topics, logs=compared)
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
@@ -122,9 +142,13 @@ def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> lis
         except TwofoldError as error:
             if error.retryable:
                 raise
-            none = Audited(table=table.full_name, run=run_name("audit"), turn=turn.number, of=turn.of)
-            found.append(replace(none, skipped=error.message, hint=error.hint or ""))
+            found.append(_skipped(table.full_name, turn, error))
     return found
+
+
+def _skipped(table: str, turn: Turn, why: TwofoldError) -> Audited:
+    none = Audited(table=table, run=run_name("audit"), turn=turn.number, of=turn.of)
+    return replace(none, skipped=why.message, hint=why.hint or "")
 
 
 def turn_of(share: float, day: date) -> Turn:

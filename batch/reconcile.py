@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -51,7 +51,7 @@ def reconcile(
 
     Raises:
         BadArgument: an unknown table; nothing was touched.
-        BadDeclaration: a table could not be created.
+        BadDeclaration: a table could not be loaded or created.
         DefinitionChanged: the rows of a table were computed by another definition than the declared one.
         QualityFailed: recomputed rows of a table break their rules; nothing of it was published.
         UnexplainedDifference: with `verify`; of what was not repaired.
@@ -59,18 +59,29 @@ def reconcile(
     """
     from tables.registry import load
 
-    wanted = load().chosen(tables)
+    registry = load()
+    wanted = registry.chosen(tables)
+    refused = [] if tables else registry.faults.values()
     with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
-        return reconcile_tables(platform, wanted, verify=verify, repair=repair)
+        return reconcile_tables(platform, wanted, verify=verify, repair=repair, refused=refused)
 
 
 def reconcile_tables(
-    platform: Platform, tables: Sequence[Table], *, verify: bool = False, repair: Approve | None = None
+    platform: Platform,
+    tables: Sequence[Table],
+    *,
+    verify: bool = False,
+    repair: Approve | None = None,
+    refused: Iterable[TwofoldError] = (),
 ) -> list[Outcome]:
-    """The same on a platform that is open, of tables each of which comes after those that it reads."""
+    """The same on a platform that is open, of tables each of which comes after those that it reads.
+
+    Args:
+        refused: why other tables could not even be named.
+    """
     outcomes: list[Outcome] = []
     unfolded: list[str] = []
-    refused: list[TwofoldError] = []
+    refused = list(refused)
     for table in tables:
         if fault := platform.faults.get(table.full_name):
             refused.append(fault)

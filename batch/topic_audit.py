@@ -6,7 +6,6 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from batch.contiguous import holes
 from batch.log import Log
@@ -19,11 +18,7 @@ from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
 from tables.lake import QUARANTINE
 from tables.outcome import run_name
-from tables.registry import load
-from tables.setup import Platform, opened
-
-if TYPE_CHECKING:
-    from infra.settings import Settings
+from tables.setup import Platform
 
 _WHOLE = Span()
 
@@ -87,7 +82,7 @@ class TopicReport:
         )
 
 
-def audit_topic(settings: Settings, name: str, span: Span = _WHOLE) -> TopicReport:
+def compare_with_log(platform: Platform, topic: Topic, log: Log, span: Span = _WHOLE) -> TopicReport:
     """Decode what there is of a topic with today's code, and compare it with what was ingested.
 
     Blocks of offsets are compared by counts and by hashes that know no order: events and quarantine with the log, and
@@ -96,18 +91,11 @@ def audit_topic(settings: Settings, name: str, span: Span = _WHOLE) -> TopicRepo
     written, which `check_certificate` can hold them against without the log; of a part of it none is.
 
     Raises:
-        BadArgument: an unknown topic, or a span that it cannot have.
+        BadArgument: a span that it cannot have.
         NotArchived: the span ends beyond what can be read yet. Retryable.
         BrokerUnreachable: retryable.
         LogGap: neither the archive nor the broker has all of what was ingested.
     """
-    topic = load().find_topic(name)
-    with opened(settings, "audit", [topic.domain]) as platform:
-        return compare_with_log(platform, topic, Log(platform, [topic.full_name]), span)
-
-
-def compare_with_log(platform: Platform, topic: Topic, log: Log, span: Span = _WHOLE) -> TopicReport:
-    """`audit_topic` on a platform that is open."""
     began = time.monotonic()
     # The ranges first: whatever is committed after it lies beyond them.
     ranges = log.ranges(topic, span, datetime.now(UTC))

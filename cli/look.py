@@ -42,9 +42,9 @@ def tables(
 ) -> None:
     """List every topic and table: how it is kept, from what, and how many rows it has."""
     from tables.lake import Lake
-    from tables.registry import load_sound
+    from tables.registry import load
 
-    registry, lake = load_sound()[0], Lake(Settings.from_environment())
+    registry, lake = load(), Lake(Settings.from_environment())
     if domain is not None:
         registry.require_domain(domain)
     _list(registry, lake, domain, as_json)
@@ -75,10 +75,10 @@ def show(
 ) -> None:
     """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
     from tables.lake import Lake
-    from tables.registry import load_sound
+    from tables.registry import load
 
     settings = Settings.from_environment()
-    registry, lake = load_sound()[0], Lake(settings)
+    registry, lake = load(), Lake(settings)
     try:
         declared = _find(registry, name)
     except BadArgument:

@@ -61,10 +61,10 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
     """
     from cli.snapshot import Observer
-    from tables.registry import load_sound
+    from tables.registry import load
 
     settings = Settings.from_environment()
-    now = Observer(settings, *load_sound()).take(with_retention=True)
+    now = Observer(settings, load()).take(with_retention=True)
     if as_json:
         print_json(now)
         return
@@ -81,11 +81,11 @@ def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
     from cli.snapshot import declarations, streams
     from infra.doctor import examine
-    from tables.registry import load_sound
+    from tables.registry import load
 
     settings = Settings.from_environment()
-    registry, faults = load_sound()
-    findings = [*examine(settings), declarations(faults), streams(settings, registry)]
+    registry = load()
+    findings = [*examine(settings), declarations(registry), streams(settings, registry)]
     if as_json:
         print_json(findings)
     else:
@@ -102,10 +102,10 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         ProcessFailed: a process does not become ready; names its log.
     """
     from infra import jars, supervisor
-    from tables.registry import load_sound
+    from tables.registry import load
 
-    registry, faults = load_sound()
-    for fault in faults:
+    registry = load()
+    for fault in registry.faults.values():
         out.print(f"[bold red]✗[/] {escape(fault.message)} It is left out.", soft_wrap=True)
     if not supervisor.is_running(settings):
         # What a crash left behind would hold our ports.

@@ -48,23 +48,17 @@ def audit(
     tables, topics = _told_apart(names or ())
     if first or last or partitions:
         _require_one_topic(tables, topics)
-    spans = [parse_span(topic, first, last, partitions)[1] for topic in topics]
-    from batch.audit import Report as Audits
+    spans = {topic: parse_span(topic, first, last, partitions)[1] for topic in topics}
     from batch.audit import audit as run
-    from batch.topic_audit import audit_topic
 
-    report = run(settings, tables, share=wanted) if tables or not topics else Audits()
-    logs = [audit_topic(settings, topic, span) for topic, span in zip(topics, spans, strict=True)]
+    report = run(settings, tables, spans, share=wanted)
     if as_json:
-        passed = report.passed and all(log.passed for log in logs)
-        print_json(dataclasses.asdict(report) | {"passed": passed, "logs": [_log(log) for log in logs]})
+        print_json(dataclasses.asdict(report) | {"passed": report.passed, "logs": [_log(log) for log in report.logs]})
         return
     if tables or not topics:
         _print_report(report)
-    _print_logs(logs)
+    _print_logs(report.logs)
     report.raise_if_wrong()
-    for log in logs:
-        log.raise_if_wrong()
 
 
 def certify(

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cli.retention import Retention, retention
-from infra.errors import BadDeclaration, BrokerUnreachable, TwofoldError
+from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -152,10 +152,10 @@ class Snapshot:
 class Observer:
     """Takes snapshots of one platform, each from the state of that moment."""
 
-    def __init__(self, settings: Settings, registry: Registry, faults: Sequence[BadDeclaration] = ()) -> None:
+    def __init__(self, settings: Settings, registry: Registry) -> None:
         from tables.lake import Lake
 
-        self._settings, self._registry, self._faults = settings, registry, faults
+        self._settings, self._registry = settings, registry
         self._lake = Lake(settings)
         self._analyst: Analyst | None = None
 
@@ -169,7 +169,7 @@ class Observer:
         from tables.audits import last_audits
         from tables.gaps import gaps
 
-        problems = [fault.message for fault in self._faults]
+        problems = [fault.message for fault in self._registry.faults.values()]
         settings, registry, lake = self._settings, self._registry, self._lake
         progress = _tolerant(problems, "progress", lambda: _progress(settings, registry)) or []
         processes = supervisor.state(settings)
@@ -216,7 +216,7 @@ class Observer:
             problems=problems,
             gaps=lost,
             # The tables of a file with a fault are not removed.
-            removed=[] if self._faults else registry.removed(lake.names()),
+            removed=registry.removed(lake.names()),
         )
 
     def _asking(self) -> Analyst:
@@ -227,10 +227,11 @@ class Observer:
         return self._analyst
 
 
-def declarations(faults: Sequence[BadDeclaration]) -> Finding:
+def declarations(registry: Registry) -> Finding:
     """What the doctor finds of the files under tables/."""
     from infra.doctor import Finding
 
+    faults = registry.faults.values()
     return Finding(
         name="Declarations",
         ok=not faults,

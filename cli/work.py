@@ -102,9 +102,9 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    from tables.registry import load_sound
+    from tables.registry import load
 
-    name = load_sound()[0].find_table(table).full_name
+    name = load().find_table(table).full_name
     from batch.backfill import backfill as run
 
     print_outcomes([run(settings, name, first, last)], as_json)
@@ -201,6 +201,10 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     _print_verdicts(verdicts)
     for verdict in verdicts:
         verdict.raise_if_failed()
+    if not names:
+        from tables.registry import load
+
+        load().require_sound()
 
 
 def replay(
@@ -283,19 +287,19 @@ def parse_span(
 
 
 def _require_domain(domain: str) -> None:
-    from tables.registry import load_sound
+    from tables.registry import load
 
-    load_sound()[0].require_domain(domain)
+    load().require_domain(domain)
 
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
     from infra.errors import BadArgument
-    from tables.registry import load_sound
+    from tables.registry import load
 
     if not names:
         return []
-    found = [table.full_name for table in load_sound()[0].chosen(names)]
+    found = [table.full_name for table in load().chosen(names)]
     if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
         raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")
     return found

@@ -6,9 +6,6 @@ goes on serving the tables without a fault.
 
 from __future__ import annotations
 
-from infra.errors import BadDeclaration
-from tables.registry import load_sound
+from tables.registry import load
 
-_registry, _faults = load_sound()
-if _faults:
-    raise BadDeclaration("\n".join(str(fault) for fault in _faults))
+load().require_sound()

@@ -7,9 +7,9 @@ loaded is left out here; `declarations.py` shows why, so that its fault stays wi
 from __future__ import annotations
 
 from dags.factory import make_dags
-from tables.registry import load_sound
+from tables.registry import load
 
-_registry, _faults = load_sound()
+_registry = load()
 for _domain in _registry.domains:
     for _dag in make_dags(_registry, _domain):
         globals()[_dag.dag_id] = _dag

@@ -26,7 +26,7 @@ from streaming.progress import Progress, read, write
 from streaming.turns import Turns
 from streaming.upkeep import Running, use_pool
 from tables.declaration import Table
-from tables.registry import load_sound
+from tables.registry import load
 from tables.setup import Platform, ensure_table, opened
 from tables.topics import specs
 
@@ -111,11 +111,7 @@ def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
 
 @contextmanager
 def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
-    registry, faults = load_sound()
-    for fault in faults:
-        _log.error("left out file=%s error=%s", fault.facts.get("file"), fault.message)
-        if domain not in registry.domains and Path(str(fault.facts.get("file"))).parent.name == domain:
-            raise fault
+    registry = load()
     registry.require_domain(domain)
     with _only_driver(settings, domain), _telling(settings, domain):
         ensure_topics(settings, specs(registry, domain))

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import ast
 import difflib
+import functools
 import importlib.util
+import logging
 import sys
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
@@ -23,14 +25,20 @@ QUARANTINE = "_quarantine"
 RECORD = "record"
 """The column that tells a declaration with `records` where an event stands in the log."""
 D = TypeVar("D", Topic, Table)
+_log = logging.getLogger("twofold.registry")
 
 
 @dataclass(frozen=True)
 class Registry:
-    """All declared topics and tables, by `domain.name`, consistent with each other."""
+    """All declared topics and tables, by `domain.name`, consistent with each other.
+
+    Attributes:
+        faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
+    """
 
     topics: Mapping[str, Topic]
     tables: Mapping[str, Table]
+    faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -44,15 +52,35 @@ class Registry:
         self.require_domain(domain)
         return [topic for topic in self.topics.values() if topic.domain == domain]
 
+    def require_sound(self) -> Registry:
+        """Raises:
+        BadDeclaration: what cannot be loaded.
+        """
+        faults = list(self.faults.values())
+        if len(faults) == 1:
+            raise faults[0]
+        if faults:
+            raise BadDeclaration("\n".join(map(str, faults)))
+        return self
+
     def require_domain(self, domain: str) -> str:
         if domain not in self.domains:
+            for name, fault in self.faults.items():
+                if name.partition(".")[0] == domain:
+                    raise fault
             raise BadArgument(f"There is no domain {domain!r}.", hint=f"The domains are {', '.join(self.domains)}.")
         return domain
 
     def upstream(self, table: Table) -> list[Topic | Table]:
         """What the table reads, in the order of its function's parameters."""
-        found = (_input(table, name, self.topics, self.tables) for name in table.inputs)
-        return [declaration for declaration in found if declaration is not None]
+        declared: dict[str, Topic | Table] = {**self.topics, **self.tables}
+        return [declared[name] for name in self.input_names(table) if name in declared]
+
+    def input_names(self, table: Table) -> list[str]:
+        """Full names of what the table reads: `name` of its own domain before `domain__name`."""
+        own = [f"{table.domain}.{name}" for name in table.inputs]
+        known = {*self.topics, *self.tables, *self.faults}
+        return [o if o in known else n.replace("__", ".", 1) for o, n in zip(own, table.inputs, strict=True)]
 
     def strategy(self, table: Table) -> Strategy:
         """How the stream maintains the table."""
@@ -81,6 +109,7 @@ class Registry:
 
         Raises:
             BadArgument: an unknown table.
+            BadDeclaration: a table that is named cannot be loaded.
         """
         found = (self.in_order(name) if name in self.domains else [self.find_table(name)] for name in names)
         wanted = {table.full_name for tables in found for table in tables} if names else set(self.tables)
@@ -88,7 +117,8 @@ class Registry:
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Which of these Delta tables, ledgers apart, no file declares any more."""
-        kept = {*self.tables, *self.topics, *(f"{topic}{QUARANTINE}" for topic in self.topics)}
+        declared = {*self.tables, *self.topics, *self.faults}
+        kept = declared | {f"{name}{QUARANTINE}" for name in declared}
         return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
 
     def find_table(self, name: str) -> Table:
@@ -96,60 +126,94 @@ class Registry:
 
         Raises:
             BadArgument: names what is near.
+            BadDeclaration: it cannot be loaded.
         """
-        return _find(name, self.tables, "table")
+        return _find(name, self.tables, self.faults, "table")
 
     def find_topic(self, name: str) -> Topic:
         """The topic of that full name, or of that bare name where it is unique.
 
         Raises:
             BadArgument: names what is near.
+            BadDeclaration: it cannot be loaded.
         """
-        return _find(name, self.topics, "topic")
+        return _find(name, self.topics, self.faults, "topic")
 
 
-def load(folder: Path = FOLDER, *, without: Collection[Path] = ()) -> Registry:
-    """Load every `<folder>/<domain>/<name>.py`, except the files and folders in `without`.
+def load(folder: Path | None = None) -> Registry:
+    """Every topic and table that can be loaded from `<folder>/<domain>/<name>.py`, and why the others cannot.
 
-    Raises:
-        BadDeclaration: names the file, what was expected, what came, what to do.
+    Args:
+        folder: None: the platform's own, which a process reads once.
     """
-    topics: dict[str, Topic] = {}
-    tables: dict[str, Table] = {}
-    for path in _files(folder, without):
-        declaration = _declaration(path)
-        known: dict[str, Topic] | dict[str, Table] = topics if isinstance(declaration, Topic) else tables
-        known[declaration.full_name] = declaration  # type: ignore[assignment]
-    registry = Registry(topics, tables)
-    for table in tables.values():
-        with _in_file(folder / table.domain / f"{table.name}.py"):
-            _check_inputs(table, registry)
-    _check_order(registry, folder)
+    return _own() if folder is None else _read(folder)
+
+
+@functools.cache
+def _own() -> Registry:
+    registry = _read(FOLDER)
+    for name, fault in registry.faults.items():
+        _log.error("left out declaration=%s error=%s", name, fault.message)
     return registry
 
 
-def load_sound(folder: Path = FOLDER) -> tuple[Registry, list[BadDeclaration]]:
-    """Every topic and table without a fault, and the faults of the other files, the first of each."""
-    faults: dict[Path, BadDeclaration] = {}
-    while True:
+def _read(folder: Path) -> Registry:
+    topics: dict[str, Topic] = {}
+    tables: dict[str, Table] = {}
+    faults: dict[str, BadDeclaration] = {}
+    for domain in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(("_", "."))):
         try:
-            return load(folder, without=faults), list(faults.values())
+            _require_domain_name(domain)
         except BadDeclaration as fault:
-            path = Path(str(fault.facts.get("file", folder)))
-            if path == folder:
-                raise
-            faults[path] = fault
+            faults[domain.name] = fault
+            continue
+        for path in sorted(p for p in domain.glob("*.py") if p.name != "__init__.py"):
+            try:
+                declaration = _declaration(path)
+            except BadDeclaration as fault:
+                faults[f"{domain.name}.{path.stem}"] = fault
+                continue
+            if isinstance(declaration, Topic):
+                topics[declaration.full_name] = declaration
+            else:
+                tables[declaration.full_name] = declaration
+    registry = Registry(topics, tables, faults)
+    while found := _faults_of_tables(registry, folder):  # each fault is one of the tables that read that table, too
+        sound = {name: table for name, table in registry.tables.items() if name not in found}
+        registry = Registry(topics, sound, {**registry.faults, **found})
+    return registry
 
 
-def _files(folder: Path, without: Collection[Path]) -> Iterator[Path]:
-    domains = (p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(("_", ".")))
-    for domain in sorted(p for p in domains if p not in without):
-        with _in_file(domain):
-            if not NAME.match(domain.name) or domain.name in RESERVED_DOMAINS:
-                raise BadDeclaration(
-                    f"{domain.name!r} cannot name a domain.", hint="Use lower-case letters, digits and _; not 'ledger'."
-                )
-        yield from sorted(p for p in domain.glob("*.py") if p.name != "__init__.py" and p not in without)
+def _require_domain_name(folder: Path) -> None:
+    with _in_file(folder):
+        if not NAME.match(folder.name) or folder.name in RESERVED_DOMAINS:
+            raise BadDeclaration(
+                f"{folder.name!r} cannot name a domain.", hint="Use lower-case letters, digits and _; not 'ledger'."
+            )
+
+
+def _faults_of_tables(registry: Registry, folder: Path) -> dict[str, BadDeclaration]:
+    """Of tables whose inputs do not fit them, or which read each other in a circle."""
+    found: dict[str, BadDeclaration] = {}
+    for name, table in registry.tables.items():
+        try:
+            with _in_file(_file(folder, name)):
+                _check_inputs(table, registry)
+        except BadDeclaration as fault:
+            found[name] = fault
+    if found:
+        return found
+    try:
+        registry.in_order()
+    except CycleError as error:
+        message = f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}."
+        hint = "Take one of these inputs away."
+        return {name: BadDeclaration(message, hint=hint, file=str(_file(folder, name))) for name in error.args[1]}
+    return {}
+
+
+def _file(folder: Path, name: str) -> Path:
+    return folder / f"{name.replace('.', '/')}.py"
 
 
 def _declaration(path: Path) -> Topic | Table:
@@ -207,21 +271,11 @@ def _check_heavy_imports(path: Path) -> None:
             )
 
 
-def _input(table: Table, name: str, topics: Mapping[str, Topic], tables: Mapping[str, Table]) -> Topic | Table | None:
-    own = f"{table.domain}.{name}"
-    if own in tables and own in topics:
-        return None
-    if own in topics:
-        return topics[own]
-    if own in tables:
-        return tables[own]
-    other = name.replace("__", ".", 1)
-    return topics.get(other) or tables.get(other)
-
-
 def _check_inputs(table: Table, registry: Registry) -> None:
-    for name in table.inputs:
-        if _input(table, name, registry.topics, registry.tables) is None:
+    for name, full_name in zip(table.inputs, registry.input_names(table), strict=True):
+        if fault := registry.faults.get(full_name):
+            raise BadDeclaration(f"it reads {full_name}, which cannot be loaded.", hint=fault.message)
+        if full_name not in (*registry.topics, *registry.tables):
             known = sorted({d.name for d in registry.declarations if d.domain == table.domain})
             near = difflib.get_close_matches(name, known, n=1)
             raise BadDeclaration(
@@ -230,8 +284,6 @@ def _check_inputs(table: Table, registry: Registry) -> None:
                 if near
                 else f"The domain has {', '.join(known)}; one of another domain is written domain__name.",
             )
-    if table.full_name in registry.topics:
-        raise BadDeclaration("a topic and a table have the same name.")
     if registry.strategy(table).follows_changes and table.closes_at:
         raise BadDeclaration(
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
@@ -256,17 +308,6 @@ def _check_records(table: Table, registry: Registry) -> None:
             f"records={list(table.records)}: {taken[0]} has a column {RECORD!r} of its own.",
             hint="Rename the column of the topic.",
         )
-
-
-def _check_order(registry: Registry, folder: Path) -> None:
-    try:
-        registry.in_order()
-    except CycleError as error:
-        raise BadDeclaration(
-            f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}.",
-            hint="Take one of these inputs away.",
-            file=str(folder / f"{error.args[1][0].replace('.', '/')}.py"),
-        ) from None
 
 
 class _in_file:
@@ -294,14 +335,15 @@ class _in_file:
         return self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
 
 
-def _find(name: str, known: Mapping[str, D], what: str) -> D:
-    if name in known:
-        return known[name]
-    bare = [full for full in known if full.split(".", 1)[1] == name]
-    if len(bare) == 1:
-        return known[bare[0]]
-    if bare:
-        raise BadArgument(f"The {what} {name!r} is in more than one domain.", hint=f"Write {' or '.join(bare)}.")
+def _find(name: str, known: Mapping[str, D], faults: Mapping[str, BadDeclaration], what: str) -> D:
+    full_names = [*known, *faults]
+    meant = [name] if name in full_names else [full for full in full_names if full.partition(".")[2] == name]
+    if len(meant) > 1:
+        raise BadArgument(f"The {what} {name!r} is in more than one domain.", hint=f"Write {' or '.join(meant)}.")
+    if meant:
+        if fault := faults.get(meant[0]):
+            raise fault
+        return known[meant[0]]
     near = difflib.get_close_matches(name, [*known, *(full.split(".", 1)[1] for full in known)], n=1)
     raise BadArgument(
         f"There is no {what} {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,14 +14,17 @@ import pyarrow as pa
 import pytest
 
 from batch import plan
+from batch.audit import audit
 from batch.pinned import Pinned
 from batch.plan import has_taken_in, nothing_to_do, untouched
+from batch.reconcile import reconcile
+from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.checkpoint import Checkpoint, MicroBatch
 from tables.fingerprint import fingerprint
 from tables.ledgers import Ledgers, Reconciled
 from tables.outcome import Outcome
-from tables.registry import load
+from tables.registry import Registry, load
 from tables.scope import EPOCH, Interval, Scope
 from tables.standing import POSITIONS, standings
 from tables.tidy import tidy
@@ -34,6 +37,7 @@ if TYPE_CHECKING:
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000
+FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax.")}
 
 
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
@@ -48,6 +52,31 @@ def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
 
 def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> None:
     assert untouched(settings) is None
+
+
+def test_a_file_that_cannot_be_loaded_is_no_reason_to_say_that_all_is_right(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declared = load()
+    monkeypatch.setattr(plan, "nothing_to_do", lambda *_: True)
+    assert untouched(settings)
+    monkeypatch.setattr(plan, "load", lambda: replace(declared, faults=FAULTS))
+    assert untouched(settings) is None
+    assert untouched(settings, ["flights"])
+
+
+def test_work_on_all_tables_ends_with_the_files_that_cannot_be_loaded(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No table is left to work on here, so that no engine is needed."""
+    for module in ("tables.registry", "batch.audit"):
+        monkeypatch.setattr(f"{module}.load", lambda: Registry({}, {}, FAULTS))
+    with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
+        reconcile(settings)
+    assert raised.value is FAULTS["plant.a"]
+    report = audit(settings)
+    assert [(audited.table, audited.skipped) for audited in report.tables] == [("plant.a", raised.value.message)]
+    assert not report.passed
 
 
 @pytest.mark.parametrize(("reads_next", "is_taken_in"), [(0, False), (2, False), (3, True), (4, True)])

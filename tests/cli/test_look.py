@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -104,7 +105,8 @@ def test_a_stream_that_stands_still_is_a_problem_of_status_and_doctor(cli: Cli, 
 
 def test_a_file_with_a_fault_is_told_and_hides_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = BadDeclaration("tables/flights/new.py, line 3: invalid syntax.")
-    monkeypatch.setattr(registry, "load_sound", lambda: (registry.load(), [fault]))
+    declared = replace(registry.load(), faults={"flights.new": fault})
+    monkeypatch.setattr(registry, "load", lambda: declared)
     document = cli("status", "--json").document
     assert fault.message in document["problems"]
     assert len(document["tables"]) == len(registry.load().tables)

@@ -89,7 +89,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
     asked: dict[str, object] = {}
 
-    def audit(_settings: Settings, tables: list[str], *, share: float) -> Report:
+    def audit(_settings: Settings, tables: list[str], _logs: object, *, share: float) -> Report:
         asked.update(tables=tables, share=share)
         table = Audited(
             table="flights.delays_by_hour",
@@ -136,6 +136,7 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
 def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_differ(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    from batch.audit import Report
     from batch.copies import Unlike
     from batch.sides import Sides
     from batch.span import Span
@@ -143,13 +144,14 @@ def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_diff
 
     asked: list[object] = []
 
-    def audit(_settings: Settings, topic: str, span: Span) -> TopicReport:
+    def audit(_settings: Settings, _tables: list[str], logs: dict[str, Span], *, share: float) -> Report:
+        [(topic, span)] = logs.items()
         asked.append((topic, span))
         unlike = [Unlike(partition=2, start=0, end=10_000, archive=9_000, broker=8_999)]
         sides = Sides(
             archive_alone=1_000, both=9_000, broker_alone=17, unlike=unlike, in_transactions=3, lost=0, missing=[]
         )
-        return TopicReport(
+        log = TopicReport(
             topic=topic,
             against="the log",
             records=10_017,
@@ -159,8 +161,9 @@ def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_diff
             seconds=2.0,
             sides=sides,
         )
+        return Report(logs=[log])
 
-    monkeypatch.setattr("batch.topic_audit.audit_topic", audit)
+    monkeypatch.setattr("batch.audit.audit", audit)
     ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")
     assert asked == [("flights.departures", Span(start={0: 5}, partitions=[0]))]
     assert ran.code == 1

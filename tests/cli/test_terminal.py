@@ -370,7 +370,7 @@ def test_a_table_that_was_removed_is_marked_as_such(cli: Cli, home: Path) -> Non
 
 def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     registry = plant(tmp_path / "declared")
-    monkeypatch.setattr("tables.registry.load_sound", lambda: (registry, []))
+    monkeypatch.setattr("tables.registry.load", lambda: registry)
     names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
     assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
 

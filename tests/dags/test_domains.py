@@ -14,7 +14,7 @@ import pytest
 
 from dags.arguments import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.settings import ROOT
-from tables.registry import load, load_sound
+from tables.registry import load
 
 KINDS = (
     "audit",
@@ -239,20 +239,23 @@ def two_domains(tmp_path: Path) -> Path:
 def test_a_broken_declaration_takes_down_itself_and_what_reads_it(two_domains: Path) -> None:
     file = two_domains / "trains" / "delays_by_hour.py"
     file.write_text(file.read_text().replace('watermark="2 hours"', 'watermark="2 moons"'))
-    registry, faults = load_sound(two_domains)
+    registry = load(two_domains)
+    faults = registry.faults.values()
     stands = {domain: {t.name for t in registry.in_order(domain)} for domain in registry.domains}
     assert stands["flights"] - stands["trains"] == {"delays_by_hour", "delay_trend"}
     assert [(str(file) in fault.message, "'2 moons'" in fault.message) for fault in faults] == [
         (True, True),
         (False, False),
     ]
+    assert [str(file) in str(fault.hint) for fault in faults] == [False, True]
 
 
 def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     (two_domains / "trains" / "flights.py").write_text("this is no Python")
-    monkeypatch.setattr("tables.registry.load_sound", lambda: load_sound(two_domains))
+    declared = load(two_domains)
+    monkeypatch.setattr("tables.registry.load", lambda: declared)
     bag = DagBag(str(ROOT / "dags"), safe_mode=True)
     assert [Path(file).name for file in bag.import_errors] == ["declarations.py"]
     [error] = bag.import_errors.values()
@@ -262,17 +265,16 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:
-    registry, faults = load_sound(two_domains)
-    assert (registry.domains, faults) == (("flights", "trains"), [])
-    assert registry.topics.keys() == load(two_domains).topics.keys()
+    registry = load(two_domains)
+    assert (registry.domains, registry.faults) == (("flights", "trains"), {})
 
 
 def test_a_circle_of_tables_leaves_the_others_standing(two_domains: Path) -> None:
     folder = two_domains / "trains"
     for name, reads in {"left": "right", "right": "left"}.items():
         (folder / f"{name}.py").write_text(CIRCULAR.format(name=name, reads=reads))
-    registry, faults = load_sound(two_domains)
-    assert {Path(str(fault.facts["file"])).stem for fault in faults} == {"left", "right"}
+    registry = load(two_domains)
+    assert {Path(str(fault.facts["file"])).stem for fault in registry.faults.values()} == {"left", "right"}
     assert len(registry.tables) == 2 * len(load(ROOT / "tables").tables)
 
 

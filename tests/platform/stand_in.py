@@ -19,7 +19,7 @@ from tables.outcome import Audited, Outcome
 from tables.registry import load
 
 if TYPE_CHECKING:
-    from collections.abc import Sequence
+    from collections.abc import Mapping, Sequence
 
     from batch.redrive import Choice
     from batch.span import Span
@@ -60,12 +60,14 @@ def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
     return [Verdict(table=name, rows=1, rules=()) for name in tables or load().tables]
 
 
-def audit(settings: Settings, tables: Sequence[str], *, share: float) -> Report:
+def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, Span], *, share: float) -> Report:
+    if logs:
+        return Report(logs=[compared(name) for name in logs])
     audited = [Audited(table=name, run="audit-1", turn=0, of=round(1 / share)) for name in tables or load().tables]
     return Report(tables=audited, topics=[AuditedTopic(topic=name, partitions=[], waiting=0) for name in load().topics])
 
 
-def audit_topic(settings: Settings, name: str, span: Span) -> TopicReport:
+def compared(name: str) -> TopicReport:
     sides = Sides(archive_alone=0, both=0, broker_alone=9, unlike=[], in_transactions=0, lost=0, missing=[])
     return TopicReport(
         topic=name, against="the log", records=9, blocks=1, differing=[], versions=(1, 1), seconds=0.1, sides=sides
@@ -89,7 +91,6 @@ WORK = {
     "batch.redrive.redrive": redrive,
     "batch.gate.quality": quality,
     "batch.audit.audit": audit,
-    "batch.topic_audit.audit_topic": audit_topic,
     "cli.recovery.Recover": recover,
     "batch.log.Log": lambda *_: SimpleNamespace(starts=None, read=None),
     "tables.setup.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),

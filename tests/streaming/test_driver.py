@@ -98,7 +98,7 @@ def test_what_keeps_a_whole_driver_from_running_is_told(
     def refuse(*_: object) -> None:
         raise SchemaMismatch("plant.readings: the column value is declared as string")
 
-    monkeypatch.setattr(driver, "load_sound", lambda: (plant(tmp_path), []))
+    monkeypatch.setattr(driver, "load", lambda: plant(tmp_path))
     monkeypatch.setattr(driver, "ensure_topics", refuse)
     with pytest.raises(SchemaMismatch):
         driver.drain(settings, "plant", ingest=True, tables=None)

@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from infra.errors import BadArgument, BadDeclaration
-from tables.registry import Registry, load, load_sound
+from tables.registry import Registry, load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
 
@@ -95,7 +95,7 @@ def test_a_mistake_names_its_file_and_what_to_do(
 ) -> None:
     folder = plant(tmp_path, **{file: text})
     with pytest.raises(BadDeclaration, match=message) as error:
-        load(folder)
+        load(folder).require_sound()
     assert str(folder / "plant" / f"{file}.py") in error.value.message
     assert error.value.facts["file"] == str(folder / "plant" / f"{file}.py")
     assert error.value.hint is None if hint is None else hint in str(error.value.hint)
@@ -104,7 +104,7 @@ def test_a_mistake_names_its_file_and_what_to_do(
 @pytest.mark.parametrize("domain", ["ledger", "Plant", "2nd", "my-plant"])
 def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: str) -> None:
     with pytest.raises(BadDeclaration, match="cannot name a domain"):
-        load(written(tmp_path, {f"{domain}/readings.py": TOPIC_FILE}))
+        load(written(tmp_path, {f"{domain}/readings.py": TOPIC_FILE})).require_sound()
 
 
 def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Path) -> None:
@@ -113,7 +113,7 @@ def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Pa
     assert load(plain).find_table("newest").approximate == {"told_by": float("inf")}
     taken = plant(tmp_path / "taken", newest=asking, readings=TOPIC_FILE.replace('"value"', '"record"'))
     with pytest.raises(BadDeclaration, match=r"plant\.readings has a column 'record' of its own"):
-        load(taken)
+        load(taken).require_sound()
 
 
 def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
@@ -121,18 +121,20 @@ def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
         'latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'
     )
     with pytest.raises(BadDeclaration, match=r"again.py: closes_at: a table that reads tables never closes"):
-        load(plant(tmp_path, newest=TABLE_FILE, again=closing))
+        load(plant(tmp_path, newest=TABLE_FILE, again=closing)).require_sound()
 
 
 def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -> None:
     folder = plant(tmp_path, a=table_reading("b"), b=table_reading("c"), c=table_reading("a"))
-    with pytest.raises(BadDeclaration, match="in a circle: ") as error:
-        load(folder)
-    circle = error.value.message.split("circle: ")[1].rstrip(".").split(" -> ")
+    faults = load(folder).faults
+    assert {name: fault.facts["file"] for name, fault in faults.items()} == {
+        f"plant.{name}": str(folder / "plant" / f"{name}.py") for name in "abc"
+    }
+    circle = faults["plant.a"].message.split("in a circle: ")[1].rstrip(".").split(" -> ")
     assert circle[0] == circle[-1]
     assert sorted(circle[1:]) == ["plant.a", "plant.b", "plant.c"]
     with pytest.raises(BadDeclaration, match=r"plant\.own -> plant\.own"):
-        load(plant(tmp_path / "other", own=table_reading("own")))
+        load(plant(tmp_path / "other", own=table_reading("own"))).require_sound()
 
 
 @pytest.mark.parametrize(
@@ -189,10 +191,54 @@ def test_a_fault_leaves_the_other_files_standing(tmp_path: Path) -> None:
             "Shed/a.py": TOPIC_FILE,
         },
     )
-    registry, faults = load_sound(folder)
+    registry = load(folder)
     assert [d.full_name for d in registry.declarations] == ["plant.readings", "plant.newest"]
-    files = {str(Path(str(f.facts["file"])).relative_to(folder)) for f in faults}
-    assert files == {"plant/oldest.py", "shop/readings.py", "mill/newest.py", "yard/a.py", "Shed"}
+    files = {n: str(Path(str(f.facts["file"])).relative_to(folder)) for n, f in registry.faults.items()}
+    assert files == {
+        "Shed": "Shed",
+        "shop.readings": "shop/readings.py",
+        "mill.newest": "mill/newest.py",
+        "plant.oldest": "plant/oldest.py",
+        "yard.a": "yard/a.py",
+    }
+    assert [table.full_name for table in registry.chosen([])] == ["plant.newest"]
+    assert registry.removed(["plant.newest", "plant.oldest", "shop.readings_quarantine", "plant.gone"]) == [
+        "plant.gone"
+    ]
+
+
+def test_asking_for_what_cannot_be_loaded_names_the_file_at_fault(tmp_path: Path) -> None:
+    registry = load(
+        written(
+            tmp_path,
+            {
+                "plant/readings.py": TOPIC_FILE,
+                "plant/first.py": "TABLE = (",
+                "plant/newest.py": table_reading("first"),
+                "plant/last.py": table_reading("newest"),
+                "shop/readings.py": TOPIC_FILE,
+                "shop/newest.py": TABLE_FILE,
+                "mill/a.py": "TOPIC = (",
+            },
+        )
+    )
+    for ask in (lambda: registry.find_table("first"), lambda: registry.find_topic("first")):
+        with pytest.raises(BadDeclaration, match=r"plant/first\.py, line 1"):
+            ask()
+    for name in ("plant.newest", "last"):
+        with pytest.raises(BadDeclaration, match=r"it reads plant.*, which cannot be loaded") as error:
+            registry.chosen([name])
+        assert "plant/first.py, line 1" in str(registry.faults["plant.newest"].hint)
+    assert "plant/newest.py: it reads plant.first" in str(error.value.hint)
+    with pytest.raises(BadArgument, match="in more than one domain"):
+        registry.find_table("newest")
+    with pytest.raises(BadDeclaration, match=r"mill/a\.py, line 1"):
+        registry.require_domain("mill")
+    assert registry.require_domain("shop") == "shop"
+
+
+def test_a_process_loads_the_declarations_of_the_platform_once() -> None:
+    assert load() is load()
 
 
 def test_the_declarations_of_the_platform_load() -> None:
