@@ -16,9 +16,10 @@ from infra.settings import ROOT, Settings
 from infra.spark.session import session
 from streaming.maintain import Maintain
 from tables.declaration import Table, Topic
+from tables.inference import RECORD
 from tables.lake import Lake
 from tables.patterns import RECORD as RECORD_TYPE
-from tables.registry import RECORD, load
+from tables.registry import load
 from tables.setup import Platform, ensure_domain
 
 if TYPE_CHECKING:

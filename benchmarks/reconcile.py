@@ -26,28 +26,17 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = '''"""Measurements of sensors."""
-from tables.declaration import Topic
+from tables import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "at": "timestamp", "value": "int"}, event_time="at", key="sensor", identity=["sensor"]
 )
 '''
 TABLE = '''"""Measurements by sensor and hour."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def by_hour(measured):
-    """One row per sensor and hour: how many, and their sum."""
-    from pyspark.sql import functions as F
-
-    return measured.groupBy("sensor", F.window("at", "1 hour")).agg(
-        F.count("*").alias("measurements"), F.sum("value").alias("total")
-    ).select("sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"),
-             "measurements", "total")
-
-
-TABLE = Table(
-    derive=by_hour,
+@table(
     key=["sensor", "hour"],
     event_time="hour",
     watermark="2 hours",
@@ -55,6 +44,12 @@ TABLE = Table(
     recompute_by=["sensor"],
     lookback="1 hour",
 )
+def by_hour(measured):
+    """One row per sensor and hour: how many, and their sum."""
+    return measured.groupBy("sensor", F.window("at", "1 hour")).agg(
+        F.count("*").alias("measurements"), F.sum("value").alias("total")
+    ).select("sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"),
+             "measurements", "total")
 '''
 DAY_S = 86_400
 START_S = 1_700_006_400  # midnight

@@ -289,22 +289,31 @@ def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
         "reads": [declaration.full_name for declaration in registry.upstream(table)],
         "key": list(table.key),
         "event time": table.event_time,
+        "ends at": table.ends_at,
         "watermark": table.watermark if table.closes_at else None,
         "closes at": table.closes_at,
         "latest by": list(table.latest_by) or None,
         "recomputed by": list(table.recompute_by),
         "lookback": table.lookback,
+        "owner": table.owner,
+        "tags": list(table.tags) or None,
+        "fresh within": table.freshness,
+        "inferred": list(table.inferred) or None,
         "late records": {"correct": "end in corrections", "drop": "are counted and listed"}[table.late],
     }
     return {fact: value for fact, value in facts.items() if value is not None}
 
 
 def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
+    from tables.declaration import Topic
+
+    described: Mapping[str, str] = {} if isinstance(declared, Topic) else declared.columns
+    types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")
     if lake is not None:
         fields = lake.open(declared.full_name).schema().fields
-        return [{"name": field.name, "type": getattr(field.type, "type", str(field.type))} for field in fields]
-    declared_types: Mapping[str, str] = getattr(declared, "schema", {})
-    return [{"name": name, "type": text} for name, text in declared_types.items()]
+        types = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
+    texts = {name: {"description": text} for name, text in described.items()}
+    return [{"name": name, "type": text, **texts.get(name, {})} for name, text in types.items()]
 
 
 def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
@@ -357,13 +366,14 @@ def _print_page(page: Page) -> None:
         out.print(f"  [dim]{fact:<{width}}[/]  {escape(_listed(value))}")
     out.print()
     samples = [{name: _cell(value) for name, value in row.items()} for row in page.newest]
-    out.print(
-        make_table(
-            "Columns",
-            ["column", "type", *(["newest row"] + ["the one before"] * (len(samples) - 1) if samples else [])],
-            [(c["name"], c["type"], *(sample.get(c["name"], "") for sample in samples)) for c in page.columns],
-        )
-    )
+    heads = ["column", "type", *(["newest row"] + ["the one before"] * (len(samples) - 1) if samples else [])]
+    lines = [(c["name"], c["type"], *(sample.get(c["name"], "") for sample in samples)) for c in page.columns]
+    out.print(make_table("Columns", heads, lines))
+    described = [column for column in page.columns if "description" in column]
+    for column in described:
+        out.print(f"  [dim]{column['name']}[/]  {escape(column['description'])}")
+    if described:
+        out.print()
     if page.rules:
         out.print("[bold]Rules[/]")
         for rule in page.rules:

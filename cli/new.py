@@ -25,19 +25,17 @@ OVER_TOPIC = Template('''"""What ${name} is, in one line for the people who quer
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, not_null, table
 
 
+@table(watermark="2 hours", rules=[not_null("${column}"), between("records", 1, None)])
 def ${name}(${input}: DataFrame) -> DataFrame:
-    """One row per ${column} and hour: how many ${input} there were."""
-    from pyspark.sql import functions as F
+    """One row per ${column} and hour.
 
+    hour: start of the hour
+    closes_at: end of the hour
+    records: how many ${input} there were
+    """
     return (
         ${input}.groupBy("${column}", F.window("${event_time}", "1 hour"))
         .agg(F.count("*").alias("records"))
@@ -48,46 +46,22 @@ def ${name}(${input}: DataFrame) -> DataFrame:
             "records",
         )
     )
-
-
-TABLE = Table(
-    derive=${name},
-    key=["${column}", "hour"],
-    event_time="hour",
-    watermark="2 hours",
-    closes_at="closes_at",
-    recompute_by=["${column}"],
-    lookback="1 hour",
-    rules=[not_null("${column}"), between("records", 1, None)],
-)
 ''')
 
 OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, not_null, table
 
 
+@table(rules=[not_null("${column}"), between("records", 1, None)])
 def ${name}(${input}: DataFrame) -> DataFrame:
-    """One row per ${column}: how many rows of ${input} it has."""
-    from pyspark.sql import functions as F
+    """One row per ${column}.
 
+    records: how many rows of ${input} it has
+    """
     return ${input}.groupBy("${column}").agg(F.count("*").alias("records"))
-
-
-TABLE = Table(
-    derive=${name},
-    key=["${column}"],
-    recompute_by=["${column}"],
-    rules=[not_null("${column}"), between("records", 1, None)],
-)
 ''')
 
 TEST = Template('''"""The table ${full_name}: what it says, and that the stream and the batch say the same."""

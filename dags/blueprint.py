@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import timedelta
+from itertools import chain
 from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, Param
@@ -54,7 +55,7 @@ def make_dag(
         max_active_runs=1,
         is_paused_upon_creation=False,
         params=params,
-        tags={"twofold", domain.name, kind},
+        tags={"twofold", domain.name, kind, *chain.from_iterable(table.tags for table in domain.tables)},
         default_args={
             "owner": domain.name,
             "retries": 2,

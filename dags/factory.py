@@ -31,7 +31,6 @@ from tables.registry import Registry
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
 AUDIT_AT = "40 3 * * *"
-BOUNDS = Bounds()
 _APPROVAL: dict[str, Any] = {
     "response_timeout": timedelta(days=7),
     "doc_md": "Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
@@ -59,7 +58,9 @@ def _stream(domain: Domain) -> DAG:
         StreamOperator(
             task_id="watch",
             domain=domain.name,
-            bounds=BOUNDS,
+            bounds=Bounds(
+                tables_s={t.name: t.freshness_ms / 1_000 for t in domain.tables if t.freshness_ms is not None}
+            ),
             retries=1,
             execution_timeout=timedelta(minutes=5),
             doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help.",
@@ -89,6 +90,7 @@ def _reconcile(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 source="recompute",
                 of=table.full_name,
+                owner=table.owner or table.domain,
                 doc_md=pages.table_task(table),
                 **LIGHT,
             )
@@ -124,6 +126,7 @@ def _audit(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 source="look",
                 of=table.full_name,
+                owner=table.owner or table.domain,
                 doc_md=f"**{table.full_name}**: fails where rows differ though nothing touched them, "
                 "or where its definition has changed.",
                 **LIGHT,
@@ -218,7 +221,12 @@ def _quality(domain: Domain) -> DAG:
         )
         for table in domain.tables:
             check >> VerdictOperator(
-                task_id=table.full_name, source="check", of=table.full_name, doc_md=pages.rules(table), **LIGHT
+                task_id=table.full_name,
+                source="check",
+                of=table.full_name,
+                owner=table.owner or table.domain,
+                doc_md=pages.rules(table),
+                **LIGHT,
             )
     return dag
 

@@ -24,7 +24,8 @@ under the supervisor; no task of Airflow holds it.
 - Broker or driver does not run: it is restarted; the task fails when it does not come back.
 - Records wait, and no micro-batch was finished for 5 minutes: the driver is restarted, and the task fails to raise an
   alarm.
-- Rows become visible more than 15 minutes after the broker had them: the task fails.
+- Rows become visible more than 15 minutes after the broker had them, or than a table declares as its `freshness`:
+  the task fails.
 
 ## When it fails
 
@@ -277,7 +278,13 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
 def table_task(table: Table) -> str:
     """The page of one table's task in reconcile."""
     late = LATE[table.late]
-    return f"**{table.full_name}**: {table.description}\n\nKey: {_names(table.key)}. Late records {late}."
+    facts = [f"Key: {_names(table.key)}. Late records {late}."]
+    facts += [f"Owner: {table.owner}."] if table.owner else []
+    facts += [f"Fresh within {table.freshness}."] if table.freshness else []
+    columns = "\n".join(f"- `{column}`: {text}" for column, text in table.columns.items())
+    return "\n\n".join(
+        [f"**{table.full_name}**: {table.description}", " ".join(facts), *([columns] if columns else [])]
+    )
 
 
 def rules(table: Table) -> str:

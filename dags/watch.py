@@ -28,10 +28,12 @@ class Bounds:
     Attributes:
         stalled_s: records or versions wait, and no micro-batch was finished for this long.
         freshness_s: rows become visible this long after the broker had them.
+        tables_s: the same, of the tables that declare their own.
     """
 
     stalled_s: float = 300
     freshness_s: float = 900
+    tables_s: Mapping[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,7 +90,8 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
         slow=tuple(
             f"{name}: rows are visible {query['freshness_s']:.0f} s after the broker had them"
             for name, query in queries.items()
-            if (query["freshness_s"] or 0) > bounds.freshness_s and idle_s[name] <= bounds.stalled_s
+            if (query["freshness_s"] or 0) > bounds.tables_s.get(name, bounds.freshness_s)
+            and idle_s[name] <= bounds.stalled_s
         ),
         lost=tuple(
             f"{gap['topic']}, partition {gap['partition']}: [{gap['start']}, {gap['end']}) is lost: {gap['why']}"

@@ -7,7 +7,7 @@ import os
 import re
 import tempfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import MISSING, fields
+from dataclasses import MISSING, Field, fields
 from pathlib import Path
 from typing import Any
 
@@ -51,7 +51,7 @@ def declarations() -> str:
     for kind in (Topic, Table, DeviceClock):
         meaning = arguments_of(kind)
         rows = [
-            [f"`{f.name}`", "required" if f.default is MISSING else f"`{f.default!r}`", meaning[f.name]]
+            [f"`{f.name}`", _default(f, inferred=kind is Table), meaning[f.name]]
             for f in fields(kind)
             if f.name in meaning
         ]
@@ -77,7 +77,7 @@ def declarations() -> str:
         on_topics = "yes" if kind_name in rules.RECORD_RULES else ""
         rows.append([f"`{kind_name}({names})`", meaning_of_rule, on_topics, "yes"])
     parts.append(
-        "## Rules\n\n`from quality.rules import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
+        "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
     for module in (patterns, membership):
@@ -86,6 +86,14 @@ def declarations() -> str:
             if not function.__name__.startswith("_"):
                 parts.append(_function(function))
     return "\n".join(parts)
+
+
+def _default(parameter: Field[object], *, inferred: bool) -> str:
+    from tables.inference import INFERRED
+
+    if inferred and parameter.name in INFERRED:
+        return "inferred"
+    return "required" if parameter.default is MISSING else f"`{parameter.default!r}`"
 
 
 def _function(function: Callable[..., object]) -> str:

@@ -99,8 +99,13 @@ def _drain_table(platform: Platform, table: Table) -> None:
             raise ProcessFailed(
                 f"The stream of {table.full_name} is being recovered.", hint="Wait until that has ended."
             )
-        ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+        _ensure(platform, table)
         finish(upkeep(platform, table).start(available_now=True))
+
+
+def _ensure(platform: Platform, table: Table) -> None:
+    ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+    platform.lake.describe(table.full_name, table.columns)
 
 
 def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
@@ -161,7 +166,7 @@ def _starters(
 
 
 def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:
-    ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+    _ensure(platform, table)
     return upkeep(platform, table).start(available_now=False, pace=pace)
 
 

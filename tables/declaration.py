@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import difflib
 import inspect
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from infra.errors import BadDeclaration
 from infra.interval import parse_interval
@@ -21,9 +22,10 @@ if TYPE_CHECKING:
     Derive = Callable[..., DataFrame]
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-BOUND = frozenset({"domain", "name", "description"})
-"""The fields of a declaration that its file gives: its folder, its name, the first line of its docstring."""
+BOUND = frozenset({"domain", "name", "description", "several", "inferred"})
+"""Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+_DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
 class Strategy(StrEnum):
@@ -218,10 +220,9 @@ class Topic:
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """A Delta table: a pure function of topics and other tables.
+    """A Delta table: a pure function of topics and other tables. A file declares it by `@table`.
 
     Args:
-        derive: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the domain.
         key: columns that identify an output row.
         event_time: the output column that dates a row (`timestamp` or `date`); None for a row that lives for ever.
         ends_at: the output column where the time that a row covers ends, as that of a session: a change within that
@@ -243,6 +244,16 @@ class Table:
         every: how often the stream takes what is new, "2 seconds"; None: as often as the setting `table_trigger_ms`
             says. Rare rounds leave the machine to tables that must be fresher.
         rules: what a good row is; publications of the batch are checked before anybody sees them.
+        owner: who answers for the table: a team, an address.
+        tags: words by which Airflow's UI finds the table's tasks, and `show` lists them.
+        freshness: rows are to be visible this long after the broker had them; the stream's watch fails when they are
+            not. None: within 15 minutes.
+
+    Attributes:
+        derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the
+            domain.
+        several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
+        inferred: the parameters that the declaration leaves to what its function does.
     """
 
     derive: Derive
@@ -259,13 +270,18 @@ class Table:
     late: Literal["correct", "drop"] = "correct"
     every: str | None = None
     rules: Sequence[Rule] = ()
+    owner: str | None = None
+    tags: Sequence[str] = ()
+    freshness: str | None = None
 
     domain: str = ""
     name: str = ""
     description: str = ""
+    several: str = ""
+    inferred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("key", "recompute_by", "latest_by"):
+        for name in ("key", "recompute_by", "latest_by", "tags"):
             _require_list(name, getattr(self, name))
             _set(self, **{name: tuple(getattr(self, name))})
         _set(self, rules=tuple(self.rules))
@@ -273,7 +289,7 @@ class Table:
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
         if not self.inputs:
             raise BadDeclaration(
-                f"derive={self.derive.__name__} has no parameters.",
+                f"{self.derive.__name__} has no parameters.",
                 hint="Its parameters name the topics and tables it reads.",
             )
         if not self.key:
@@ -309,10 +325,15 @@ class Table:
             )
         if self.lookback and not self.event_time:
             raise BadDeclaration("lookback needs event_time: the distance is measured from it.")
-        for name in ("watermark", "lookback", "every"):
+        for name in ("watermark", "lookback", "every", "freshness"):
             if getattr(self, name) is not None:
                 parse_interval(getattr(self, name), name)
         _require_rules(self.rules, allowed=None, columns=None, of="a table")
+
+    @property
+    def columns(self) -> dict[str, str]:
+        """Output column -> what it is, for those that the function's docstring describes by a line `name: text`."""
+        return described_columns(self.derive)
 
     @property
     def inputs(self) -> tuple[str, ...]:
@@ -341,6 +362,89 @@ class Table:
     @property
     def lookback_ms(self) -> int | None:
         return parse_interval(self.lookback, "lookback") if self.lookback else None
+
+    @property
+    def freshness_ms(self) -> int | None:
+        return parse_interval(self.freshness, "freshness") if self.freshness else None
+
+
+class Parameters(TypedDict, total=False):
+    """What `@table` takes; `Table` says what each means."""
+
+    key: Sequence[str]
+    recompute_by: Sequence[str]
+    event_time: str
+    watermark: str
+    closes_at: str
+    latest_by: Sequence[str]
+    ends_at: str
+    approximate: Mapping[str, float]
+    records: Sequence[str]
+    lookback: str
+    late: Literal["correct", "drop"]
+    every: str
+    rules: Sequence[Rule]
+    owner: str
+    tags: Sequence[str]
+    freshness: str
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A function under `@table`, with the parameters given; the registry makes the `Table` of it."""
+
+    derive: Derive
+    given: Mapping[str, Any]
+
+    def __call__(self, *inputs: DataFrame) -> DataFrame:
+        """The rows of the function for these inputs."""
+        return self.derive(*inputs)
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """Names of the topics and tables that the function reads, in the order of its parameters."""
+        return tuple(inspect.signature(self.derive).parameters)
+
+
+def table(**parameters: Unpack[Parameters]) -> Callable[[Derive], Draft]:
+    """Declare the function below as a table of the domain; `Table` says what each parameter means.
+
+    Raises:
+        BadDeclaration: an unknown parameter.
+    """
+    require_known(parameters, Parameters.__annotations__, "@table")
+    return lambda function: Draft(function, dict(parameters))
+
+
+def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse a parameter that there is not.
+
+    Raises:
+        BadDeclaration: names it, and the nearest that there is.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, list(known), n=1)
+            raise BadDeclaration(
+                f"{what} has no parameter {name!r}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known)}.",
+            )
+
+
+def described_columns(function: Derive) -> dict[str, str]:
+    """Column -> text, of each line `column: text` of the docstring; lines that are indented further go on."""
+    found: dict[str, str] = {}
+    last = None
+    for line in (inspect.getdoc(function) or "").splitlines():
+        head = _DESCRIBED.match(line)
+        if head:
+            last = head[1]
+            found[last] = head[2]
+        elif last and line.startswith("    "):
+            found[last] += " " + line.strip()
+        else:
+            last = None
+    return found
 
 
 def _set(declaration: Topic | Table, **values: Any) -> None:

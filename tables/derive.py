@@ -14,7 +14,7 @@ from infra.duck import duckdb_utc
 from infra.errors import BadDeclaration
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
-from tables.registry import RECORD
+from tables.inference import RECORD
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -214,9 +214,11 @@ def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
 
 
 def _require_columns(table: Table, rows: DataFrame) -> None:
-    for what in ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records"):
+    parameters = ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records")
+    for what in (*parameters, "columns"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])
+        what = "a line of its docstring" if what == "columns" else what
         missing = [column for column in wanted if column not in rows.columns]
         if missing:
             raise BadDeclaration(

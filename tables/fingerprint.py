@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import copy
 import enum
 import functools
 import hashlib
@@ -12,15 +13,16 @@ import inspect
 import sysconfig
 import textwrap
 import threading
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from infra.errors import DefinitionChanged
-from tables.declaration import BOUND, Table, Topic
+from tables.declaration import BOUND, Table, Topic, table
 from tables.lake import Lake
+from tables.spark_names import SparkName
 
 FINGERPRINT = "fingerprint"
 """The key under which a commit tells by which definition its rows were computed."""
@@ -29,7 +31,7 @@ ACCEPTED = "definition"
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
-_NOT_DEFINING = BOUND | {"derive", "rules", "approximate", "every"}
+_NOT_DEFINING = BOUND | {"derive", "rules", "approximate", "every", "owner", "tags", "freshness"}
 # What these say does not change what a record becomes.
 _NOT_DECODING = BOUND | {"idle_after", "partitions", "tiered", "segment_bytes", "local_retention"}
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
@@ -44,6 +46,11 @@ def fingerprint(table: Table) -> str:
     installed packages.
     """
     return _digest([_parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
+
+
+def read_code(function: Callable[..., object]) -> tuple[str, ...]:
+    """Lines that change when what the function does may change."""
+    return tuple(_Reader().read(function))
 
 
 def decoding(topic: Topic) -> str:
@@ -150,11 +157,12 @@ class _Reader:
             yield _name(type(function)) if " at 0x" in text else text
 
     def _read_function(self, function: FunctionType) -> Iterator[str]:
-        tree = _tree(function)
-        yield ast.unparse(tree) if tree else _bytecode(function.__code__)
-        yield from self.read([function.__defaults__, function.__kwdefaults__])
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
         known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+        tree = _tree(function)
+        tree = tree and _with_imports(tree, known)
+        yield ast.unparse(tree) if tree else _bytecode(function.__code__)
+        yield from self.read([function.__defaults__, function.__kwdefaults__])
         if tree:
             yield from self._read_names(tree, known, function.__module__)
         else:
@@ -209,6 +217,24 @@ def _parsed(code: FunctionType | type) -> ast.AST | None:
             ):
                 node.body = node.body[1:] or [ast.Pass()]
     return tree
+
+
+def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
+    """The function without `@table`, which says nothing of it, and Spark's names as the imports that they stand for."""
+    function = tree.body[0] if isinstance(tree, ast.Module) else None
+    if not isinstance(function, ast.FunctionDef):
+        return tree
+    used = {path[0] for statement in function.body for path in _paths(statement)}
+    names = {name: value for name in used if isinstance(value := known.get(name), SparkName)}
+    imports = sorted((value.import_as(name) for name, value in names.items()), key=ast.unparse)
+    others = [d for d in function.decorator_list if not (isinstance(d, ast.Call) and _found(d.func, known) is table)]
+    declared = copy.copy(function)
+    declared.body, declared.decorator_list = [*imports, *function.body], others
+    return ast.Module([declared], [])
+
+
+def _found(name: ast.expr, known: Mapping[str, object]) -> object:
+    return known.get(name.id) if isinstance(name, ast.Name) else None
 
 
 def _paths(tree: ast.AST) -> Iterator[tuple[str, ...]]:

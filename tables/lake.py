@@ -29,6 +29,8 @@ if TYPE_CHECKING:
 QUARANTINE = "_quarantine"
 _log = logging.getLogger("twofold.lake")
 WRITER = "_writer"
+_COMMENT = "comment"
+"""The metadata of a column in which Delta, Spark and catalogs keep what it is."""
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
@@ -133,6 +135,20 @@ class Lake:
         if table.metadata().configuration.get(_STATISTICS) != wanted:
             table.alter.set_table_properties({_STATISTICS: wanted})
             self.write_checksum(name, table.version())
+
+    def describe(self, name: str, columns: Mapping[str, str]) -> None:
+        """Let the schema say what each of these columns is, as its comment; for the one process that writes the table.
+
+        A change of the schema disturbs others that write at the same moment.
+        """
+        if not columns:
+            return
+        table = self.open(name)
+        for field_ in table.schema().fields:
+            text = columns.get(field_.name)
+            if text is not None and field_.metadata.get(_COMMENT) != text:
+                table.alter.set_column_metadata(field_.name, {_COMMENT: text})
+                self.write_checksum(name, table.version())
 
     def extend(self, name: str, schema: pa.Schema) -> None:
         """Give the table the columns of a schema that it lacks; the rows that are there have nulls in them.
@@ -291,6 +307,14 @@ class Lake:
         if version is not None:
             reader = reader.option("versionAsOf", version)
         return reader.load(self.uri(name))
+
+
+def with_comments(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    """The schema, in which these columns bear these texts as comments."""
+    for number, column in enumerate(schema):
+        if column.name in columns:
+            schema = schema.set(number, column.with_metadata({_COMMENT: columns[column.name]}))
+    return schema
 
 
 def _type(kind: Any) -> str:

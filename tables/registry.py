@@ -7,25 +7,26 @@ import difflib
 import functools
 import importlib.util
 import logging
+import re
 import sys
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 from types import ModuleType
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
 from infra.settings import ROOT
-from tables.declaration import BOUND, NAME, Strategy, Table, Topic
+from tables.declaration import BOUND, NAME, DeviceClock, Draft, Strategy, Table, Topic, require_known
+from tables.inference import RECORD, complete, kept
 
 FOLDER = ROOT / "tables"
 RESERVED_DOMAINS = frozenset({"ledger"})
 QUARANTINE = "_quarantine"
-RECORD = "record"
-"""The column that tells a declaration with `records` where an event stands in the log."""
 D = TypeVar("D", Topic, Table)
 _log = logging.getLogger("twofold.registry")
+_PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
 
 
 @dataclass(frozen=True)
@@ -78,9 +79,8 @@ class Registry:
 
     def input_names(self, table: Table) -> list[str]:
         """Full names of what the table reads: `name` of its own domain before `domain__name`."""
-        own = [f"{table.domain}.{name}" for name in table.inputs]
         known = {*self.topics, *self.tables, *self.faults}
-        return [o if o in known else n.replace("__", ".", 1) for o, n in zip(own, table.inputs, strict=True)]
+        return [_full_name(table.domain, name, known) for name in table.inputs]
 
     def strategy(self, table: Table) -> Strategy:
         """How the stream maintains the table."""
@@ -88,7 +88,7 @@ class Registry:
             return Strategy.TOUCHED
         if table.closes_at:
             return Strategy.STATEFUL
-        if table.lookback or len(table.inputs) > 1:
+        if table.lookback or len(table.inputs) > 1 or table.several:
             return Strategy.TOUCHED
         return Strategy.LATEST if table.latest_by else Strategy.APPEND
 
@@ -159,7 +159,7 @@ def _own() -> Registry:
 
 def _read(folder: Path) -> Registry:
     topics: dict[str, Topic] = {}
-    tables: dict[str, Table] = {}
+    drafts: dict[str, _File] = {}
     faults: dict[str, BadDeclaration] = {}
     for domain in sorted(p for p in folder.iterdir() if p.is_dir() and not p.name.startswith(("_", "."))):
         try:
@@ -176,12 +176,83 @@ def _read(folder: Path) -> Registry:
             if isinstance(declaration, Topic):
                 topics[declaration.full_name] = declaration
             else:
-                tables[declaration.full_name] = declaration
-    registry = Registry(topics, tables, faults)
-    while found := _faults_of_tables(registry, folder):  # each fault is one of the tables that read that table, too
-        sound = {name: table for name, table in registry.tables.items() if name not in found}
-        registry = Registry(topics, sound, {**registry.faults, **found})
-    return registry
+                drafts[declaration.full_name] = declaration
+    return _completed(topics, drafts, faults, folder)
+
+
+def _completed(
+    topics: Mapping[str, Topic], drafts: Mapping[str, _File], faults: dict[str, BadDeclaration], folder: Path
+) -> Registry:
+    """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
+    known = {*topics, *drafts, *faults}
+    columns: dict[str, Sequence[str] | None] = {name: tuple(topic.columns) for name, topic in topics.items()}
+    order, circular = _in_order(drafts, known, folder)
+    faults |= circular
+    tables: dict[str, Table] = {}
+    for file in order:
+        try:
+            with _in_file(file.path):
+                read = file.reads(known)
+                _check_inputs(file, read, {*topics, *drafts}, faults)
+                table, columns[file.full_name] = _table(file, read, {**topics, **tables}, columns)
+                _check(table, Registry(topics, {**tables, table.full_name: table}))
+                tables[table.full_name] = table
+        except BadDeclaration as fault:
+            faults[file.full_name] = fault
+    return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file that declares a table, before its inputs are known; `binding` is what the file itself says of it."""
+
+    path: Path
+    draft: Draft
+    binding: Mapping[str, Any]
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.path.parent.name}.{self.path.stem}"
+
+    def reads(self, known: Collection[str]) -> dict[str, str]:
+        """Parameter of the function -> full name of what it reads."""
+        return {name: _full_name(self.path.parent.name, name, known) for name in self.draft.inputs}
+
+
+def _in_order(
+    drafts: Mapping[str, _File], known: Collection[str], folder: Path
+) -> tuple[list[_File], dict[str, BadDeclaration]]:
+    """Each after those that it reads, and the faults of those that read each other in a circle."""
+    left, faults = dict(drafts), dict[str, BadDeclaration]()
+    while True:
+        graph = {name: [read for read in file.reads(known).values() if read in left] for name, file in left.items()}
+        try:
+            return [left[name] for name in TopologicalSorter(graph).static_order()], faults
+        except CycleError as error:
+            message = f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}."
+            hint = "Take one of these inputs away."
+            for name in dict.fromkeys(error.args[1]):
+                faults[name] = BadDeclaration(message, hint=hint, file=str(left.pop(name).path))
+
+
+def _table(
+    file: _File,
+    read: Mapping[str, str],
+    declared: Mapping[str, Topic | Table],
+    columns: Mapping[str, Sequence[str] | None],
+) -> tuple[Table, Sequence[str] | None]:
+    """The table, its parameters inferred where the file does not give them, and its columns where they are known."""
+    draft, sources = file.draft, {name: declared[full] for name, full in read.items()}
+    has_record = "records" in draft.given
+    seen = {name: columns[full] for name, full in read.items()}
+    for name, source in sources.items():
+        if isinstance(source, Topic) and has_record:
+            seen[name] = [*source.columns, RECORD]
+    inference = kept(file.path, draft, sources, seen)
+    parameters = complete(draft, inference)
+    inferred = tuple(name for name in inference.parameters if name not in draft.given)
+    table = Table(derive=draft.derive, **parameters, several=inference.several, inferred=inferred, **file.binding)
+    return table, inference.columns
 
 
 def _require_domain_name(folder: Path) -> None:
@@ -192,31 +263,7 @@ def _require_domain_name(folder: Path) -> None:
             )
 
 
-def _faults_of_tables(registry: Registry, folder: Path) -> dict[str, BadDeclaration]:
-    """Of tables whose inputs do not fit them, or which read each other in a circle."""
-    found: dict[str, BadDeclaration] = {}
-    for name, table in registry.tables.items():
-        try:
-            with _in_file(_file(folder, name)):
-                _check_inputs(table, registry)
-        except BadDeclaration as fault:
-            found[name] = fault
-    if found:
-        return found
-    try:
-        registry.in_order()
-    except CycleError as error:
-        message = f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}."
-        hint = "Take one of these inputs away."
-        return {name: BadDeclaration(message, hint=hint, file=str(_file(folder, name))) for name in error.args[1]}
-    return {}
-
-
-def _file(folder: Path, name: str) -> Path:
-    return folder / f"{name.replace('.', '/')}.py"
-
-
-def _declaration(path: Path) -> Topic | Table:
+def _declaration(path: Path) -> Topic | _File:
     with _in_file(path):
         if not NAME.match(path.stem) or path.stem.endswith(QUARANTINE):
             raise BadDeclaration(
@@ -224,12 +271,13 @@ def _declaration(path: Path) -> Topic | Table:
                 hint=f"Use lower-case letters, digits and _; the ending {QUARANTINE} is taken.",
             )
         module = _module(path)
-        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Table)]
-        expected = [value for name, value in found if name == ("TOPIC" if isinstance(value, Topic) else "TABLE")]
+        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
+        expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
         if len(found) != 1 or len(expected) != 1:
-            names = ", ".join(f"{name} (a {type(value).__name__})" for name, value in found) or "none"
+            kinds = {Topic: "a Topic", Draft: "a table"}
+            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in found) or "none"
             raise BadDeclaration(
-                f"expected exactly one declaration, a Topic named TOPIC or a Table named TABLE; found {names}.",
+                f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
                 hint="One file declares one topic or one table.",
             )
         description = (module.__doc__ or "").strip().split("\n")[0]
@@ -238,12 +286,15 @@ def _declaration(path: Path) -> Topic | Table:
                 "the file has no docstring.", hint="Its first line describes the data to the people who use it."
             )
         _check_heavy_imports(path)
-        given = [name for name in sorted(BOUND) if getattr(expected[0], name)]
+        given = [name for name in sorted(BOUND) if getattr(expected[0], name, None)]
         if given:
             raise BadDeclaration(
                 f"{given[0]} is given as a parameter; expected it from the file.",
                 hint="The domain is the folder, the name is the file's, the description is its docstring.",
             )
+        if isinstance(expected[0], Draft):
+            binding = {"domain": path.parent.name, "name": path.stem, "description": description}
+            return _File(path, expected[0], binding)
         return replace(expected[0], domain=path.parent.name, name=path.stem, description=description)
 
 
@@ -267,23 +318,35 @@ def _check_heavy_imports(path: Path) -> None:
             raise BadDeclaration(
                 f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
                 "declarations are loaded often and fast.",
-                hint="Import it inside the function, and under `if TYPE_CHECKING:` for the types.",
+                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
             )
 
 
-def _check_inputs(table: Table, registry: Registry) -> None:
-    for name, full_name in zip(table.inputs, registry.input_names(table), strict=True):
-        if fault := registry.faults.get(full_name):
+def _full_name(domain: str, name: str, known: Collection[str]) -> str:
+    """What a parameter of that name reads: `name` of its own domain before `domain__name`."""
+    own = f"{domain}.{name}"
+    return own if own in known else name.replace("__", ".", 1)
+
+
+def _check_inputs(
+    file: _File, read: Mapping[str, str], declared: Collection[str], faults: Mapping[str, BadDeclaration]
+) -> None:
+    domain = file.path.parent.name
+    for name, full_name in read.items():
+        if fault := faults.get(full_name):
             raise BadDeclaration(f"it reads {full_name}, which cannot be loaded.", hint=fault.message)
-        if full_name not in (*registry.topics, *registry.tables):
-            known = sorted({d.name for d in registry.declarations if d.domain == table.domain})
+        if full_name not in declared:
+            known = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
             near = difflib.get_close_matches(name, known, n=1)
             raise BadDeclaration(
-                f"{table.derive.__name__} reads {name!r}, which is no topic or table of the domain {table.domain}.",
+                f"{file.draft.derive.__name__} reads {name!r}, which is no topic or table of the domain {domain}.",
                 hint=f"Did you mean {near[0]!r}?"
                 if near
                 else f"The domain has {', '.join(known)}; one of another domain is written domain__name.",
             )
+
+
+def _check(table: Table, registry: Registry) -> None:
     if registry.strategy(table).follows_changes and table.closes_at:
         raise BadDeclaration(
             "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
@@ -324,6 +387,10 @@ class _in_file:
             raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, file=str(self.path)) from error
         if isinstance(error, SyntaxError):
             raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
+        unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError) and unknown and unknown[1] in _PARAMETERS:
+            with self:
+                require_known([unknown[2]], _PARAMETERS[unknown[1]], unknown[1])
         if isinstance(error, Exception):
             raise BadDeclaration(
                 f"{self._shown()}: loading it raised {type(error).__name__}: {error}",

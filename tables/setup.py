@@ -16,7 +16,7 @@ from tables import gaps, transactions
 from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.derive import declared_columns
-from tables.lake import QUARANTINE, Lake
+from tables.lake import QUARANTINE, Lake, with_comments
 from tables.ledgers import Ledgers
 from tables.registry import Registry, load
 from tables.types import with_nullable_parts
@@ -156,5 +156,5 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
     from pyspark.sql.pandas.types import to_arrow_schema
 
     columns = declared_columns(spark, lake, registry, table)
-    schema = with_nullable_parts(to_arrow_schema(columns, timezone="UTC"))
+    schema = with_comments(with_nullable_parts(to_arrow_schema(columns, timezone="UTC")), table.columns)
     lake.ensure(table.full_name, schema, statistics=table.statistics)

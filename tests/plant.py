@@ -11,20 +11,10 @@ from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
 HOURS_FILE = '''\
 """The sum of each sensor's readings by hour."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def {name}(readings):
-    from pyspark.sql import functions as F
-
-    hours = readings.where("value < 100").groupBy("sensor", F.window("read_at", "1 hour"))
-    return hours.agg(F.sum("value").alias("total"), F.max("value").alias("greatest")).select(
-        "sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "total", "greatest"
-    )
-
-
-TABLE = Table(
-    derive={name},
+@table(
     key=["sensor", "hour"],
     event_time="hour",
     watermark="1 hour",
@@ -33,6 +23,11 @@ TABLE = Table(
     lookback="1 hour",
     late="{late}",
 )
+def {name}(readings):
+    hours = readings.where("value < 100").groupBy("sensor", F.window("read_at", "1 hour"))
+    return hours.agg(F.sum("value").alias("total"), F.max("value").alias("greatest")).select(
+        "sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "total", "greatest"
+    )
 '''
 HOURS = HOURS_FILE.format(name="hours", late="correct")
 WIDER_HOURS = HOURS.replace(
@@ -41,16 +36,12 @@ WIDER_HOURS = HOURS.replace(
 DOUBLED_HOURS = HOURS.replace('F.sum("value")', '(F.sum("value") * 2)')
 DAYS_FILE = '''\
 """The sum of each sensor's hours."""
-from tables.declaration import Table
+from tables import F, table
 
 
+@table(key=["sensor"], recompute_by=["sensor"])
 def days(hours):
-    from pyspark.sql import functions as F
-
     return hours.groupBy("sensor").agg(F.sum("total").alias("total"))
-
-
-TABLE = Table(derive=days, key=["sensor"], recompute_by=["sensor"])
 '''
 START = datetime(2013, 1, 1, tzinfo=UTC)
 

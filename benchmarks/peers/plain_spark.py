@@ -10,8 +10,9 @@ from infra.settings import Settings
 from infra.spark.session import session
 from tables.declaration import Table, Topic
 from tables.decode import events_schema
+from tables.inference import RECORD
 from tables.patterns import RECORD as RECORD_TYPE
-from tables.registry import RECORD, load
+from tables.registry import load
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -2,25 +2,35 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, expression, not_null, unique
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, Window, between, expression, not_null, table, unique
 
 
+@table(
+    key=["flight_id"],
+    event_time="departed_at",
+    recompute_by=["origin"],
+    lookback="25 hours",  # a flight lands within 24, and the longest day has 25
+    every="5 seconds",
+    rules=[
+        unique("flight_id"),
+        not_null("origin"),
+        between("in_the_air", 0, 1_000),
+        between("left_last_hour", 1, 200),
+        expression("left_today > 0"),
+    ],
+)
 def airborne_now(flights: DataFrame) -> DataFrame:
     """One row per departure: flights of its origin in the air at that moment, and those that left in the last hour.
 
     Beside them what has added up since its day began in New York: flights that left, and their delay in minutes. All
     count the departure itself; a flight that never landed is in no air, since nobody knows for how long it was. The
     last hour begins after the moment 60 minutes ago.
-    """
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
 
+    in_the_air: flights of the origin in the air at the departure, itself included
+    left_last_hour: flights that left the origin in the 60 minutes before, itself included
+    left_today: flights that left the origin since midnight in New York
+    delay_today_min: the sum of their departure delays, minutes
+    """
     landed = F.col("arrived_at").isNotNull()
     takeoffs = flights.select(
         "flight_id",
@@ -52,20 +62,3 @@ def airborne_now(flights: DataFrame) -> DataFrame:
         .where("left = 1")
         .select("flight_id", "origin", "departed_at", "in_the_air", "left_last_hour", "left_today", "delay_today_min")
     )
-
-
-TABLE = Table(
-    derive=airborne_now,
-    key=["flight_id"],
-    event_time="departed_at",
-    recompute_by=["origin"],
-    lookback="25 hours",  # a flight lands within 24, and the longest day has 25
-    every="5 seconds",
-    rules=[
-        unique("flight_id"),
-        not_null("origin"),
-        between("in_the_air", 0, 1_000),
-        between("left_last_hour", 1, 200),
-        expression("left_today > 0"),
-    ],
-)

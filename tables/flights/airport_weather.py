@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, not_null, unique
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, between, not_null, table, unique
 
 
+@table(
+    key=["airport"],
+    latest_by=["observed_at"],
+    every="2 seconds",
+    rules=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
+)
 def airport_weather(weather: DataFrame) -> DataFrame:
-    """One row per airport: what was observed last."""
+    """One row per airport: what was observed last.
+
+    observed_at: when the observation was made
+    temperature_f: degrees Fahrenheit
+    humidity_pct: relative humidity, percent
+    wind_direction_deg: where the wind blows from, degrees
+    wind_speed_mph: miles per hour
+    precipitation_in: inches in the hour before
+    visibility_mi: miles
+    """
     return weather.select(
         "airport",
         "observed_at",
@@ -23,13 +32,3 @@ def airport_weather(weather: DataFrame) -> DataFrame:
         "precipitation_in",
         "visibility_mi",
     )
-
-
-TABLE = Table(
-    derive=airport_weather,
-    key=["airport"],
-    latest_by=["observed_at"],
-    recompute_by=["airport"],
-    every="2 seconds",
-    rules=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
-)

@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, not_null, table
 
 
+@table(
+    watermark="2 hours",
+    every="2 seconds",
+    rules=[not_null("destination"), between("flights", 1, 200)],
+)
 def busiest_routes(departures: DataFrame) -> DataFrame:
-    """One row per route and window of three hours, one starting each hour: flights that left, and their rate."""
-    from pyspark.sql import functions as F
+    """One row per route and window of three hours, one starting each hour: flights that left, and their rate.
 
+    starts_at: start of the three hours
+    flights: departures in the three hours
+    flights_per_hour: a third of them
+    """
     return (
         departures.where("kind = 'departed'")
         .groupBy("origin", "destination", F.window("occurred_at", "3 hours", "1 hour"))
@@ -28,16 +30,3 @@ def busiest_routes(departures: DataFrame) -> DataFrame:
             (F.col("flights") / 3).alias("flights_per_hour"),
         )
     )
-
-
-TABLE = Table(
-    derive=busiest_routes,
-    key=["origin", "destination", "starts_at"],
-    event_time="starts_at",
-    watermark="2 hours",
-    closes_at="closes_at",
-    recompute_by=["origin", "destination"],
-    lookback="3 hours",
-    every="2 seconds",
-    rules=[not_null("destination"), between("flights", 1, 200)],
-)

@@ -2,19 +2,26 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, expression, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, expression, not_null, table
 
 
+@table(
+    every="2 seconds",
+    rules=[
+        not_null("carrier"),
+        expression("landed <= flights"),
+        between("mean_departure_delay_min", -240, 2_880),
+    ],
+)
 def carrier_days(flights: DataFrame) -> DataFrame:
-    """One row per carrier and New York day of departure: flights, landings and mean delays in minutes."""
-    from pyspark.sql import functions as F
+    """One row per carrier and New York day of departure: flights, landings and mean delays in minutes.
 
+    day: date of departure in New York
+    flights: departures of the day
+    landed: those of them that landed within 24 hours
+    mean_departure_delay_min: minutes; negative is early
+    mean_arrival_delay_min: minutes, of the flights that landed; negative is early
+    """
     return (
         flights.withColumn("day", F.to_date(F.from_utc_timestamp("departed_at", "America/New_York")))
         .groupBy("carrier", "day")
@@ -25,18 +32,3 @@ def carrier_days(flights: DataFrame) -> DataFrame:
             F.avg("arrival_delay_min").alias("mean_arrival_delay_min"),
         )
     )
-
-
-TABLE = Table(
-    derive=carrier_days,
-    key=["carrier", "day"],
-    event_time="day",
-    recompute_by=["carrier"],
-    lookback="2 days",
-    every="2 seconds",
-    rules=[
-        not_null("carrier"),
-        expression("landed <= flights"),
-        between("mean_departure_delay_min", -240, 2_880),
-    ],
-)

@@ -2,19 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, not_null, table
 
 
+@table(
+    key=["origin", "hour"],
+    event_time="hour",
+    lookback="7 days",
+    every="5 seconds",
+    rules=[not_null("origin"), between("flights", 1, 200)],
+)
 def delay_trend(delays_by_hour: DataFrame) -> DataFrame:
-    """One row per origin and hour: flights and mean delay in minutes, those of 168 hours before, and the change."""
-    from pyspark.sql import functions as F
+    """One row per origin and hour: flights and mean delay in minutes, those of 168 hours before, and the change.
 
+    flights_week_before: departures in the same hour 168 hours before; null where there were none
+    change_min: mean delay against that of the week before, minutes
+    """
     before = delays_by_hour.select(
         F.col("origin").alias("origin_before"),
         (F.col("hour") + F.expr("INTERVAL 168 HOURS")).alias("a_week_after"),
@@ -31,14 +34,3 @@ def delay_trend(delays_by_hour: DataFrame) -> DataFrame:
         "mean_delay_week_before_min",
         (F.col("mean_delay_min") - F.col("mean_delay_week_before_min")).alias("change_min"),
     )
-
-
-TABLE = Table(
-    derive=delay_trend,
-    key=["origin", "hour"],
-    event_time="hour",
-    recompute_by=["origin"],
-    lookback="7 days",
-    every="5 seconds",
-    rules=[not_null("origin"), between("flights", 1, 200)],
-)

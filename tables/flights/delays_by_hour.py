@@ -2,19 +2,30 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, expression, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, expression, not_null, table
 
 
+@table(
+    watermark="2 hours",
+    rules=[
+        not_null("origin"),
+        between("flights", 1, 200),
+        between("mean_delay_min", -240, 2_880),
+        between("late_share", 0, 1),
+        expression("p90_delay_min IS NULL OR p90_delay_min BETWEEN -240 AND 2880"),
+    ],
+)
 def delays_by_hour(departures: DataFrame) -> DataFrame:
-    """One row per origin and hour: flights, their delay in minutes, and the share more than 15 minutes late."""
-    from pyspark.sql import functions as F
+    """One row per origin and hour: flights, their delay in minutes, and the share more than 15 minutes late.
 
+    origin: airport of departure, IATA code
+    hour: start of the hour
+    closes_at: end of the hour
+    flights: departures in the hour
+    mean_delay_min: mean delay against the schedule, minutes; negative is early
+    p90_delay_min: the delay that nine flights of ten do not exceed, minutes
+    late_share: share of the flights that left more than 15 minutes late
+    """
     return (
         departures.where("kind = 'departed'")
         .groupBy("origin", F.window("occurred_at", "1 hour"))
@@ -34,22 +45,3 @@ def delays_by_hour(departures: DataFrame) -> DataFrame:
             "late_share",
         )
     )
-
-
-TABLE = Table(
-    derive=delays_by_hour,
-    key=["origin", "hour"],
-    event_time="hour",
-    watermark="2 hours",
-    closes_at="closes_at",
-    recompute_by=["origin"],
-    lookback="1 hour",
-    late="correct",
-    rules=[
-        not_null("origin"),
-        between("flights", 1, 200),
-        between("mean_delay_min", -240, 2_880),
-        between("late_share", 0, 1),
-        expression("p90_delay_min IS NULL OR p90_delay_min BETWEEN -240 AND 2880"),
-    ],
-)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from quality.rules import between, matches, one_of
-from tables.declaration import Topic
+from tables import Topic, between, matches, one_of
 
 TOPIC = Topic(
     schema={

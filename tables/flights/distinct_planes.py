@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between, expression, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, between, expression, not_null, table
 
 
+@table(
+    every="5 seconds",
+    approximate={
+        "planes": 0.02,
+        **dict.fromkeys(["planes_sketch", "planes_theta", "delays_sketch", "destinations_sketch"], float("inf")),
+    },
+    rules=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
+)
 def distinct_planes(flights: DataFrame) -> DataFrame:
     """One row per carrier and New York day: planes and the 90th percentile of delay in minutes, with their sketches.
 
     Of the planes there are two: that of HLL is small, and that of theta can tell planes of one day and another. A
     day's sketch of delays holds all of up to 800 flights, so that it is exact; merged ones need not be. Of the
     destinations, the three with the most flights, those of equal number by name.
-    """
-    from pyspark.sql import functions as F
 
+    planes: different tail numbers, estimated by HLL
+    planes_sketch: HLL sketch of the tail numbers
+    planes_theta: theta sketch of the tail numbers
+    p90_delay_min: 90th percentile of the departure delay, minutes
+    delays_sketch: KLL sketch of the departure delays
+    top_destinations: the three destinations with the most flights
+    destinations_sketch: sketch of the destinations and their flights
+    """
     known_delays = F.kll_sketch_get_n_bigint("delays_sketch")  # an empty sketch refuses to tell its percentile
     top = "approx_top_k_estimate(destinations_sketch, 500)"
     most = f"transform(array_sort({top}, (a, b) -> CASE WHEN a.count <> b.count THEN sign(b.count - a.count)::INT "
@@ -49,18 +57,3 @@ def distinct_planes(flights: DataFrame) -> DataFrame:
             "destinations_sketch",
         )
     )
-
-
-TABLE = Table(
-    derive=distinct_planes,
-    key=["carrier", "day"],
-    event_time="day",
-    recompute_by=["carrier"],
-    lookback="2 days",
-    every="5 seconds",
-    approximate={
-        "planes": 0.02,
-        **dict.fromkeys(["planes_sketch", "planes_theta", "delays_sketch", "destinations_sketch"], float("inf")),
-    },
-    rules=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
-)

@@ -2,19 +2,31 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import expression, not_null, one_of, unique
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, expression, not_null, one_of, table, unique
 
 
+@table(
+    key=["flight_id"],
+    latest_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
+    watermark="2 hours",
+    records=["departed_record", "arrived_record"],
+    rules=[
+        unique("flight_id"),
+        not_null("carrier"),
+        one_of("outcome", ["landed", "never landed"]),
+        expression("arrived_at IS NULL OR arrived_at >= departed_at"),
+    ],
+)
 def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
-    """One row per departure: landed within 24 hours of it, or never landed."""
-    from pyspark.sql import functions as F
+    """One row per departure: landed within 24 hours of it, or never landed.
 
+    departed_at: when the plane left
+    arrived_at: when it landed; null for a flight that never landed
+    outcome: landed, or never landed
+    expires_at: 24 hours after the departure, when a landing no longer counts
+    departed_record: the log record of the departure
+    arrived_record: the log record of the landing
+    """
     d = departures.where("kind = 'departed'").alias("d")
     a = arrivals.alias("a")
     day = F.expr("INTERVAL 24 HOURS")
@@ -42,22 +54,3 @@ def flights(departures: DataFrame, arrivals: DataFrame) -> DataFrame:
         F.col("d.record").alias("departed_record"),
         F.col("a.record").alias("arrived_record"),
     )
-
-
-TABLE = Table(
-    derive=flights,
-    key=["flight_id"],
-    latest_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
-    event_time="departed_at",
-    watermark="2 hours",
-    closes_at="expires_at",
-    recompute_by=["flight_id"],
-    lookback="24 hours",
-    records=["departed_record", "arrived_record"],
-    rules=[
-        unique("flight_id"),
-        not_null("carrier"),
-        one_of("outcome", ["landed", "never landed"]),
-        expression("arrived_at IS NULL OR arrived_at >= departed_at"),
-    ],
-)

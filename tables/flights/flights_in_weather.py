@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import expression, not_null, unique
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, Window, expression, not_null, table, unique
 
 
+@table(
+    key=["flight_id"],
+    latest_by=["departed_at"],  # as flights has it
+    event_time="departed_at",
+    recompute_by=["origin"],  # which observations lack: one of any airport touches the departures of its two hours
+    lookback="2 hours",
+    every="5 seconds",
+    rules=[unique("flight_id"), not_null("carrier"), expression("observed_at IS NULL OR observed_at <= departed_at")],
+)
 def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
-    """One row per departure: the latest observation at its origin, by then at most two hours old; nulls without one."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
+    """One row per departure: the latest observation at its origin, by then at most two hours old; nulls without one.
 
+    observed_at: when the weather was observed; null where no observation is recent
+    temperature_f: degrees Fahrenheit
+    wind_speed_mph: miles per hour
+    precipitation_in: inches in the hour before the observation
+    visibility_mi: miles
+    """
     measures = ["temperature_f", "wind_speed_mph", "precipitation_in", "visibility_mi"]
     flown = departures.where("kind = 'departed'").select(
         "flight_id",
@@ -47,15 +54,3 @@ def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
             *(F.when(is_recent, F.col(f"latest.{column}")).alias(column) for column in ("observed_at", *measures)),
         )
     )
-
-
-TABLE = Table(
-    derive=flights_in_weather,
-    key=["flight_id"],
-    latest_by=["departed_at"],  # as flights has it
-    event_time="departed_at",
-    recompute_by=["origin"],  # which observations lack: one of any airport touches the departures of its two hours
-    lookback="2 hours",
-    every="5 seconds",
-    rules=[unique("flight_id"), not_null("carrier"), expression("observed_at IS NULL OR observed_at <= departed_at")],
-)

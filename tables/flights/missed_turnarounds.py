@@ -5,23 +5,37 @@ from __future__ import annotations
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from quality.rules import between, expression, unique
-from tables.declaration import Table
+from tables import DataFrame, between, expression, table, unique
 from tables.patterns import RECORD, Event, Match, matches
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 WITHIN = timedelta(hours=3)
 LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
 
 
+@table(
+    key=["landed_flight_id"],
+    event_time="departed_at",
+    recompute_by=["tail_number"],
+    lookback="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
+    records=["landed_record", "left_record"],
+    every="5 seconds",
+    rules=[
+        unique("landed_flight_id"),
+        between("arrival_delay_min", 31, None),
+        between("departure_delay_min", 16, None),
+        expression("departed_at >= landed_at"),
+    ],
+)
 def missed_turnarounds(flights: DataFrame) -> DataFrame:
     """One row per flight that landed late, whose plane left late within three hours.
 
     Both are named by their flight, and by the record of the log that told of the landing, or of the departure.
+
+    landed_flight_id: the flight that landed late
+    left_flight_id: the next flight of its plane, which left late
+    landed_record: the log record of the landing
+    left_record: the log record of the departure
     """
     return matches(
         flights.where("tail_number IS NOT NULL").select(
@@ -70,20 +84,3 @@ def late_after_late(flights: Sequence[Event]) -> Iterator[Match]:
                 "landed_record": landed["arrived_record"],
                 "left_record": left["departed_record"],
             }
-
-
-TABLE = Table(
-    derive=missed_turnarounds,
-    key=["landed_flight_id"],
-    event_time="departed_at",
-    recompute_by=["tail_number"],
-    lookback="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
-    records=["landed_record", "left_record"],
-    every="5 seconds",
-    rules=[
-        unique("landed_flight_id"),
-        between("arrival_delay_min", 31, None),
-        between("departure_delay_min", 16, None),
-        expression("departed_at >= landed_at"),
-    ],
-)

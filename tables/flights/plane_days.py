@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import expression, not_null
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, expression, not_null, table
 
 
+@table(
+    every="5 seconds",
+    rules=[not_null("tail_number"), expression("last_departed_at >= first_departed_at AND legs > 0")],
+)
 def plane_days(departures: DataFrame) -> DataFrame:
     """One row per plane and session of departures, each at most six hours after the one before; delays in minutes.
 
     A plane without a known tail number is in none.
-    """
-    from pyspark.sql import functions as F
 
+    first_departed_at: first departure of the session
+    last_departed_at: last departure of the session
+    legs: departures of the session
+    delay_min: the sum of their delays, minutes
+    """
     return (
         departures.where("kind = 'departed' AND tail_number IS NOT NULL")
         .groupBy("tail_number", F.session_window("occurred_at", "6 hours"))
@@ -30,15 +31,3 @@ def plane_days(departures: DataFrame) -> DataFrame:
         )
         .drop("session_window")
     )
-
-
-TABLE = Table(
-    derive=plane_days,
-    key=["tail_number", "first_departed_at"],
-    event_time="first_departed_at",
-    ends_at="last_departed_at",
-    recompute_by=["tail_number"],
-    lookback="6 hours",
-    every="5 seconds",
-    rules=[not_null("tail_number"), expression("last_departed_at >= first_departed_at AND legs > 0")],
-)

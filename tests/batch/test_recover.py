@@ -29,7 +29,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
-from tables.declaration import Topic
+from tables import Topic
 
 TOPIC = Topic(
     schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
@@ -40,20 +40,10 @@ TOPIC = Topic(
 '''
 ALARMED_FILE = '''\
 """Readings with the alarms of their sensor within the hour that follows."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def alarmed(readings, alarms):
-    from pyspark.sql import functions as F
-
-    r, a = readings.alias("r"), alarms.alias("a")
-    end = F.col("r.read_at") + F.expr("INTERVAL 1 HOUR")
-    near = (F.col("r.sensor") == F.col("a.sensor")) & F.col("a.raised_at").between(F.col("r.read_at"), end)
-    return r.join(a, near).select("a.alarm", "r.sensor", "r.read_at", "r.value", end.alias("closes_at"))
-
-
-TABLE = Table(
-    derive=alarmed,
+@table(
     key=["alarm", "read_at"],
     event_time="read_at",
     watermark="1 hour",
@@ -61,6 +51,11 @@ TABLE = Table(
     recompute_by=["sensor"],
     lookback="1 hour",
 )
+def alarmed(readings, alarms):
+    r, a = readings.alias("r"), alarms.alias("a")
+    end = F.col("r.read_at") + F.expr("INTERVAL 1 HOUR")
+    near = (F.col("r.sensor") == F.col("a.sensor")) & F.col("a.raised_at").between(F.col("r.read_at"), end)
+    return r.join(a, near).select("a.alarm", "r.sensor", "r.read_at", "r.value", end.alias("closes_at"))
 '''
 WATCHED_FILE = (
     ALARMED_FILE.replace("alarmed", "watched")

@@ -37,14 +37,12 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
 TOPIC = "plant.readings"
 EACH_FILE = '''\
 """Each reading."""
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 def each(readings):
     return readings.where("value < 100")
-
-
-TABLE = Table(derive=each, key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 '''
 NEWEST_FILE = TABLE_FILE.replace("return readings", 'return readings.where("value < 100")').replace(
     "latest(", "newest("

@@ -31,10 +31,16 @@ def test_show_tells_a_declaration_before_anything_ran(cli: Cli) -> None:
     page = cli("show", "delays_by_hour", "--json").document
     assert page["name"] == "flights.delays_by_hour"
     assert page["declaration"]["watermark"] == "2 hours"
+    assert page["declaration"]["key"] == ["origin", "hour"]
+    assert sorted(page["declaration"]["inferred"]) == ["closes_at", "event_time", "key", "lookback", "recompute_by"]
     assert page["declaration"]["reads"] == ["flights.departures"]
     assert "not_null(origin)" in page["rules"]
+    [late_share] = [column for column in page["columns"] if column["name"] == "late_share"]
+    assert late_share["description"] == "share of the flights that left more than 15 minutes late"
     assert page["rows"] is None
-    assert cli("show", "delays_by_hour").code == 0
+    shown = cli("show", "delays_by_hour")
+    assert shown.code == 0
+    assert "share of the flights that left more than 15 minutes late" in " ".join(shown.out.split())
 
 
 def test_show_knows_topics_too(cli: Cli) -> None:

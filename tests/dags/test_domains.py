@@ -15,6 +15,7 @@ import pytest
 from dags.arguments import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.settings import ROOT
 from tables.registry import load
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
 KINDS = (
     "audit",
@@ -78,6 +79,7 @@ def test_every_dag_can_be_stored(dags: dict[str, DAG]) -> None:
 
 
 def test_parsing_takes_less_than_a_second_and_loads_no_engine() -> None:
+    load()  # what follows from the functions is kept now, as any command does
     script = """
 import sys, time
 import airflow.sdk
@@ -174,6 +176,24 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
         "flights.missed_turnarounds": {"flights.flights"},
         "flights.plane_days": {"recompute"},
     }
+
+
+def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> None:
+    from dags.factory import make_dags
+
+    declared = TABLE_FILE.replace(
+        "@table(", '@table(owner="sensors@plant", tags=["sums"], freshness="1 minute", '
+    ).replace("    return", '    """The newest.\n\n    sensor: which it is\n    """\n    return')
+    registry = load(written(tmp_path, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": declared}))
+    made: dict[str, Any] = {dag.dag_id: dag for dag in make_dags(registry, "plant")}
+    assert made["plant.stream"].tags == {"twofold", "plant", "stream", "sums"}
+    assert made["plant.stream"].get_task("watch").bounds.tables_s == {"newest": 60.0}
+    task = made["plant.reconcile"].get_task("plant.newest")
+    assert task.owner == "sensors@plant"
+    assert "Owner: sensors@plant. Fresh within 1 minute." in task.doc_md
+    assert "- `sensor`: which it is" in task.doc_md
+    assert made["plant.audit"].get_task("plant.newest").owner == "sensors@plant"
+    assert made["plant.quality"].get_task("plant.newest").owner == "sensors@plant"
 
 
 def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, DAG]) -> None:
@@ -280,12 +300,10 @@ def test_a_circle_of_tables_leaves_the_others_standing(two_domains: Path) -> Non
 
 CIRCULAR = '''"""A table that reads the other."""
 
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["id"], recompute_by=["id"])
 def {name}({reads}):
     return {reads}
-
-
-TABLE = Table(derive={name}, key=["id"], recompute_by=["id"])
 '''

@@ -96,6 +96,12 @@ def test_a_driver_that_has_just_started_is_given_time() -> None:
     assert look(status(*young, queries=(query("ingest", LONG_AGO),), lag=12)).stalled == ()
 
 
+def test_a_table_that_declares_its_freshness_is_held_to_it() -> None:
+    given = status(*UP, queries=(query("ingest", freshness_s=61), query("flights", freshness_s=61)))
+    found = examine(given, "flights", broker=True, bounds=Bounds(tables_s={"flights": 60}))
+    assert found.slow == ("flights: rows are visible 61 s after the broker had them",)
+
+
 def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> None:
     assert look(status(*UP, queries=(query("ingest", freshness_s=901),))).slow == (
         "ingest: rows are visible 901 s after the broker had them",

@@ -209,18 +209,19 @@ def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
 
 
 @pytest.mark.parametrize(
-    ("right", "wrong"),
+    ("name", "right", "wrong"),
     [
-        ("def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
-        ('watermark="2 hours"', 'watermark="2 months"'),
+        ("delays_by_hour", "def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
+        ("delays_by_hour", 'watermark="2 hours"', 'watermark="2 months"'),
+        ("flights", '    key=["flight_id"],\n', ""),
     ],
 )
 def test_a_mistake_is_reported_as_the_page_shows(
-    right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    name: str, right: str, wrong: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     folder = tmp_path / "tables"
     shutil.copytree(ROOT / "tables" / "flights", folder / "flights", ignore=shutil.ignore_patterns("__pycache__"))
-    file = folder / "flights" / "delays_by_hour.py"
+    file = folder / "flights" / f"{name}.py"
     text = file.read_text("utf-8")
     assert right in text
     file.write_text(text.replace(right, wrong), "utf-8")

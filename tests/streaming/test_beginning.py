@@ -29,14 +29,12 @@ pytestmark = pytest.mark.spark
 
 EACH_FILE = '''
 """Every reading."""
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 def each(readings):
     return readings.select("sensor", "read_at", "value")
-
-
-TABLE = Table(derive=each, key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 '''
 STRICT_TOPIC = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
     'identity=["sensor"],', 'identity=["sensor"],\n    rules=[between("value", 0, 50)],'

@@ -26,7 +26,7 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 FILES = {
     "plant/readings.py": '''
 """Readings of meters."""
-from tables.declaration import DeviceClock, Topic
+from tables import DeviceClock, Topic
 
 TOPIC = Topic(
     schema={"meter": "string", "read_at": "timestamp", "sent_at": "timestamp", "received_at": "timestamp"},
@@ -38,21 +38,10 @@ TOPIC = Topic(
 ''',
     "plant/hours.py": '''
 """Readings of each meter and hour."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def hours(readings):
-    """One row per meter and hour."""
-    from pyspark.sql import functions as F
-
-    return (
-        readings.groupBy("meter", F.window("at", "1 hour")).agg(F.count("*").alias("readings"))
-        .select("meter", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "readings")
-    )
-
-
-TABLE = Table(
-    derive=hours,
+@table(
     key=["meter", "hour"],
     event_time="hour",
     watermark="30 minutes",
@@ -60,6 +49,12 @@ TABLE = Table(
     recompute_by=["meter"],
     lookback="1 hour",
 )
+def hours(readings):
+    """One row per meter and hour."""
+    return (
+        readings.groupBy("meter", F.window("at", "1 hour")).agg(F.count("*").alias("readings"))
+        .select("meter", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "readings")
+    )
 ''',
 }
 

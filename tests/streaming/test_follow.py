@@ -38,22 +38,15 @@ pytestmark = pytest.mark.spark
 
 PAIRS_FILE = '''\
 """Each reading with the sum of its sensor's readings in the hour before it."""
-from tables.declaration import Table
+from tables import F, Window, table
 from tables.lake import Lake
 
 
+@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], lookback="1 hour")
 def {name}(readings):
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
     seconds = F.col("read_at").cast("long")
     before = Window.partitionBy("sensor").orderBy(seconds).rangeBetween(-3600, 0)
     return readings.select("sensor", "read_at", F.sum("value").over(before).alias("total"))
-
-
-TABLE = Table(
-    derive={name}, key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], lookback="1 hour"
-)
 '''
 NAME = "plant.newest"
 

@@ -88,21 +88,10 @@ TOPIC = Topic(
 """
 TABLE = '''
 """How often doors and lamps were used in each hour."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def uses(doors, lamps):
-    """One row per hour."""
-    from pyspark.sql import functions as F
-
-    return (
-        doors.unionByName(lamps).groupBy(F.window("at", "1 hour")).agg(F.count("*").alias("uses"))
-        .select(F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "uses")
-    )
-
-
-TABLE = Table(
-    derive=uses,
+@table(
     key=["hour"],
     event_time="hour",
     watermark="10 minutes",
@@ -110,6 +99,12 @@ TABLE = Table(
     recompute_by=[],
     lookback="1 hour",
 )
+def uses(doors, lamps):
+    """One row per hour."""
+    return (
+        doors.unionByName(lamps).groupBy(F.window("at", "1 hour")).agg(F.count("*").alias("uses"))
+        .select(F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "uses")
+    )
 '''
 
 

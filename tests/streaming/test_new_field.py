@@ -28,25 +28,21 @@ pytestmark = pytest.mark.spark
 
 NEWEST_FILE = '''\
 """The newest reading of each sensor."""
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     return readings.select("sensor", "read_at", "value")
-
-
-TABLE = Table(derive=latest, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 '''
 PLACES_FILE = '''\
 """Where each sensor stands."""
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 def places(readings):
     return readings.select("sensor", "read_at", "place")
-
-
-TABLE = Table(derive=places, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 '''
 FIELD = '"value": "double?"'
 

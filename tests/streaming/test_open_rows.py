@@ -20,22 +20,10 @@ pytestmark = pytest.mark.spark
 
 DAYS = '''
 """Readings of each sensor and day, and their sum."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def days(readings):
-    from pyspark.sql import functions as F
-
-    return (
-        readings.groupBy("sensor", F.window("read_at", "1 day"))
-        .agg(F.count("*").alias("readings"), F.sum("value").alias("total"))
-        .select("sensor", F.col("window.start").alias("day"), F.col("window.end").alias("closes_at"),
-                "readings", "total")
-    )
-
-
-TABLE = Table(
-    derive=days,
+@table(
     key=["sensor", "day"],
     event_time="day",
     watermark="10 minutes",
@@ -43,6 +31,13 @@ TABLE = Table(
     recompute_by=["sensor"],
     lookback="1 day",
 )
+def days(readings):
+    return (
+        readings.groupBy("sensor", F.window("read_at", "1 day"))
+        .agg(F.count("*").alias("readings"), F.sum("value").alias("total"))
+        .select("sensor", F.col("window.start").alias("day"), F.col("window.end").alias("closes_at"),
+                "readings", "total")
+    )
 '''
 
 

@@ -64,7 +64,7 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
 
 TOPIC_FILE = '''\
 """Readings of sensors."""
-from tables.declaration import Topic
+from tables import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
@@ -76,12 +76,10 @@ TOPIC = Topic(
 
 TABLE_FILE = '''\
 """The newest reading of each sensor."""
-from tables.declaration import Table
+from tables import table
 
 
+@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     return readings
-
-
-TABLE = Table(derive=latest, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 '''

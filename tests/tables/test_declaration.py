@@ -173,5 +173,22 @@ def test_what_is_declared_can_be_read_back() -> None:
     assert a_table(closes_at=None, lookback=None).lookback_ms is None
 
 
+def test_the_columns_of_a_table_are_described_by_its_functions_docstring() -> None:
+    def hours(readings: Any) -> Any:
+        """Readings of each sensor: by hour.
+
+        sensor: which
+        hour: its start,
+            in UTC
+        Not indented: no column has a name of two words.
+
+        total: their sum
+        """
+        return readings
+
+    assert a_table(derive=hours).columns == {"sensor": "which", "hour": "its start, in UTC", "total": "their sum"}
+    assert a_table().columns == {}
+
+
 def test_an_outcome_counts_all_kinds_of_change() -> None:
     assert Outcome(table="plant.hours", cause="late", run="r", inserted=1, updated=20, deleted=300).changed == 321

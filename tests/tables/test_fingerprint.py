@@ -25,7 +25,7 @@ USING_FILE = '''\
 import math
 from functools import partial
 
-from tables.declaration import Table
+from tables import table
 
 LIMIT = {"low": 1, "high": 9}
 SPARE = 1
@@ -53,6 +53,7 @@ def unused(value):
     return value - 1
 
 
+@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     import plain_helper
 
@@ -62,9 +63,6 @@ def latest(readings):
         return outer(value) or plain_helper.twice(value) or math.sqrt(value)
 
     return readings, scale, each, partial(max, 4)
-
-
-TABLE = Table(derive=latest, key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
 '''
 HELPER_FILE = '''\
 """Beside the declarations."""
@@ -153,6 +151,8 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
         ("SPARE = 1", "SPARE = 2"),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], every="2 seconds"'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], approximate={"value": 0.1}'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute"'),
+        ("def latest(readings):", 'def latest(readings):\n    """The newest.\n\n    sensor: which\n    """'),
     ],
 )
 @pytest.mark.usefixtures("helper")
@@ -160,6 +160,19 @@ def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, o
     changed = USING_FILE.replace(old, new)
     assert changed != USING_FILE
     assert of(tmp_path / "one", USING_FILE) == of(tmp_path / "two", changed)
+
+
+def test_a_name_of_spark_counts_alike_at_the_head_of_the_file_and_in_the_function(tmp_path: Path) -> None:
+    inside = TABLE_FILE.replace(
+        "    return readings",
+        "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n"
+        '    return readings.withColumn("n", F.count("*").over(Window.partitionBy("sensor")))',
+    )
+    head = inside.replace("    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
+    head = head.replace("from tables import table", "from tables import F, Window, table")
+    assert of(tmp_path / "one", inside) == of(tmp_path / "two", head)
+    swapped = head.replace("F, Window, table", "Window as F, F as Window, table")
+    assert of(tmp_path / "one", head) != of(tmp_path / "two", swapped)
 
 
 def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
@@ -174,7 +187,7 @@ def test_rules_are_no_part_of_the_definition() -> None:
 
 
 def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
-    text = TABLE_FILE.replace("def latest", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\ndef latest")
+    text = TABLE_FILE.replace("@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
     text = text.replace("def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
     text = text.replace("return readings", "return readings if even(2) else None")
     assert of(tmp_path / "one", text) != of(tmp_path / "two", text.replace("n != 0", "n > 0"))

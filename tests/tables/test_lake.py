@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
-from tables.lake import Lake
+from tables.lake import Lake, with_comments
 from tables.tidy import tidy
 from tables.writer import Stamp, Writer
 
@@ -122,6 +122,19 @@ def test_a_table_gets_the_columns_that_it_lacks_once(lake: Lake, counts: Writer)
         lake.extend(NAME, MORE)
         assert lake.version(NAME) == 2
     assert pa.table(lake.open(NAME).scan()).to_pylist() == [{"k": "a", "n": 1, "at": None, "names": None}]
+
+
+def test_columns_are_described_in_the_schema_and_a_text_that_stays_is_no_commit(lake: Lake, counts: Writer) -> None:
+    lake.describe(NAME, {"n": "how many", "unknown": "no column"})
+    lake.describe(NAME, {"n": "how many"})
+    assert {f.name: f.metadata for f in lake.open(NAME).schema().fields} == {"k": {}, "n": {"comment": "how many"}}
+    assert lake.version(NAME) == 1
+    append(counts, 1, rows(a=1))
+    lake.describe(NAME, {"n": "how often"})
+    assert (lake.version(NAME), lake.rows(NAME)) == (3, 1)
+    assert lake.open(NAME).schema().fields[1].metadata == {"comment": "how often"}
+    described = with_comments(SCHEMA, {"k": "which"})
+    assert [column.metadata for column in described] == [{b"comment": b"which"}, None]
 
 
 def test_a_column_of_another_type_is_refused_and_none_is_added(lake: Lake, counts: Writer) -> None:

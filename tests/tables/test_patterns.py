@@ -175,7 +175,7 @@ def test_a_column_that_is_not_declared_is_refused(spark: SparkSession) -> None:
 
 CALLS = '''\
 """Calls and answers."""
-from tables.declaration import Topic
+from tables import Topic
 
 TOPIC = Topic(
     schema={"line": "string", "kind": "string", "at": "timestamp"},
@@ -188,12 +188,13 @@ UNANSWERED = '''\
 """Calls without an answer within an hour."""
 from datetime import timedelta
 
-from tables.declaration import Table
+from tables import table
 from tables.patterns import matches
 
 HOUR = timedelta(hours=1)
 
 
+@table(key=["line", "called_at"], event_time="called_at", recompute_by=["line"], lookback="1 hour")
 def unanswered(calls):
     return matches(
         calls, key=["line"], order=["at", "kind"], find=_unanswered,
@@ -206,11 +207,6 @@ def _unanswered(events):
         until = call["at"] + HOUR
         if call["kind"] == "call" and not any(e["kind"] == "answer" and e["at"] <= until for e in events[number + 1:]):
             yield {"line": call["line"], "called_at": call["at"], "final_at": until}
-
-
-TABLE = Table(
-    derive=unanswered, key=["line", "called_at"], event_time="called_at", recompute_by=["line"], lookback="1 hour"
-)
 '''
 
 

@@ -49,26 +49,40 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
             "first line",
         ),
         ("newest", '"""Nothing."""', "found none", "One file declares one"),
-        ("newest", TABLE_FILE + "\nOTHER = TABLE", r"found TABLE \(a Table\), OTHER \(a Table\)", "One file declares"),
-        ("newest", TABLE_FILE.replace("TABLE =", "TOPIC ="), r"found TOPIC \(a Table\)", "One file declares one"),
         (
             "newest",
-            TABLE_FILE.replace("key=", "keys="),
-            "loading it raised TypeError: .*'keys'",
-            "declarations.md",
+            TABLE_FILE + "\nOTHER = latest",
+            r"found latest \(a table\), OTHER \(a table\)",
+            "One file declares",
+        ),
+        ("topic", TOPIC_FILE.replace("TOPIC =", "TABLE ="), r"found TABLE \(a Topic\)", "One file declares one"),
+        ("newest", TABLE_FILE.replace("key=", "keys="), "@table has no parameter 'keys'", "Did you mean 'key'"),
+        (
+            "newest",
+            TABLE_FILE.replace("key=", "zebra="),
+            "@table has no parameter 'zebra'",
+            "It takes key, recompute_by",
         ),
         (
-            "newest",
-            TABLE_FILE.replace("key=", 'name="n", key='),
+            "topic",
+            TOPIC_FILE.replace("key=", 'name="n", key='),
             "name is given as a parameter",
             "the name is the file's",
         ),
+        ("topic", TOPIC_FILE.replace("key=", "keys="), "Topic has no parameter 'keys'", "Did you mean 'key'"),
+        (
+            "newest",
+            TABLE_FILE.replace('key=["sensor"], ', ""),
+            "@table needs key, which",
+            "Write key=",
+        ),
+        ("newest", TABLE_FILE.replace("@table(", "@table(freshness='soon', "), "freshness='soon'", "90 seconds"),
         ("newest", TABLE_FILE.replace('key=["sensor"]', 'key="sensor"'), "key='sensor': expected a list", "Write key="),
         (
             "newest",
-            TABLE_FILE.replace("def latest", "import delta\n\n\ndef latest"),
+            TABLE_FILE.replace("from tables", "import delta\nfrom tables"),
             "imports delta when",
-            "inside the",
+            "`from tables import",
         ),
         ("topic", TOPIC_FILE.replace("TOPIC =", "import delta\nTOPIC ="), "line 4 imports delta", "inside the"),
         ("topic", TOPIC_FILE.replace('"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
@@ -85,6 +99,14 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
         (
             "newest",
             TABLE_FILE.replace('recompute_by=["sensor"]', 'recompute_by=["kind"]'),
+            "recompute_by names kind, which latest does not return",
+            "It returns sensor, read_at, value",
+        ),
+        (
+            "newest",
+            TABLE_FILE.replace('recompute_by=["sensor"]', 'recompute_by=["kind"]').replace(
+                "return readings", "return readings.selectExpr('*', '1 kind').dropDuplicates()"
+            ),
             r"recompute_by=\['kind'\]: none of these is a column of plant.readings",
             "declare lookback",
         ),
@@ -109,6 +131,7 @@ def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: s
 
 def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Path) -> None:
     asking = TABLE_FILE.replace("key=", 'records=["told_by"], key=')
+    asking = asking.replace("return readings", 'return readings.withColumnRenamed("record", "told_by")')
     plain = plant(tmp_path / "plain", newest=asking)
     assert load(plain).find_table("newest").approximate == {"told_by": float("inf")}
     taken = plant(tmp_path / "taken", newest=asking, readings=TOPIC_FILE.replace('"value"', '"record"'))

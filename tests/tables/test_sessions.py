@@ -21,31 +21,26 @@ pytestmark = pytest.mark.spark
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = '''"""Clicks."""
-from tables.declaration import Topic
+from tables import Topic
 
 TOPIC = Topic(schema={"user": "string", "at": "timestamp"}, event_time="at", key="user", identity=["user"])
 '''
 TABLE = '''"""Visits, which end after half an hour without a click."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def visits(clicks):
-    """One row per visit."""
-    from pyspark.sql import functions as F
-
-    return clicks.groupBy("user", F.session_window("at", "30 minutes").alias("visit")).agg(
-        F.count("*").alias("clicks")
-    ).select("user", F.col("visit.start").alias("began_at"), F.col("visit.end").alias("ends_at"), "clicks")
-
-
-TABLE = Table(
-    derive=visits,
+@table(
     key=["user", "began_at"],
     event_time="began_at",
     ends_at="ends_at",
     recompute_by=["user"],
     lookback="30 minutes",
 )
+def visits(clicks):
+    """One row per visit."""
+    return clicks.groupBy("user", F.session_window("at", "30 minutes").alias("visit")).agg(
+        F.count("*").alias("clicks")
+    ).select("user", F.col("visit.start").alias("began_at"), F.col("visit.end").alias("ends_at"), "clicks")
 '''
 
 

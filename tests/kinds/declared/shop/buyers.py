@@ -2,20 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import between
-from tables.declaration import Table
+from tables import DataFrame, F, between, table
 from tables.membership import members
 
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
-
+@table(
+    watermark="30 minutes",
+    rules=[between("orders", 1, None)],
+)
 def buyers(orders: DataFrame) -> DataFrame:
     """One row per product and hour: orders, and a Bloom filter of their customers."""
-    from pyspark.sql import functions as F
-
     return (
         orders.groupBy("product", F.window("ordered_at", "1 hour"))
         .agg(F.count("*").alias("orders"), members("customer").alias("customers"))
@@ -27,15 +23,3 @@ def buyers(orders: DataFrame) -> DataFrame:
             "customers",
         )
     )
-
-
-TABLE = Table(
-    derive=buyers,
-    key=["product", "hour"],
-    event_time="hour",
-    watermark="30 minutes",
-    closes_at="closes_at",
-    recompute_by=["product"],
-    lookback="1 hour",
-    rules=[between("orders", 1, None)],
-)

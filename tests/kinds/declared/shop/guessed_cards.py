@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
 
-from quality.rules import expression, unique
-from tables.declaration import Table
+from tables import DataFrame, expression, table, unique
 from tables.patterns import RECORD, Event, Match, matches, times_then
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
 
 WITHIN = timedelta(minutes=10)
 ATTEMPTS = 3
 
 
+@table(
+    key=["payment_id"],
+    event_time="paid_at",
+    records=["records"],
+    recompute_by=["card"],
+    lookback="10 minutes",
+    rules=[unique("payment_id"), expression("size(records) = 4")],
+)
 def guessed_cards(payments: DataFrame) -> DataFrame:
     """One row per payment of a card after three declined ones within ten minutes, with the records of all four."""
     return matches(
@@ -48,14 +51,3 @@ def declined_then_accepted(attempts: Sequence[Event]) -> Iterator[Match]:
             "declined_ids": [attempt["payment_id"] for attempt in declined],
             "records": [attempt["record"] for attempt in (*declined, accepted)],
         }
-
-
-TABLE = Table(
-    derive=guessed_cards,
-    key=["payment_id"],
-    event_time="paid_at",
-    records=["records"],
-    recompute_by=["card"],
-    lookback="10 minutes",
-    rules=[unique("payment_id"), expression("size(records) = 4")],
-)

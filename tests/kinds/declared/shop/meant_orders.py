@@ -2,31 +2,19 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import unique
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, Window, table, unique
 
 
-def meant_orders(orders: DataFrame) -> DataFrame:
-    """One row per order, but those of the same customer and product at most five minutes after another."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    same = Window.partitionBy("customer", "product").orderBy("ordered_at", "order_id")
-    before = F.lag("ordered_at").over(same)
-    is_meant = before.isNull() | (F.col("ordered_at") > before + F.expr("INTERVAL 5 MINUTES"))
-    return orders.withColumn("is_meant", is_meant).where("is_meant").drop("is_meant")
-
-
-TABLE = Table(
-    derive=meant_orders,
+@table(
     key=["order_id"],
     event_time="ordered_at",
     recompute_by=["customer", "product"],
     lookback="5 minutes",
     rules=[unique("order_id")],
 )
+def meant_orders(orders: DataFrame) -> DataFrame:
+    """One row per order, but those of the same customer and product at most five minutes after another."""
+    same = Window.partitionBy("customer", "product").orderBy("ordered_at", "order_id")
+    before = F.lag("ordered_at").over(same)
+    is_meant = before.isNull() | (F.col("ordered_at") > before + F.expr("INTERVAL 5 MINUTES"))
+    return orders.withColumn("is_meant", is_meant).where("is_meant").drop("is_meant")

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from quality.rules import between
-from tables.declaration import Topic
+from tables import Topic, between
 
 TOPIC = Topic(
     schema={

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from quality.rules import one_of
-from tables.declaration import Topic
+from tables import Topic, one_of
 
 TOPIC = Topic(
     schema={

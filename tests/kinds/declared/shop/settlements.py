@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
-from quality.rules import expression, one_of
-from tables.declaration import Table
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+from tables import DataFrame, F, expression, one_of, table
 
 
+@table(
+    key=["order_id", "payment_id"],
+    watermark="30 minutes",
+    records=["ordered_record", "paid_record"],
+    rules=[
+        one_of("outcome", ["paid", "not paid", "no order"]),
+        expression("outcome = 'no order' OR cents IS NOT NULL"),
+    ],
+)
 def settlements(orders: DataFrame, payments: DataFrame) -> DataFrame:
     """One row per accepted payment with its order of the hour before, and per order or payment that found no other."""
-    from pyspark.sql import functions as F
-
     o, p = orders.alias("o"), payments.where("outcome = 'accepted'").alias("p")
     hour = F.expr("INTERVAL 1 HOUR")
     happened_at = F.coalesce("o.ordered_at", "p.tried_at")
@@ -36,19 +37,3 @@ def settlements(orders: DataFrame, payments: DataFrame) -> DataFrame:
         F.col("o.record").alias("ordered_record"),
         F.col("p.record").alias("paid_record"),
     )
-
-
-TABLE = Table(
-    derive=settlements,
-    key=["order_id", "payment_id"],
-    event_time="happened_at",
-    watermark="30 minutes",
-    closes_at="closes_at",
-    records=["ordered_record", "paid_record"],
-    recompute_by=["order_id"],
-    lookback="1 hour",
-    rules=[
-        one_of("outcome", ["paid", "not paid", "no order"]),
-        expression("outcome = 'no order' OR cents IS NOT NULL"),
-    ],
-)
