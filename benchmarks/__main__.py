@@ -18,6 +18,7 @@ BENCHMARKS = (
         "ledgers",
         "revisions",
         "kinds",
+        "decoding",
         "archive",
     ),
     "beside",

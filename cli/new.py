@@ -173,7 +173,5 @@ def _declaration(name: str, source: Topic | Table) -> str:
 
 def _grouping(topic: Topic) -> str:
     """A text column that groups records: not one that tells them apart, if there is another."""
-    texts = [
-        column for column, kind in topic.types.items() if kind.name == "string" and not kind.nullable and not kind.array
-    ]
+    texts = [column for column, kind in topic.types.items() if kind.name == "string" and not kind.nullable]
     return next((column for column in texts if column not in (*topic.identity, topic.key)), topic.key)

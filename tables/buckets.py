@@ -14,7 +14,11 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _PER_DAY = 16
-_JSON = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
+_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}
 _DAY, _PART = "_day", "_part"
 _ONE, _HASH = "_one", "_hash"
 

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 from infra.errors import BadDeclaration
 from infra.interval import parse_interval
 from quality.rules import RECORD_RULES, Rule
+from tables.columns import REST
 from tables.types import FieldType, parse_type
 
 if TYPE_CHECKING:
@@ -94,8 +95,12 @@ class Topic:
     """A Kafka topic: one partitioned log of JSON records, and the `events` table that they become.
 
     Args:
-        schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `date`, `timestamp` (RFC 3339 with an
-            offset), `array<T>`; a trailing `?` allows null or absence. A field that is not listed here is refused.
+        schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
+            3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
+            exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence.
+        unknown_fields: of fields, at any depth, that the schema does not name: `refuse` quarantines the record,
+            `ignore` leaves them out, `keep` puts them into the column `_rest` as JSON, under the names that lead to
+            them.
         event_time: the `timestamp` column that says when the fact happened; with `clock`, the name of a column that the
             decoder adds.
         clock: the event time is told from these columns, since the devices' clocks are not trusted.
@@ -125,6 +130,7 @@ class Topic:
     idle_after: str | None = None
     rules: Sequence[Rule] = ()
     partitions: int = 3
+    unknown_fields: Literal["refuse", "ignore", "keep"] = "refuse"
     max_bytes: int = 65_536
     tiered: bool = True
     segment_bytes: int = 16 * 1024 * 1024
@@ -138,10 +144,17 @@ class Topic:
         _require_list("identity", self.identity)
         _set(self, schema=dict(self.schema), identity=tuple(self.identity), rules=tuple(self.rules))
         self._require_event_time()
-        _require_names(self.columns)
-        columns = self.types
-        _require_columns("key", [self.key], columns)
-        _require_columns("identity", self.identity, columns)
+        _require_names([*self.types, *([] if self.clock is None else [self.event_time])])
+        for what, names in {"key": [self.key], "identity": self.identity}.items():
+            _require_columns(what, names, self.types)
+            nested = [name for name in names if self.types[name].name in ("array", "map", "struct", "json")]
+            if nested:
+                raise BadDeclaration(
+                    f"{what} names {nested[0]}, which is declared {self.schema[nested[0]]!r}; expected single values.",
+                    hint="Give the field within it that tells records apart a column of its own.",
+                )
+        if self.unknown_fields not in ("refuse", "ignore", "keep"):
+            raise BadDeclaration(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
         if not self.identity:
             raise BadDeclaration("identity is empty.", hint="Name the columns in which a repeated record agrees.")
         _require_rules(self.rules, allowed=RECORD_RULES, columns=self.columns, of="a topic")
@@ -175,7 +188,7 @@ class Topic:
         types = self.types
         _require_columns(what, [column], types)
         kind = types[column]
-        if kind.name != "timestamp" or kind.array or (kind.nullable and not nullable):
+        if kind.name != "timestamp" or (kind.nullable and not nullable):
             raise BadDeclaration(
                 f"{what}={column!r} is declared {self.schema[column]!r}; expected 'timestamp'"
                 + ("." if nullable else ", which cannot be null.")
@@ -188,8 +201,14 @@ class Topic:
 
     @property
     def columns(self) -> dict[str, FieldType]:
-        """Column of an event -> its type: those of a record, then the corrected event time where there is a clock."""
-        return self.types if self.clock is None else {**self.types, self.event_time: FieldType("timestamp")}
+        """Column of an event -> its type.
+
+        Those of a record, then the corrected event time where there is a clock, then `_rest` where it is kept.
+        """
+        added = {} if self.clock is None else {self.event_time: FieldType(name="timestamp")}
+        if self.unknown_fields == "keep":
+            added[REST] = FieldType(name="json", nullable=True)
+        return {**self.types, **added}
 
     @property
     def same_record(self) -> tuple[str, ...]:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
+import gc
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import date, datetime, timedelta
+from datetime import timedelta
 from functools import cached_property
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -20,7 +21,9 @@ from tables.columns import LATE_BY_MS as LATE_BY_MS
 from tables.columns import OFFSET as OFFSET
 from tables.columns import PARTITION as PARTITION
 from tables.columns import REPLAYED as REPLAYED
+from tables.columns import REST
 from tables.declaration import DeviceClock, Topic
+from tables.json_fields import Convert, Misfit, conversion, python_type, repeated_key, rest, unknown_fields
 from tables.types import FieldType
 
 if TYPE_CHECKING:
@@ -54,17 +57,10 @@ _BESIDE = {name: f"_quarantined_{name}" for name in ("key", "value", "reasons")}
 REASONS = _BESIDE["reasons"]
 """Of decoded rows, why they are rejected; null for those that are accepted."""
 
-_PYTHON_TYPES: dict[str, Any] = {
-    "string": str,
-    "boolean": bool,
-    "int": Annotated[int, msgspec.Meta(ge=-(2**31), le=2**31 - 1)],
-    "long": Annotated[int, msgspec.Meta(ge=-(2**63), le=2**63 - 1)],
-    "double": float,
-    "date": date,
-    "timestamp": Annotated[datetime, msgspec.Meta(tz=True)],
-}
 _LEFT_OUT = "left out when its offset was ingested, under other rules: today's accept it"
 _FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
+_FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
+"""What parsing raises for a record that does not fit."""
 _COLON, _QUOTE, _SPACES = 0x3A, 0x22, np.frombuffer(b" \t\n\r", np.uint8)
 
 
@@ -142,14 +138,15 @@ class Decoder:
     def _split(self, table: pa.Table, newest_ms: int | None) -> tuple[pa.Table, dict[int, list[str]]]:
         """The events, and for each row that is none what is wrong with it."""
         values = table["value"].combine_chunks()
-        parsed, faults = self._parse(values)
+        with _without_gc():
+            parsed, rests, faults = self._parse(values)
         good = [row for row, record in enumerate(parsed) if record is not None]
         if len(good) == len(parsed):
             source = table
         else:
             source = table.take(pa.array(good, pa.int64()))
             parsed = [parsed[row] for row in good]
-        events = self._events(parsed, source, newest_ms)
+        events = self._events(parsed, [rests.get(row) for row in good], source, newest_ms)
         broken_by = self._broken(events)
         if broken_by:
             faults.update((good[row], reasons) for row, reasons in broken_by.items())
@@ -188,49 +185,89 @@ class Decoder:
         lengths = [timedelta(microseconds=us) for us in ahead_us.take(rows).to_pylist()]
         return dict(zip(rows.to_pylist(), lengths, strict=True))
 
-    def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, list[str]]]:
-        decode, limit = self._decoder.decode, self.topic.max_bytes
+    def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, str], dict[int, list[str]]]:
+        """Of each row its record or None; of some rows the fields that the schema does not name; what is wrong."""
         parsed: list[Any] = []
+        texts: list[bytes | None] = []
+        rests: dict[int, str] = {}
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(values.to_pylist()):
-            record = None
+            record, text = None, None
             if value is None:
                 faults[row] = ["no value: expected a JSON object"]
-            elif len(value) > limit:
-                faults[row] = [f"{len(value)} bytes: expected at most {limit}"]
+            elif len(value) > self.topic.max_bytes:
+                faults[row] = [f"{len(value)} bytes: expected at most {self.topic.max_bytes}"]
             else:
                 try:
-                    record = decode(value)
-                except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError) as error:
-                    faults[row] = [_readable(error)]
+                    record = self._decoder.decode(value)
+                    if not self._is_flat:
+                        text = msgspec.json.encode(record)
+                    self._convert(record)
+                except _FAULTS as error:
+                    record, faults[row] = None, [_readable(error)]
             parsed.append(record)
-        for row in self._suspects(values, parsed):
-            repeated = _repeated_key(values[row].as_py())
-            if repeated is not None:
-                faults[row] = [f"the key {repeated!r} stands twice"]
-                parsed[row] = None
-        return parsed, faults
+            texts.append(text)
+        for row in self._suspects(values, parsed, texts):
+            try:
+                unknown = self._look(values[row].as_py())
+            except _FAULTS as error:
+                parsed[row], faults[row] = None, [_readable(error)]
+            else:
+                if unknown is not None:
+                    rests[row] = unknown
+        return parsed, rests, faults
 
-    def _suspects(self, values: pa.Array, parsed: Sequence[Any]) -> list[int]:
-        """Rows in which a key may stand twice: those that do not show each field once, plainly written.
+    def _convert(self, record: Any) -> None:
+        for column, convert in self._conversions:
+            cell = getattr(record, column)
+            if cell is not msgspec.UNSET:
+                try:
+                    setattr(record, column, convert(cell))
+                except Misfit as misfit:
+                    raise Misfit(misfit.reason, f".{column}{misfit.path}") from None
 
-        A plain record has as many `":` as it has fields. More of them, a field that is absent, or white space
-        before a colon makes a row worth the slow look; no repeated key escapes these three. Found in one pass over
+    def _suspects(self, values: pa.Array, parsed: Sequence[Any], texts: Sequence[bytes | None]) -> list[int]:
+        """Rows in which a key may stand twice, or may be one that the schema does not name.
+
+        A plain record has as many `":` as names: those of the schema where it is flat, else those of the parsed record
+        as it is written again. Another number, a field that is absent from a flat record, white space before a colon
+        or an escaped quotation mark make a row worth the slow look; no such key escapes these. Found in one pass over
         the bytes of the whole batch, since nearly all rows are plain.
         """
-        _, ends, data = values.buffers()
-        bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
-        text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
-        colons = np.flatnonzero(text[bounds[0] : bounds[-1]] == _COLON) + bounds[0]
-        before, rows = text[colons - 1], np.searchsorted(bounds[1:], colons, side="right")
-        names = np.bincount(rows[before == _QUOTE], minlength=len(values))
-        odd = set(np.flatnonzero(names != len(self.topic.schema)).tolist())
-        odd.update(rows[np.isin(before, _SPACES)].tolist())
-        for column in self._optional:
-            odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
+        names, spaced = _names(values)
+        if self._is_flat:
+            odd = set(np.flatnonzero(names != len(self.topic.schema)).tolist())
+            for column in self._optional:
+                odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
+        else:
+            odd = set(np.flatnonzero(names != _names(pa.array(texts, pa.binary()))[0]).tolist())
+            escaped = pc.fill_null(pc.match_substring(values, rb"\u0022"), False)
+            odd.update(pc.indices_nonzero(escaped).to_pylist())
+        odd.update(spaced)
         return sorted(row for row in odd if parsed[row] is not None)
 
-    def _events(self, records: Sequence[Any], source: pa.Table, newest_ms: int | None) -> pa.Table:
+    def _look(self, value: bytes) -> str | None:
+        """The fields that the schema does not name, as JSON, where the topic keeps them.
+
+        Raises:
+            ValueError: a key stands twice, or is not in the schema of a topic that refuses such keys.
+        """
+        repeated = repeated_key(value)
+        if repeated is not None:
+            raise ValueError(f"the key {repeated!r} stands twice")
+        if self._is_flat or self.topic.unknown_fields == "ignore":
+            return None
+        if self.topic.unknown_fields == "keep":
+            kept = rest(value, self._record_type)
+            return None if kept is None else msgspec.json.encode(kept).decode()
+        path = next(unknown_fields(msgspec.json.decode(value), self._record_type), None)
+        if path is not None:
+            raise ValueError(f"Object contains unknown field `{path.removeprefix('.')}`")
+        return None
+
+    def _events(
+        self, records: Sequence[Any], rests: Sequence[str | None], source: pa.Table, newest_ms: int | None
+    ) -> pa.Table:
         columns: dict[str, pa.Array] = {}
         for column, kind in self.topic.types.items():
             cells = [getattr(record, column) for record in records]
@@ -240,6 +277,8 @@ class Decoder:
         appended = source["timestamp"].cast(TIMESTAMP)
         if self.topic.clock is not None:
             columns[self.topic.event_time] = _corrected(columns, appended, self.topic.clock)
+        if REST in self.topic.columns:
+            columns[REST] = pa.array(rests, pa.string())
         if newest_ms is None:
             late = pa.nulls(len(records), pa.int64())
         else:
@@ -271,6 +310,20 @@ class Decoder:
     @cached_property
     def _optional(self) -> list[str]:
         return [column for column, kind in self.topic.types.items() if kind.nullable]
+
+    @cached_property
+    def _record_type(self) -> FieldType:
+        return FieldType(name="struct", fields=tuple(self.topic.types.items()))
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether a record that fits shows each field of the schema once, and nothing else."""
+        return self.topic.unknown_fields == "refuse" and all(kind.is_flat for kind in self.topic.types.values())
+
+    @cached_property
+    def _conversions(self) -> list[tuple[str, Convert]]:
+        found = {column: conversion(kind) for column, kind in self.topic.types.items()}
+        return [(column, convert) for column, convert in found.items() if convert is not None]
 
     def __getstate__(self) -> dict[str, Any]:
         return {"topic": self.topic, "replayed": self.replayed}  # a worker builds its own parser
@@ -345,14 +398,19 @@ def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock
 
 def _beyond_calendar(column: pa.ChunkedArray) -> list[int]:
     """Rows with a time that its offset moves out of the years that a date can have."""
-    cells = column.combine_chunks()
-    nested = pa.types.is_list(cells.type)
-    micros = (cells.flatten() if nested else cells).cast(pa.int64())
+    micros = column.combine_chunks().cast(pa.int64())
     beyond = pc.or_(pc.less(micros, _FIRST_US), pc.greater(micros, _LAST_US))
-    if not pc.any(beyond).as_py():
-        return []
-    positions = pc.indices_nonzero(beyond)
-    return sorted(set((pc.list_parent_indices(cells).take(positions) if nested else positions).to_pylist()))
+    return list(pc.indices_nonzero(pc.fill_null(beyond, False)).to_pylist())
+
+
+def _names(values: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[int]]:
+    """How often each value has `":`, and the rows in which white space stands before a colon."""
+    _, ends, data = values.buffers()
+    bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
+    text = np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8)
+    colons = np.flatnonzero(text[bounds[0] : bounds[-1]] == _COLON) + bounds[0]
+    before, rows = text[colons - 1], np.searchsorted(bounds[1:], colons, side="right")
+    return np.bincount(rows[before == _QUOTE], minlength=len(values)), rows[np.isin(before, _SPACES)].tolist()
 
 
 def _widen(part: pa.Table, schema: pa.Schema) -> pa.Table:
@@ -360,41 +418,28 @@ def _widen(part: pa.Table, schema: pa.Schema) -> pa.Table:
     return pa.table(columns, schema=schema)
 
 
+@contextmanager
+def _without_gc() -> Iterator[None]:
+    """Thousands of objects are made that all stay and never refer to one another: looking for cycles takes a third."""
+    was_enabled = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if was_enabled:
+            gc.enable()
+
+
 def _struct(topic: Topic) -> type[msgspec.Struct]:
     fields: list[Any] = []
     for column, kind in topic.types.items():
-        python = _python_type(kind)
+        python = python_type(kind)
         fields.append((column, python, msgspec.UNSET) if kind.nullable else (column, python))
-    return msgspec.defstruct(topic.name or "Record", fields, kw_only=True, forbid_unknown_fields=True, gc=False)
-
-
-def _python_type(kind: FieldType) -> Any:
-    scalar = _PYTHON_TYPES[kind.name]
-    python: Any = list.__class_getitem__(scalar) if kind.array else scalar
-    return python | None | msgspec.UnsetType if kind.nullable else python
+    refuse = topic.unknown_fields == "refuse"
+    return msgspec.defstruct(topic.name or "Record", fields, kw_only=True, forbid_unknown_fields=refuse, gc=False)
 
 
 def _readable(error: Exception) -> str:
     if isinstance(error, RecursionError):
         return "nested too deeply"
     return str(error).replace(" - at `$.", " at `").replace("$.", "")
-
-
-class _RepeatedKey(Exception):
-    pass
-
-
-def _repeated_key(value: bytes) -> str | None:
-    def pairs(items: list[tuple[str, Any]]) -> dict[str, Any]:
-        found: dict[str, Any] = {}
-        for key, cell in items:
-            if key in found:
-                raise _RepeatedKey(key)
-            found[key] = cell
-        return found
-
-    try:
-        json.loads(value, object_pairs_hook=pairs)
-    except _RepeatedKey as repeated:
-        return str(repeated.args[0])
-    return None

@@ -44,8 +44,9 @@ def difference_of_frames(
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes)).withColumn("_in", F.lit(True))
     present = live.select(*(F.col(c).alias(f"_live_{c}") for c in live.columns)).withColumn("_was", F.lit(True))
     same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
+    wrap = {name: "array_sort(map_entries({}))" for name, kind in live.dtypes if kind.startswith("map<")}
     unlike = [
-        _unlike(f"`{c}`", f"`_live_{c}`", (approximate or {}).get(c))
+        _unlike(f"`{c}`", f"`_live_{c}`", (approximate or {}).get(c), wrap.get(c, "{}"))
         for c in (others if compared is None else compared)
     ]
     changed = F.expr(" OR ".join(filter(None, unlike)) or "false")
@@ -78,8 +79,10 @@ def difference_of_tables(
     connection.register("should", should.select(live.column_names).cast(live.schema))
     connection.register("live", live)
     same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
+    wrap = {field.name: "list_sort(map_entries({}))" for field in live.schema if pa.types.is_map(field.type)}
     unlike = [
-        _unlike(f's."{c}"', f'l."{c}"', (approximate or {}).get(c)) for c in (others if compared is None else compared)
+        _unlike(f's."{c}"', f'l."{c}"', (approximate or {}).get(c), wrap.get(c, "{}"))
+        for c in (others if compared is None else compared)
     ]
     changed = " OR ".join(filter(None, unlike))
     columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
@@ -108,9 +111,13 @@ def matching(
     return rows.join(keys, reduce(and_, (F.col(c).eqNullSafe(F.col(f"_other_{c}")) for c in key)), how)
 
 
-def _unlike(should: str, live: str, error: float | None) -> str | None:
-    """SQL of both engines: the values differ; None where they never do."""
-    distinct = f"({should} IS DISTINCT FROM {live})"
+def _unlike(should: str, live: str, error: float | None, wrap: str) -> str | None:
+    """SQL of both engines: the values differ; None where they never do.
+
+    Args:
+        wrap: makes of a value one that can be compared: of a map its entries in one order.
+    """
+    distinct = f"({wrap.format(should)} IS DISTINCT FROM {wrap.format(live)})"
     if error is None:
         return distinct
     if math.isinf(error):

@@ -42,10 +42,10 @@ def test_what_is_no_fixed_length_of_time_is_refused_under_its_parameter(text: st
 @pytest.mark.parametrize(
     ("text", "expected"),
     [
-        ("int", FieldType("int")),
-        ("string?", FieldType("string", nullable=True)),
-        ("array<double>", FieldType("double", array=True)),
-        ("array<timestamp>?", FieldType("timestamp", array=True, nullable=True)),
+        ("int", FieldType(name="int")),
+        ("string?", FieldType(name="string", nullable=True)),
+        ("array<double>", FieldType(name="array", element=FieldType(name="double"))),
+        ("array<timestamp>?", FieldType(name="array", element=FieldType(name="timestamp"), nullable=True)),
     ],
 )
 def test_a_field_type_is_read(text: str, expected: FieldType) -> None:
@@ -53,7 +53,7 @@ def test_a_field_type_is_read(text: str, expected: FieldType) -> None:
 
 
 def test_types_are_those_that_delta_keeps() -> None:
-    arrow = {name: FieldType(name).arrow for name in ("int", "long", "double", "date", "timestamp", "boolean")}
+    arrow = {name: FieldType(name=name).arrow for name in ("int", "long", "double", "date", "timestamp", "boolean")}
     assert arrow == {
         "int": pa.int32(),
         "long": pa.int64(),
@@ -62,12 +62,12 @@ def test_types_are_those_that_delta_keeps() -> None:
         "timestamp": pa.timestamp("us", tz="UTC"),
         "boolean": pa.bool_(),
     }
-    assert FieldType("int", array=True).arrow == pa.list_(pa.field("element", pa.int32(), nullable=False))
+    assert parse_type("a", "array<int>").arrow == pa.list_(pa.field("element", pa.int32(), nullable=False))
 
 
 @pytest.mark.parametrize(
     ("text", "hint"),
-    [("strin", "'string'"), ("doubel", "'double'"), ("array<int?>", "'int'"), ("decimal(10,2)", "allows null")],
+    [("strin", "'string'"), ("doubel", "'double'"), ("array<in>", "'int'"), ("decimal", "allows null")],
 )
 def test_an_unknown_type_names_the_column_and_the_nearest_type(text: str, hint: str) -> None:
     with pytest.raises(BadDeclaration, match="price has the type") as error:

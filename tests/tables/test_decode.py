@@ -93,7 +93,7 @@ def test_an_event_time_is_an_instant_in_utc(text: str, moment: datetime) -> None
         (GOOD.replace(b"2013-01-01T10", b"2013-02-30T10"), "Invalid RFC3339 encoded datetime at `at`"),
         (GOOD.replace(b"2013-01-01T10:00:00Z", b"0001-01-01T00:00:00+01:00"), "year from 1 to 9999 in UTC at `at`"),
         (GOOD.replace(b"2013-01-01T10:00:00Z", b"9999-12-31T23:59:59-01:00"), "year from 1 to 9999 in UTC at `at`"),
-        (with_field('"times":["2013-01-01T10:00:00Z","0001-01-01T00:00:00+01:00"]'), "in UTC at `times`"),
+        (with_field('"times":["2013-01-01T10:00:00Z","0001-01-01T00:00:00+01:00"]'), "in UTC at `times[1]`"),
         (with_field('"ratio":NaN'), "malformed"),
         (with_field('"ratio":Infinity'), "malformed"),
         (with_field('"ratio":1e400'), "out of range at `ratio`"),

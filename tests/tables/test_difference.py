@@ -174,3 +174,27 @@ def test_sketches_make_no_row_differ_but_are_taken_along_where_another_column_do
     live = table(("same", 1, 1.0), ("other", 1, 1.0))
     found = compare(table(("same", 1, 2.0), ("other", 2, 2.0)), live, approximate={"x": float("inf")})
     assert [(row["k"], row["x"]) for row in found] == [("other", 2.0)]
+
+
+def test_values_with_structure_differ_by_what_they_hold(compare: Compare) -> None:
+    part = pa.struct([pa.field("n", pa.int64()), pa.field("names", pa.list_(pa.string()))])
+    schema = pa.schema([("k", pa.string()), ("m", pa.map_(pa.string(), pa.int64())), ("s", part)])
+    rows: dict[str, tuple[Any, Any]] = {
+        "other order": ([("a", 1), ("b", 2)], {"n": 1, "names": ["x"]}),
+        "other value": ([("a", 1)], {"n": 1, "names": None}),
+        "other key": ([("a", 1)], None),
+        "other field": (None, {"n": None, "names": ["x"]}),
+        "other element": ([], {"n": 1, "names": ["x", None]}),
+        "same": (None, None),
+    }
+    changes: dict[str, tuple[Any, Any]] = {
+        "other order": ([("b", 2), ("a", 1)], {"n": 1, "names": ["x"]}),
+        "other value": ([("a", 2)], {"n": 1, "names": None}),
+        "other key": ([("b", 1)], None),
+        "other field": (None, {"n": 1, "names": ["x"]}),
+        "other element": ([], {"n": 1, "names": ["x", "y"]}),
+        "same": (None, None),
+    }
+    found = compare(*(table(*((k, *cells) for k, cells in side.items()), schema=schema) for side in (rows, changes)))
+    assert [row["k"] for row in found] == ["other element", "other field", "other key", "other value"]
+    assert [(row["m"], row["s"]) for row in found] == [rows[row["k"]] for row in found]
