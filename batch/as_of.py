@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime
-from functools import reduce
 from typing import TYPE_CHECKING
 
+from batch.span import Edge, Span
 from infra.errors import BadArgument
 from tables.declaration import Table, Topic
-from tables.decode import APPENDED_AT, OFFSET, PARTITION
 from tables.derive import derive, input_of, one_of_each_key
 from tables.scope import from_epoch_ms
 from tables.setup import Platform
@@ -19,8 +17,6 @@ from tables.shadow import above
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-Cut = datetime | Mapping[str, Mapping[int, int]]
-"""An instant: what the broker had got before it; or topic -> partition -> the first offset that is not in."""
 FINAL = "_final"
 
 
@@ -30,10 +26,13 @@ class AsOf:
 
     Whatever was late by then, corrected since or not, is in: a table is a function of a prefix of the log. Events are
     taken as they are today, so that what a replay put right is right here, too.
+
+    Attributes:
+        before: topic -> the first offsets that are not in, or the time by which the broker had got what is.
     """
 
     platform: Platform
-    cut: Cut
+    before: Mapping[str, Edge]
 
     def rows(self, table: Table) -> DataFrame:
         """The table's rows, and `_final`: whether a row had closed by then; of tables that close none, always.
@@ -66,15 +65,8 @@ class AsOf:
         return F.coalesce(F.col(closes_at) < F.lit(from_epoch_ms(watermark_ms)), F.lit(False))
 
     def _events(self, topic: Topic) -> DataFrame:
-        return self.platform.lake.frame(self.platform.spark, topic.full_name).where(self._before(topic))
-
-    def _before(self, topic: Topic) -> Column:
-        from pyspark.sql import functions as F
-
-        if isinstance(self.cut, datetime):
-            return F.col(APPENDED_AT) < F.lit(self.cut)
-        parts = [(F.col(PARTITION) == p) & (F.col(OFFSET) < end) for p, end in self.cut[topic.full_name].items()]
-        return reduce(lambda a, b: a | b, parts, F.lit(False))
+        span = Span.before(self.before[topic.full_name])
+        return self.platform.lake.frame(self.platform.spark, topic.full_name).where(span.sql)
 
     def _watermark_ms(self, table: Table) -> int | None:
         """Before it, a stream that had taken in just these records would have closed its rows."""
@@ -88,9 +80,7 @@ class AsOf:
         return min(known) - table.watermark_ms if known and len(known) == len(newest) else None
 
     def _require_all_topics(self, table: Table) -> None:
-        if isinstance(self.cut, datetime):
-            return
-        wanted, given = set(above(self.platform.registry, table).topics), set(self.cut)
+        wanted, given = set(above(self.platform.registry, table).topics), set(self.before)
         if wanted != given:
             raise BadArgument(
                 f"{table.full_name} is computed from {', '.join(sorted(wanted))}; offsets were given of "

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from batch.copies import RECORD
-from batch.span import Place, Span, require_partitions, require_past, require_there
+from batch.span import Edge, Span, require_past, require_there
 from infra.archive.catalog import open_archive
 from infra.archive.frame import frame
 from infra.archive.union import broker_frame, log_frame
@@ -74,7 +74,7 @@ class Log:
         on_broker = self._on_broker(topic.full_name)
         earliest, ingested = self._starts(topic.full_name, on_broker), frontier(self.platform.lake, topic).ends
         reach = {p: max(there, ingested.get(p, 0)) for p, there in earliest.items()}
-        require_partitions(topic, span, earliest)
+        span.require_valid(topic, earliest)
         if isinstance(span.end, datetime):
             require_past(topic, span.end, now)
             latest = {p: there.latest for p, there in on_broker.items() if span.takes(p)}
@@ -94,11 +94,11 @@ class Log:
                     found[partition] = asked
         return found
 
-    def _resolved(self, topic: Topic, place: Place, otherwise: Mapping[int, int]) -> Mapping[int, int]:
+    def _resolved(self, topic: Topic, edge: Edge | None, otherwise: Mapping[int, int]) -> Mapping[int, int]:
         """The offset of each partition."""
-        if isinstance(place, datetime):
-            place = offsets_at(self.platform.lake, topic, place)
-        return {**otherwise, **(place or {})}
+        if isinstance(edge, datetime):
+            edge = offsets_at(self.platform.lake, topic, edge)
+        return {**otherwise, **(edge or {})}
 
     def _require_all_before(
         self, topic: Topic, instant: datetime, ingested: Mapping[int, int], latest: Mapping[int, int]

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
 from batch.publication import KEY, Work, publish, reconcile_below
+from batch.span import Span
 from infra.duck import duckdb_utc
 from infra.errors import BadArgument
 from infra.ranges import condition
@@ -25,68 +23,8 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
-Edge = Mapping[int, int] | datetime
-"""An offset by partition, or the time at which the broker appended a record, UTC."""
 
-
-@dataclass(frozen=True, kw_only=True)
-class Choice:
-    """Which quarantined records of a topic are meant; all when nothing is said.
-
-    Attributes:
-        reason: text that one of their reasons contains.
-        start: the first; with offsets, partitions that it does not name are left out.
-        end: where they end, itself not among them; with offsets, partitions that it does not name have no end.
-        partitions: no others; None: all.
-    """
-
-    reason: str | None = None
-    start: Edge | None = None
-    end: Edge | None = None
-    partitions: Sequence[int] | None = None
-
-    def require_meant(self, topic: Topic) -> None:
-        """Raises:
-        BadArgument: an empty reason, a partition that the topic does not have, an end before its start.
-        """
-        if self.reason is not None and not self.reason.strip():
-            raise BadArgument("The reason is empty.", hint="Give a part of a reason, or leave it out for all records.")
-        for name, given in (("start", self.start), ("end", self.end), ("partitions", self.partitions)):
-            named = set() if given is None or isinstance(given, datetime) else set(given)
-            unknown = sorted(named - set(range(topic.partitions)))
-            if unknown:
-                raise BadArgument(
-                    f"{name} names the partitions {unknown}; {topic.full_name} has {topic.partitions}.",
-                    hint="Partitions are numbered from 0; write partition:offset, as in 0:1200.",
-                )
-        if not self._is_ordered:
-            raise BadArgument(f"The end {self.end} is before the start {self.start}.", hint="The end is not included.")
-
-    @property
-    def _is_ordered(self) -> bool:
-        start, end = self.start, self.end
-        if isinstance(start, datetime) and isinstance(end, datetime):
-            return start <= end
-        if isinstance(start, Mapping) and isinstance(end, Mapping):
-            return all(start[p] <= end[p] for p in start.keys() & end.keys())
-        return True
-
-    def conditions(self) -> Iterator[tuple[str, object]]:
-        """What holds for each record, as SQL of DuckDB with its one parameter."""
-        if self.reason is not None:
-            yield "contains(array_to_string(reasons, chr(10)), ?)", self.reason
-        if self.partitions is not None:
-            yield f"list_contains(?, {PARTITION})", list(self.partitions)
-        for edge, sign in ((self.start, ">="), (self.end, "<")):
-            if isinstance(edge, datetime):
-                yield f"{APPENDED_AT} {sign} ?", edge
-            elif edge is not None:
-                named = " OR ".join(f"({PARTITION} = {p} AND {OFFSET} {sign} {offset})" for p, offset in edge.items())
-                others = f"{PARTITION} NOT IN ({', '.join(map(str, edge)) or 'NULL'})" if sign == "<" else "false"
-                yield f"({named or 'false'} OR {others} OR ?)", False
-
-
-def redrive(settings: Settings, topic: str, choice: Choice) -> list[Outcome]:
+def redrive(settings: Settings, topic: str, span: Span, reason: str | None = None) -> list[Outcome]:
     """Decode quarantined records again with today's code, from the bytes that quarantine keeps.
 
     Those that pass become events and leave quarantine, and every table below is reconciled for just what that
@@ -95,23 +33,26 @@ def redrive(settings: Settings, topic: str, choice: Choice) -> list[Outcome]:
 
     Args:
         topic: full or bare name.
+        span: which of the records that quarantine has.
+        reason: text that one of a record's reasons contains; None: whatever they are.
 
     Returns:
         Outcomes of events, quarantine, then of each table below in dependency order.
 
     Raises:
-        BadArgument: nothing was touched.
+        BadArgument: an empty reason, or a span that the topic cannot have; nothing was touched.
     """
     declared = load().find_topic(topic)
-    choice.require_meant(declared)
     with opened(settings, "redrive", [declared.domain]) as platform:
-        return redrive_chosen(platform, declared, choice)
+        return redrive_chosen(platform, declared, span, reason)
 
 
-def redrive_chosen(platform: Platform, topic: Topic, choice: Choice) -> list[Outcome]:
+def redrive_chosen(platform: Platform, topic: Topic, span: Span, reason: str | None = None) -> list[Outcome]:
     """`redrive` on a platform that is open."""
-    choice.require_meant(topic)
-    places = _places(platform.lake, topic, choice)
+    if reason is not None and not reason.strip():
+        raise BadArgument("The reason is empty.", hint="Give a part of a reason, or leave it out for all records.")
+    span.require_valid(topic, range(topic.partitions))
+    places = _places(platform.lake, topic, span, reason)
     outcomes = []
     if len(places):
         spark, ranges = platform.spark, _ranges(places)
@@ -126,7 +67,7 @@ def redrive_chosen(platform: Platform, topic: Topic, choice: Choice) -> list[Out
             records=len(places),
             ranges=len(ranges),
             covered=covered,
-            info={"reason": choice.reason, "offsets": {p: list(r) for p, r in ranges.items()}},
+            info={"reason": reason, "offsets": {p: list(r) for p, r in ranges.items()}},
         )
         kept = covered(platform.lake.frame(spark, topic.full_name + QUARANTINE))
         raw = kept.select(
@@ -139,15 +80,15 @@ def redrive_chosen(platform: Platform, topic: Topic, choice: Choice) -> list[Out
     return outcomes + reconcile_below(platform, topic)
 
 
-def _places(lake: Lake, topic: Topic, choice: Choice) -> pa.Table:
+def _places(lake: Lake, topic: Topic, span: Span, reason: str | None) -> pa.Table:
     """Partition and offset of the chosen records; their bytes are left where they are."""
     connection = duckdb_utc()
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=columns))
-    conditions = list(choice.conditions())
-    sql = " AND ".join(["true", *(condition for condition, _ in conditions)])
     found = connection.execute(
-        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {sql}", [parameter for _, parameter in conditions]
+        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql} "
+        "AND contains(array_to_string(reasons, chr(10)), ?)",
+        [reason or ""],
     )
     return found.to_arrow_table()
 

@@ -1,22 +1,23 @@
-"""Which records of a topic a person means, and whether that can be meant."""
+"""A validated selection of a topic's offsets: what every command means that works on a part of a topic."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.ranges import Range
+from tables.columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declaration import Topic
 
-Place = Mapping[int, int] | datetime | None
-"""An offset by partition, or the time at which the broker appended a record, UTC; None: the log's own end."""
+Edge = Mapping[int, int] | datetime
+"""An offset by partition, or the time at which the broker appended a record, UTC."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Span:
-    """Which records of a topic are meant: all, when nothing is said.
+    """Which records of a topic are selected: all, without parameters.
 
     Attributes:
         start: the first; with offsets, partitions that it does not name are left out; None: the earliest that there is.
@@ -26,32 +27,69 @@ class Span:
         archived: only records that the archive alone tells; None in `end` means as far as it reaches.
     """
 
-    start: Place = None
-    end: Place = None
+    start: Edge | None = None
+    end: Edge | None = None
     partitions: Sequence[int] | None = None
     archived: bool = False
+
+    @classmethod
+    def before(cls, end: Edge) -> Span:
+        """All records before an edge; with offsets, partitions that it does not name are left out."""
+        return cls(start=None if isinstance(end, datetime) else dict.fromkeys(end, 0), end=end)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing that was ingested is left out."""
         return self == Span()
 
+    @property
+    def sql(self) -> str:
+        """What holds of the ingested records that are selected, in the SQL of DuckDB and of Spark."""
+        return " AND ".join(f"({part})" for part in self._conditions()) or "true"
+
     def takes(self, partition: int) -> bool:
-        """Whether some offsets of the partition can be meant."""
+        """Whether some offsets of the partition can be selected."""
         is_left_out = isinstance(self.start, Mapping) and partition not in self.start
         return not is_left_out and (self.partitions is None or partition in self.partitions)
 
+    def require_valid(self, topic: Topic, there: Collection[int]) -> None:
+        """Raises:
+        BadArgument: a partition that is not `there`, or an end before its start.
+        """
+        given = {"start": self.start, "end": self.end, "partitions": self.partitions}
+        for name, partitions in given.items():
+            unknown = [] if isinstance(partitions, datetime) else sorted(set(partitions or ()) - set(there))
+            if unknown:
+                raise BadArgument(
+                    f"{name} names the partitions {unknown}; {topic.full_name} has {sorted(there)}.",
+                    hint="Partitions are numbered from 0; write partition:offset, as in 0:1200.",
+                )
+        if not self._is_ordered:
+            raise BadArgument(f"The end {self.end} is before the start {self.start}.", hint="The end is not included.")
 
-def require_partitions(topic: Topic, span: Span, there: Mapping[int, object]) -> None:
-    """Every partition that is named is one of the topic."""
-    named = {"start": span.start, "end": span.end, "partitions": span.partitions}
-    for name, given in named.items():
-        unknown = [] if given is None or isinstance(given, datetime) else sorted(set(given) - set(there))
-        if unknown:
-            raise BadArgument(
-                f"{name} names the partitions {unknown}; {topic.full_name} has {sorted(there)}.",
-                hint="Write partition:offset, as in 0:1200.",
-            )
+    @property
+    def _is_ordered(self) -> bool:
+        start, end = self.start, self.end
+        if isinstance(start, datetime) and isinstance(end, datetime):
+            return start <= end
+        if isinstance(start, Mapping) and isinstance(end, Mapping):
+            return all(start[p] <= end[p] for p in start.keys() & end.keys())
+        return True
+
+    def _conditions(self) -> Iterator[str]:
+        if self.partitions is not None:
+            yield f"{PARTITION} IN ({_numbers(self.partitions)})"
+        for edge, sign in ((self.start, ">="), (self.end, "<")):
+            if isinstance(edge, datetime):
+                yield f"{APPENDED_AT} {sign} TIMESTAMP '{edge.astimezone(UTC).isoformat()}'"
+            elif edge is not None:
+                named = [f"{PARTITION} = {p} AND {OFFSET} {sign} {offset}" for p, offset in edge.items()]
+                others = [f"{PARTITION} NOT IN ({_numbers(edge)})"] if sign == "<" and edge else []
+                yield " OR ".join([*named, *others]) or ("true" if sign == "<" else "false")
+
+
+def _numbers(partitions: Collection[int]) -> str:
+    return ", ".join(map(str, partitions)) or "NULL"
 
 
 def require_past(topic: Topic, instant: datetime, now: datetime) -> None:

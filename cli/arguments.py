@@ -12,8 +12,8 @@ from infra.errors import BadArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-Place = Mapping[int, int] | datetime | None
-"""In a topic: offset by partition, or when the broker got a record; None: where it begins or ends."""
+    from batch.span import Edge
+
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 _NUMBERS = re.compile(r"\d+(,\d+)*\Z")
 _BEGINS_LIKE_A_DATE = re.compile(r"\d{4}-")
@@ -96,7 +96,7 @@ def parse_partitions(text: str | None, option: str, partitions: int) -> Sequence
     return chosen
 
 
-def parse_place(text: str | None, option: str, partitions: int) -> Place:
+def parse_place(text: str | None, option: str, partitions: int) -> Edge | None:
     """A place in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
 
     Raises:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -15,6 +14,8 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from batch.span import Edge
+    from tables.declaration import Table
     from tables.registry import Registry
 
 MOST_ROWS = 20
@@ -43,12 +44,13 @@ def as_of(
     from tables.registry import load
 
     registry = load()
-    declared, cut = registry.find_table(table), _cut(at, registry)
+    declared = registry.find_table(table)
+    before = _before(at, declared, registry)
     from batch.as_of import AsOf
     from tables.setup import opened
 
     with opened(settings, "as-of", [declared.domain]) as platform:
-        rows = AsOf(platform, cut).rows(declared)
+        rows = AsOf(platform, before).rows(declared)
         if to is not None:
             import pyarrow.parquet
 
@@ -71,14 +73,17 @@ def as_of(
     out.print(f"[dim]{min(count, MOST_ROWS):,} of {count:,} rows; --to FILE writes all.[/]")
 
 
-def _cut(places: Sequence[str], registry: Registry) -> datetime | Mapping[str, Mapping[int, int]]:
+def _before(places: Sequence[str], table: Table, registry: Registry) -> Mapping[str, Edge]:
+    """Topic -> what is typed of it; one time holds for all topics of the table."""
+    from tables.shadow import above
+
     if len(places) == 1 and "@" not in places[0]:
-        return parse_time(places[0], "PLACE")
-    cut: dict[str, Mapping[int, int]] = {}
+        return dict.fromkeys(above(registry, table).topics, parse_time(places[0], "PLACE"))
+    before: dict[str, Edge] = {}
     for place in places:
         name, at_sign, offsets = place.partition("@")
         if not at_sign:
             raise BadArgument(f"{place!r}: expected TOPIC@OFFSETS.", hint="Write departures@0:1200,1:80, or one time.")
         topic = registry.find_topic(name)
-        cut[topic.full_name] = parse_offsets(offsets, name, topic.partitions) or {}
-    return cut
+        before[topic.full_name] = parse_offsets(offsets, name, topic.partitions) or {}
+    return before

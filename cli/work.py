@@ -262,11 +262,9 @@ def redrive(
     """
     settings = Settings.from_environment()
     declared, span = parse_span(topic, first, last, partitions)
-    from batch.redrive import Choice
     from batch.redrive import redrive as run
 
-    choice = Choice(reason=reason, start=span.start, end=span.end, partitions=span.partitions)
-    print_outcomes(run(settings, declared.full_name, choice), as_json)
+    print_outcomes(run(settings, declared.full_name, span, reason), as_json)
 
 
 def parse_span(

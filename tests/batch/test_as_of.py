@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from datetime import datetime
 from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.as_of import FINAL, AsOf, Cut
+from batch.as_of import FINAL, AsOf
+from batch.span import Edge
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.setup import Platform
@@ -41,9 +43,9 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     return world
 
 
-def as_of(world: World, name: str, cut: Cut) -> list[dict[str, object]]:
+def as_of(world: World, name: str, before: Mapping[str, Edge]) -> list[dict[str, object]]:
     platform = Platform(world.spark, world.lake, world.registry)
-    rows = AsOf(platform, cut).rows(world.registry.find_table(name)).toArrow().to_pylist()
+    rows = AsOf(platform, before).rows(world.registry.find_table(name)).toArrow().to_pylist()
     return sorted(rows, key=lambda row: tuple(map(str, row.values())))
 
 
@@ -54,8 +56,8 @@ def appended_at(world: World, offset: int) -> datetime:
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
-    cut: Cut = appended_at(world, 4) if by_time else {TOPIC: {0: 4}}
-    hours = [(r["sensor"], r["hour"], r["total"], r[FINAL]) for r in as_of(world, "hours", cut)]
+    before: dict[str, Edge] = {TOPIC: appended_at(world, 4) if by_time else {0: 4}}
+    hours = [(r["sensor"], r["hour"], r["total"], r[FINAL]) for r in as_of(world, "hours", before)]
     # The newest event is of 5:00, and the stream waits an hour: what closes before 4:00 was final.
     assert hours == [
         ("a", hour(0), 1, True),
@@ -63,7 +65,7 @@ def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
         ("a", hour(2), 1, True),
         ("a", hour(5), 1, False),
     ]
-    assert [(r["sensor"], r["total"]) for r in as_of(world, "days", cut)] == [("a", 4)]
+    assert [(r["sensor"], r["total"]) for r in as_of(world, "days", before)] == [("a", 4)]
 
 
 def test_of_all_records_it_is_the_table_as_it_is(world: World) -> None:

@@ -16,7 +16,7 @@ from batch import replay
 from batch.as_of import FINAL, AsOf
 from batch.audit import audit_table
 from batch.backfill import recompute
-from batch.redrive import Choice, redrive_chosen
+from batch.redrive import redrive_chosen
 from batch.span import Span
 from infra.errors import BadDeclaration
 from infra.settings import Engine
@@ -99,7 +99,7 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     assert changed(outcomes)[TOPIC, "replay"] == (0, 1, 0)
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
     assert changed(replay.decode_again(platform(world), topic, Span())) == {}
-    assert changed(redrive_chosen(platform(world), topic, Choice())) == {}, "it is no JSON today either"
+    assert changed(redrive_chosen(platform(world), topic, Span())) == {}, "it is no JSON today either"
 
 
 def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:

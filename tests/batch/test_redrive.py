@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.redrive import Choice, redrive_chosen
+from batch.redrive import redrive_chosen
+from batch.span import Span
 from infra.errors import BadArgument
 from infra.settings import Settings
+from tables.lake import Lake
 from tables.outcome import Outcome
+from tables.registry import Registry
 from tables.setup import Platform
 from tables.target import Target
 from tests.plant import hour, plant, reading
@@ -65,8 +68,8 @@ def now(world: World, tmp_path: Path) -> Platform:
     return Platform(world.spark, world.lake, world.registry)
 
 
-def redrive(platform: Platform, **choice: Any) -> list[Outcome]:
-    return redrive_chosen(platform, platform.registry.topics[NAME], Choice(**choice))
+def redrive(platform: Platform, reason: str | None = None, **span: Any) -> list[Outcome]:
+    return redrive_chosen(platform, platform.registry.topics[NAME], Span(**span), reason)
 
 
 def events(world: World) -> dict[int, bool]:
@@ -157,34 +160,6 @@ def test_a_redrive_that_was_killed_ends_what_it_began(
     assert [o for o in world.reconcile(verify=True) if o.unexplained] == []
 
 
-NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
-
-
-@pytest.mark.parametrize(
-    ("choice", "told"),
-    [
-        (Choice(reason=" "), "The reason is empty"),
-        (Choice(start={0: 0, 7: 1}), r"start names the partitions \[7\]"),
-        (Choice(end={-1: 0}), r"end names the partitions \[-1\]"),
-        (Choice(partitions=[0, 2]), r"partitions names the partitions \[2\]"),
-        (Choice(start={0: 5}, end={0: 4}), "is before the start"),
-        (Choice(start=NOON, end=NOON - timedelta(seconds=1)), "is before the start"),
-    ],
-)
-def test_a_choice_that_cannot_be_meant_is_refused(choice: Choice, told: str) -> None:
-    with pytest.raises(BadArgument, match=told):
-        choice.require_meant(a_topic(partitions=2))
-
-
-@pytest.mark.parametrize(
-    "choice",
-    [
-        Choice(),
-        Choice(reason="x"),
-        Choice(start={0: 5}, end={1: 2}),
-        Choice(start={0: 5}, end=NOON),
-        Choice(start=NOON),
-    ],
-)
-def test_a_choice_that_can_be_meant_is_taken(choice: Choice) -> None:
-    choice.require_meant(a_topic(partitions=2))
+def test_an_empty_reason_is_refused(lake: Lake) -> None:
+    with pytest.raises(BadArgument, match="The reason is empty"):
+        redrive(Platform(None, lake, Registry({NAME: a_topic()}, {})), reason=" ")  # type: ignore[arg-type]

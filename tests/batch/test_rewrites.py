@@ -16,7 +16,7 @@ from batch import replay
 from batch.backfill import recompute
 from batch.promotion import rollback
 from batch.reconcile import Reconcile, reconcile_tables
-from batch.redrive import Choice, redrive_chosen
+from batch.redrive import redrive_chosen
 from batch.span import Span
 from cli.rebuild import made_anew
 from infra.settings import Settings
@@ -140,7 +140,7 @@ class Rewrite:
         if self.cause == "replay":
             return replay.decode_again(platform, topic, Span())
         if self.cause == "redrive":
-            return redrive_chosen(platform, topic, Choice())
+            return redrive_chosen(platform, topic, Span())
         if self.cause == "repair":
             return reconcile_tables(platform, tables, repair=lambda _: "ada")
         one: Mapping[str, Callable[[Any], Outcome]] = {

@@ -9,10 +9,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.span import Span
+from infra.duck import duckdb_utc
 from infra.errors import BadArgument, NotArchived
 from infra.ranges import Range, less, rounds, size, within, without
 from tests.batch.copies import TOPIC, TwoCopies
 from tests.plant import plant
+from tests.tables.declared import a_topic
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -60,7 +62,7 @@ def test_ranges_by_offset(copies: TwoCopies) -> None:
             meant(copies, span)
         assert refused.value.facts["frontier"] in (5, 7)
     for span, message in (
-        (Span(start={0: 3}, end={0: 2}), r"\[3, 2\) is not within what the log has, \[0, 7\)"),
+        (Span(start={0: 3}, end={0: 2}), "is before the start"),
         (Span(start={4: 0}), r"start names the partitions \[4\]"),
         (Span(partitions=[0, 1]), r"partitions names the partitions \[1\]"),
     ):
@@ -107,3 +109,47 @@ def test_what_ranges_share_and_how_they_are_read() -> None:
     assert size(shared) == 9
     assert list(rounds(shared)) == [{0: (4, 9), 2: (1, 3)}, {2: (5, 6)}, {2: (8, 9)}]
     assert list(rounds({})) == []
+
+
+NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
+
+
+@pytest.mark.parametrize(
+    ("span", "told"),
+    [
+        (Span(start={0: 0, 7: 1}), r"start names the partitions \[7\]; plant.readings has \[0, 1\]"),
+        (Span(end={-1: 0}), r"end names the partitions \[-1\]"),
+        (Span(partitions=[0, 2]), r"partitions names the partitions \[2\]"),
+        (Span(start={0: 5}, end={0: 4}), "is before the start"),
+        (Span(start=NOON, end=NOON - timedelta(seconds=1)), "is before the start"),
+    ],
+)
+def test_a_selection_that_a_topic_cannot_have_is_refused(span: Span, told: str) -> None:
+    with pytest.raises(BadArgument, match=told):
+        span.require_valid(a_topic(partitions=2), range(2))
+
+
+SPANS = {
+    "all": (Span(), "0:0 0:1 0:2 1:0 1:1"),
+    "from an offset, other partitions left out": (Span(start={0: 1}), "0:1 0:2"),
+    "to an offset, other partitions whole": (Span(end={0: 1}), "0:0 1:0 1:1"),
+    "no partition": (Span(start={}), ""),
+    "to no offset": (Span(end={}), "0:0 0:1 0:2 1:0 1:1"),
+    "one partition": (Span(partitions=[1]), "1:0 1:1"),
+    "of none": (Span(partitions=[]), ""),
+    "by time": (Span(start=NOON, end=NOON + timedelta(hours=1)), "0:1 1:1"),
+    "an offset and a time": (Span(start={0: 5, 1: 0}, end=NOON), "1:0"),
+    "before an offset": (Span.before({0: 2}), "0:0 0:1"),
+    "before a time": (Span.before(NOON), "0:0 1:0"),
+}
+
+
+@pytest.mark.parametrize(("span", "selected"), SPANS.values(), ids=SPANS)
+def test_a_selection_is_one_of_rows(span: Span, selected: str) -> None:
+    """Offset 0 was appended an hour before noon, 1 at noon, 2 an hour after, by a clock two hours east of it."""
+    rows = duckdb_utc().sql(
+        "SELECT _partition, _offset, '2013-01-01T13:00:00+02'::TIMESTAMPTZ + to_hours(_offset) AS _appended_at "
+        "FROM (VALUES (0, 0), (0, 1), (0, 2), (1, 0), (1, 1)) t (_partition, _offset)"
+    )
+    found = rows.filter(span.sql).order("_partition, _offset").fetchall()
+    assert " ".join(f"{partition}:{offset}" for partition, offset, _ in found) == selected

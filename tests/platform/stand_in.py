@@ -21,7 +21,6 @@ from tables.registry import load
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from batch.redrive import Choice
     from batch.span import Span
     from infra.settings import Settings
     from tables.declaration import Table
@@ -52,7 +51,7 @@ def replay(settings: Settings, topic: str, span: Span) -> list[Outcome]:
     return [changed(topic, "replay")]
 
 
-def redrive(settings: Settings, topic: str, choice: Choice) -> list[Outcome]:
+def redrive(settings: Settings, topic: str, span: Span, reason: str | None) -> list[Outcome]:
     return [changed(topic, "replay")]
 
 
