@@ -32,6 +32,7 @@ from tables.decode import (
 )
 from tables.frontier import INGEST, Frontier, frontier
 from tables.lake import QUARANTINE, Lake
+from tables.sizes import is_small
 from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
@@ -41,7 +42,6 @@ if TYPE_CHECKING:
 
 R = TypeVar("R", "pa.Table", "DataFrame")
 PLACE = (PARTITION, OFFSET)
-SMALL_BYTES = 64 << 20
 """Of records that one process decodes at once; a Spark task's result takes several times as much of its heap."""
 _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
@@ -279,12 +279,6 @@ class Feed:
         return self.events.ends.get(partition, self.began.get(partition, 0))
 
 
-def is_large(settings: Settings, records: int, size: float = 0) -> bool:
-    """Whether a micro-batch of so many records and bytes is for Spark's workers, not for this process."""
-    too_much = records > settings.small_rows or size > SMALL_BYTES
-    return settings.engine == "spark" or (settings.engine == "auto" and too_much)
-
-
 def size_of(raw: DataFrame) -> int:
     """The bytes of records, by reading them."""
     [row] = raw.selectExpr("sum(coalesce(octet_length(key), 0) + coalesce(octet_length(value), 0))").collect()
@@ -293,7 +287,8 @@ def size_of(raw: DataFrame) -> int:
 
 def few(settings: Settings, raw: DataFrame, records: int) -> pa.Table | None:
     """The records in this process, where it can take them; they are read for it twice."""
-    return None if is_large(settings, records) or is_large(settings, records, size_of(raw)) else raw.toArrow()
+    fits = is_small(settings, records) and is_small(settings, records, record_bytes=size_of(raw))
+    return raw.toArrow() if fits else None
 
 
 def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:

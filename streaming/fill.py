@@ -22,10 +22,11 @@ from infra.archive.union import broker_frame
 from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import PartitionOffsets, offsets, topic_ids
-from streaming.feed import Feed, few, in_log_order, is_large
+from streaming.feed import Feed, few, in_log_order
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
 from tables.decode import RAW_SCHEMA
 from tables.gaps import Gap, record
+from tables.sizes import is_small
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -201,11 +202,11 @@ class Fill:
     def _archived_rows(self, topic: str, ranges: Ranges, records: int) -> pa.Table | None:
         """The records in this process; None where they are too many or too large for it."""
         columns, size, found = RAW_SCHEMA.names, 0, []
-        if is_large(self._settings, records):
+        if not is_small(self._settings, records):
             return None
         for batch in read_all(self._archive.plan({topic: ranges}), self._archive.store, columns):
             size += batch.nbytes
-            if is_large(self._settings, records, size):
+            if not is_small(self._settings, records, record_bytes=size):
                 return None
             found.append(batch)
         return pa.Table.from_batches(found, schema=schema(columns))

@@ -18,6 +18,7 @@ from tables.columns import OFFSET
 from tables.declaration import Table, Topic
 from tables.refresh import Refresher, everything
 from tables.scope import Scope, hull, merged, scopes_of, time_column
+from tables.sizes import CHANGED, is_small, most_rows
 from tables.writer import Written
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _MANY_SCOPES, _MOST = 500, 4  # a list of scopes costs time by its length; a fourth of the rows is most of them
-_ROWS_IN_MEMORY = 100  # times the rows of a small commit: changes that are looked through in this process
 _QUICK_S = 1.0  # a refresh that takes longer is large, however few rows touch it
 _log = logging.getLogger("twofold.follow")
 
@@ -66,7 +66,7 @@ class Follow(Upkeep):
             self._require_still_one_definition()
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
-            suit_to_rows(self._refresher.spark, few=self._is_small(rows_in))
+            suit_to_rows(self._refresher.spark, few=is_small(self.lake.settings, rows_in))
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
             written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
@@ -96,7 +96,7 @@ class Follow(Upkeep):
             return rows, everything(self.table) if rows else []
         try:
             known = self._rows_changed(starts, ends)
-            if known > self.lake.settings.small_rows * _ROWS_IN_MEMORY:
+            if known > most_rows(self.lake.settings, CHANGED):
                 _log.warning("all is recomputed for %d changes table=%s from=%s", known, self.table.full_name, starts)
                 return self._touched([], ends)
             changes = list(self._changes(starts, ends))

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 from infra.errors import BrokerUnreachable, LogGap
 from infra.ranges import Ranges, RangesOf
 from infra.topics import TopicIds
-from streaming.feed import Feed, is_large, size_of
+from streaming.feed import Feed, size_of
 from streaming.fill import Fill, Offsets, require_same_log
 from streaming.filling import Filling
 from streaming.heartbeat import Pulse, due
@@ -27,6 +27,7 @@ from tables.checkpoint import Checkpoint
 from tables.decode import RAW_SCHEMA
 from tables.lake import Lake
 from tables.registry import Registry
+from tables.sizes import is_small
 from tables.tidy import tidy
 
 if TYPE_CHECKING:
@@ -177,9 +178,9 @@ class Ingest:
 
         After a start and after a failure they are measured, which takes a look at all of them.
         """
-        if self._record_bytes is None and records > _UNMEASURED and not is_large(self._settings, records):
+        if self._record_bytes is None and records > _UNMEASURED and is_small(self._settings, records):
             self._record_bytes = size_of(frame) / records
-        return is_large(self._settings, records, records * (self._record_bytes or 0))
+        return not is_small(self._settings, records, record_bytes=records * (self._record_bytes or 0))
 
     def _take(self, name: str, raw: pa.Table, ranges: Ranges, ids: Mapping[str, str]) -> None:
         require_same_log(self._feeds[name], name, ids)

@@ -18,14 +18,13 @@ from tables.declaration import Strategy, Table, Topic
 from tables.decode import REPLAYED
 from tables.derive import derive, first_of_each_on_stream, greatest_by, one_of_each_key, payload, require_closing
 from tables.lake import Lake
+from tables.sizes import REVISED, is_small
 from tables.writer import Stamp, Written
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamWriter
-
-_REVISED = 8  # small commits: Spark takes 1.3 s to know that 50,000 rows are new and to merge them, delta-rs 0.15
 
 
 class Maintain(Upkeep):
@@ -134,7 +133,7 @@ class Maintain(Upkeep):
                 self._checkpoint.splits.add(name, version)
         rows_in, versions = self._consumed(batch)
         # This micro-batch is planned already: its size tells that of the next.
-        suit_to_rows(frame.sparkSession, few=self._is_small(rows_in))
+        suit_to_rows(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
         stamp = Stamp(
             app=f"stream/{self._checkpoint.stream}",
@@ -159,10 +158,10 @@ class Maintain(Upkeep):
             how = {"greatest": greatest_by(self.table, frame.columns)}
         if not self._strategy.has_state:
             rows = one_of_each_key(frame, self.table, self._strategy)
-            return self._upsert(rows.toArrow() if self._is_small(rows_in) else rows, stamp, **how)
+            return self._upsert(rows.toArrow() if is_small(self.lake.settings, rows_in) else rows, stamp, **how)
         frame = one_of_each_key(self._fence.beyond(frame), self.table, self._strategy)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
-        if self._is_small(rows_in, _REVISED):
+        if is_small(self.lake.settings, rows_in, REVISED):
             rows = frame.toArrow()
             require_closing(self.table, rows)
             return self._upsert(rows, stamp, **how)

@@ -106,11 +106,6 @@ class Upkeep:
             )
         self._seen = version
 
-    def _is_small(self, rows_in: int, times: int = 1) -> bool:
-        """Whether the rows of a micro-batch are for delta-rs: so many times those of a small commit, or fewer."""
-        settings = self.lake.settings
-        return settings.engine == "delta-rs" or (settings.engine == "auto" and rows_in <= times * settings.small_rows)
-
     def _note(
         self,
         batch: int,

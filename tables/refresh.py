@@ -30,6 +30,7 @@ from tables.open_table import OpenTable
 from tables.registry import Registry
 from tables.scope import Scope, from_epoch_ms, whole
 from tables.scope_filter import ScopeFilter
+from tables.sizes import COMPARED, HANDED_OVER, SEARCHED, most_rows
 from tables.slice import Slice, slice_of
 from tables.target import Target
 from tables.writer import CHANGE, Written
@@ -39,10 +40,6 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from tables.target import Rows
-
-_ROWS_IN_MEMORY = 50  # times the rows of a small commit: to be held and compared in one process
-_ROWS_LOOKED_AT = 1_000  # times as many: to be looked through in this process for those that matter
-_ROWS_HANDED_ON = 10  # times as many: to be handed to Spark from here
 
 
 @dataclass(frozen=True)
@@ -229,7 +226,7 @@ class Refresher:
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
         table = self._target.newest()
-        wanted, bound = self._wanted(scopes), self.lake.settings.small_rows * _ROWS_IN_MEMORY
+        wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
         derived, read = self._derived(scopes)
         if all(one.is_near for one in read):
             should = derived.toArrow()
@@ -276,7 +273,7 @@ class Refresher:
         files = slice_of(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
         few = self._few(files, declaration, wanted)
         if few is None:
-            many = files.rows is None or files.rows > self.lake.settings.small_rows * _ROWS_IN_MEMORY
+            many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
             frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
             frame = input_of(declaration, frame, self.table, self._strategy)
             return _Input(frame, files.rows, is_near=False)
@@ -289,14 +286,14 @@ class Refresher:
     def _few(self, files: Slice, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
         settings = self.lake.settings
-        if settings.engine == "spark" or files.rows is None or files.rows > settings.small_rows * _ROWS_LOOKED_AT:
+        if settings.engine == "spark" or files.rows is None or files.rows > most_rows(settings, SEARCHED):
             return None
         schema = pa.schema(files.table.schema())
         columns = schema.names
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
         scopes = wanted.as_table({f.name: f.type for f in schema})
-        rows = files.few(wanted.input_join(declaration, schema), scopes, settings.small_rows * _ROWS_HANDED_ON, columns)
+        rows = files.few(wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns)
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, declaration)
         return rows

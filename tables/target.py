@@ -15,6 +15,7 @@ from quality.rules import Rule
 from tables.declaration import Table
 from tables.difference import difference_of_frames, difference_of_tables
 from tables.lake import Lake
+from tables.sizes import collect_if_small
 from tables.writer import CHANGE, Stamp, Writer, Written
 
 if TYPE_CHECKING:
@@ -133,7 +134,7 @@ class Target:
             number = self.writer.next_number(FENCE)
             changes = source.changes(attempt)
             if not isinstance(changes, pa.Table):
-                changes = self.writer.collect(changes)
+                changes = collect_if_small(self.lake.settings, changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
             if wanted == 0:
                 return total

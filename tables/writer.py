@@ -89,16 +89,6 @@ class Writer:
         ledger, quarantine = name.startswith("ledger."), name.endswith(QUARANTINE)
         self._keep_small = tidy_ledger if ledger else (tidy if quarantine else None)
 
-    def collect(self, frame: DataFrame) -> pa.Table | DataFrame:
-        """Rows small enough for delta-rs as an Arrow table; others as the frame, to be written by Spark."""
-        engine, bound = self.lake.settings.engine, self.lake.settings.small_rows
-        if engine == "spark":
-            return frame
-        if engine == "delta-rs":
-            return frame.toArrow()
-        few = frame.limit(bound + 1).toArrow()
-        return few if len(few) <= bound else frame
-
     def append(self, rows: pa.Table | DataFrame, stamp: Stamp) -> Written:
         """Add the rows, once.
 

@@ -8,9 +8,9 @@ import pyarrow as pa
 import pytest
 
 from infra.settings import Settings
-from streaming import feed
-from streaming.feed import Feed, few, is_large
+from streaming.feed import Feed, few
 from tables.lake import Lake
+from tables.sizes import RECORD_BYTES, REVISED, is_small
 from tests.streaming.small_domain import OTHER, READ, Domain
 from tests.streaming.small_log import reading
 
@@ -42,14 +42,15 @@ def measured(monkeypatch: pytest.MonkeyPatch, size: int) -> list[int]:
 
 def test_bytes_count_as_records_do() -> None:
     settings = Settings(small_rows=10)
-    assert [is_large(settings, records) for records in (10, 11)] == [False, True]
-    assert [is_large(settings, 1, size) for size in (feed.SMALL_BYTES, feed.SMALL_BYTES + 1)] == [False, True]
-    assert not is_large(Settings(engine="delta-rs"), 10**6, 10**12)
-    assert is_large(Settings(engine="spark"), 1)
+    assert [is_small(settings, records) for records in (10, 11)] == [True, False]
+    assert [is_small(settings, records, REVISED) for records in (80, 81)] == [True, False]
+    assert [is_small(settings, 1, record_bytes=size) for size in (RECORD_BYTES, RECORD_BYTES + 1)] == [True, False]
+    assert is_small(Settings(engine="delta-rs"), 10**6, record_bytes=10**12)
+    assert not is_small(Settings(engine="spark"), 1)
 
 
 def test_large_records_are_not_collected(domain: Domain, workers: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
-    looks = measured(monkeypatch, feed.SMALL_BYTES + 1)
+    looks = measured(monkeypatch, RECORD_BYTES + 1)
     domain.batch(0, MANY)
     assert sorted(workers) == sorted([READ.full_name, OTHER.full_name])
     assert len(looks) == 1
@@ -84,7 +85,7 @@ def test_a_frame_is_collected_where_it_is_small(monkeypatch: pytest.MonkeyPatch)
             return "rows"
 
     frame: Any = Frame()
-    for size, rows in ((feed.SMALL_BYTES, "rows"), (feed.SMALL_BYTES + 1, None)):
+    for size, rows in ((RECORD_BYTES, "rows"), (RECORD_BYTES + 1, None)):
         monkeypatch.setattr("streaming.feed.size_of", lambda _, size=size: size)
         assert few(Settings(), frame, 10) == rows
     assert few(Settings(small_rows=9), frame, 10) is None

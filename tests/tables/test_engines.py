@@ -15,6 +15,7 @@ import pytest
 
 from infra.settings import Engine, Settings
 from tables.lake import Lake
+from tables.sizes import collect_if_small
 from tables.tidy import tidy
 from tables.writer import Writer, Written
 from tests.tables.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
@@ -107,9 +108,8 @@ def test_small_frames_go_through_this_process_and_large_ones_through_spark(
         ("delta-rs", 2, pa.Table),
         ("spark", 9, type(spark.range(1))),
     ]:
-        lake = Lake(replace(settings, engine=engine, small_rows=bound))
-        collected = Writer(lake, NAME, spark).collect(spark.range(3))
-        assert isinstance(collected, expected)
+        small = replace(settings, engine=engine, small_rows=bound)
+        assert isinstance(collect_if_small(small, spark.range(3)), expected)
 
 
 @pytest.mark.spark
