@@ -88,13 +88,7 @@ class Promotion:
             WriteConflict: records arrive faster than they are taken in, and the table's rows have no time by which
                 those that they touch could be left out.
         """
-        changes = self.changes().persist()
-        try:
-            counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-            examples = named(self.table, pa.table(changes.limit(5).toArrow()))
-            found = self.digest(changes)
-        finally:
-            changes.unpersist()
+        counts = {row[CHANGE]: row["count"] for row in self.shown.groupBy(CHANGE).count().collect()}
         mine, theirs = self._made.columns, self._current.columns
         return Comparison(
             table=self.table.full_name,
@@ -104,9 +98,9 @@ class Promotion:
             changed=counts.get("update", 0),
             new_columns=[c for c in mine if c not in theirs],
             gone_columns=[c for c in theirs if c not in mine],
-            examples=examples,
+            examples=named(self.table, pa.table(self.shown.limit(5).toArrow())),
             before=None if self._bound_ms is None else from_epoch_ms(self._bound_ms),
-            digest=found,
+            digest=self.digest,
         )
 
     def promote(self, digest: str = "", approved_by: str = "") -> Outcome:
@@ -116,7 +110,7 @@ class Promotion:
         replaced, and the stream of the new definition adds those that were not settled.
 
         Args:
-            digest: of the rows that were shown; empty: whatever differs.
+            digest: of the rows that were shown, by this object or before; empty: whatever differs.
             approved_by: who wants it, for the ledger.
 
         Raises:
@@ -125,10 +119,10 @@ class Promotion:
         """
         lake, ledgers = self.live.lake, Ledgers(self.live.lake, self.live.spark)
         ledgers.catch_up(self.table)
-        if digest and (now := self.digest(self.changes())) != digest:
+        if digest and self.digest != digest:
             raise BadArgument(
-                f"{self.table.full_name}: other rows differ than were shown: their digest is {now}, not {digest}; "
-                "nothing was published.",
+                f"{self.table.full_name}: other rows differ than were shown: their digest is {self.digest}, not "
+                f"{digest}; nothing was published.",
                 hint=f"Look again: `./twofold rebuild {self.table.full_name}` shows what differs now.",
             )
         cause: Cause = "rebuild" if recorded(lake, self.table) in (None, fingerprint(self.table)) else "definition"
@@ -142,16 +136,23 @@ class Promotion:
             accept_definition(lake, self.table, info)
         return run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
 
-    def digest(self, changes: DataFrame) -> str:
-        """Twelve hex digits of exactly these changes, in whatever order, and of the columns that come and go."""
+    @cached_property
+    def digest(self) -> str:
+        """Twelve hex digits of exactly the rows that differ, in whatever order, and of the columns that come and go."""
         from pyspark.sql import functions as F
 
+        changes = self.shown
         rows = changes.select(row_hash(changes, changes.columns).alias("_hash"))
         total = F.sum(F.col("_hash").cast("decimal(20,0)")).cast("string")
         facts = rows.agg(F.count("*"), total, F.bit_xor("_hash")).collect()[0]
         return hashlib.sha256(repr([*facts, *self._made.dtypes, *self._current.dtypes]).encode()).hexdigest()[:12]
 
-    def changes(self) -> DataFrame:
+    @cached_property
+    def shown(self) -> DataFrame:
+        """The difference that is compared, and published."""
+        return self.difference().persist()
+
+    def difference(self) -> DataFrame:
         """How the settled rows of the live table differ from those of the new one."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
@@ -229,7 +230,7 @@ class _Shadowed:
     info: Mapping[str, object]
 
     def changes(self, attempt: int) -> DataFrame:
-        return self.promotion.changes()
+        return self.promotion.difference() if attempt else self.promotion.shown
 
 
 def rollback(platform: Platform, table: Table) -> Outcome:

@@ -45,7 +45,7 @@ def rebuild(
     """
     with _rebuilt(Settings.from_environment(), table, fresh=fresh) as promotion:
         comparison = promotion.compare()
-        outcome = promotion.promote(digest or comparison.digest, approved_by or getuser()) if promote else None
+        outcome = promotion.promote(digest or "", approved_by or getuser()) if promote else None
     if as_json:
         print_json(
             {

@@ -61,11 +61,11 @@ class Maintain(Upkeep):
         return self._query().trigger(once=True).start()
 
     def _query(self) -> DataStreamWriter:
-        frame = self._derived_with_state() if self._strategy.has_state else self._derived()
+        frame, mode = self._derived_with_state() if self._strategy.has_state else (self._derived(), "append")
         self._require_order(frame)
         writer: DataStreamWriter = (
             frame.writeStream.queryName(self.table.full_name)
-            .outputMode(_output_mode(frame) if self._strategy.has_state else "append")
+            .outputMode(mode)
             .option("checkpointLocation", str(self._checkpoint.path))
             .foreachBatch(self._batch)
         )
@@ -102,10 +102,14 @@ class Maintain(Upkeep):
         inputs = {s.name: payload(self._events(s), s, self.table) for s in self._sources if isinstance(s, Topic)}
         return derive(self.table, self._by_parameter(inputs))
 
-    def _derived_with_state(self) -> DataFrame:
+    def _derived_with_state(self) -> tuple[DataFrame, str]:
+        """The rows, and how they are emitted: `update` revises them until they close, joins and sessions cannot."""
         rows = self._counting_until(self.table.lookback_ms or 0)
-        # A join drops by itself what the watermark has passed: to remember more would be of no use.
-        return self._counting_until(0) if _has_join(rows) else rows
+        plan = str(rows._jdf.queryExecution().analyzed().toString())
+        if "Join " in plan:
+            # A join drops by itself what the watermark has passed: to remember more would be of no use.
+            return self._counting_until(0), "append"
+        return rows, "append" if "session_window" in plan or "Aggregate" not in plan else "update"
 
     def _counting_until(self, open_ms: int) -> DataFrame:
         delay_ms = self.table.watermark_ms
@@ -211,17 +215,3 @@ def state_settings(spark: SparkSession) -> dict[str, str]:
     settings: dict[str, str] = json.loads(about.json())["conf"]
     partitions = "spark.sql.shuffle.partitions"  # a running query takes it from a setting that only queries have
     return {**settings, partitions: str(spark.conf.get(partitions))}
-
-
-def _output_mode(frame: DataFrame) -> str:
-    """`update` revises rows until they close; joins and sessions can only emit final ones."""
-    plan = _analyzed(frame)
-    return "append" if _has_join(frame) or "session_window" in plan or "Aggregate" not in plan else "update"
-
-
-def _has_join(frame: DataFrame) -> bool:
-    return "Join " in _analyzed(frame)
-
-
-def _analyzed(frame: DataFrame) -> str:
-    return str(frame._jdf.queryExecution().analyzed().toString())

@@ -25,6 +25,7 @@ from tables.ledgers import RUNS, Ledgers
 from tables.registry import Registry
 from tables.setup import Platform
 from tables.shadow import drop, is_stale, shadow
+from tables.target import Target
 from tables.writer import Writer
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import named
@@ -90,14 +91,22 @@ def test_a_table_of_a_table_is_made_anew_with_what_it_reads(world: World) -> Non
     assert (comparison.is_equal, comparison.rows) == (True, 2)
 
 
-def test_a_damaged_row_is_found_put_right_by_promotion_and_damaged_again_by_rollback(world: World) -> None:
+def test_a_damaged_row_is_found_put_right_by_promotion_and_damaged_again_by_rollback(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="sensor = 'a' AND total = 11")
     promotion = rebuild(world)
+    looks: list[str] = []
+    difference = Target.difference
+    monkeypatch.setattr(Target, "difference", lambda self, *sides: looks.append(self.name) or difference(self, *sides))
     comparison = promotion.compare()
     assert (comparison.missing, comparison.extra, comparison.changed) == (0, 0, 1)
     assert [(d.before, d.should) for d in comparison.examples] == [({"total": 12.0}, {"total": 11.0})]
-    outcome = promotion.promote()
+    with pytest.raises(BadArgument, match=f"their digest is {comparison.digest}, not 0123456789ab; nothing was"):
+        promotion.promote("0123456789ab")
+    outcome = promotion.promote(comparison.digest)
     assert (outcome.cause, outcome.inserted, outcome.updated, outcome.deleted) == ("rebuild", 0, 1, 0)
+    assert looks == [NAME], "what was shown is what is published"
     assert totals(world)["a", hour(1)] == 11
     version = world.lake.version(NAME)
     assert Promotion(promotion.live, promotion.shadow, promotion.table).promote().changed == 0
