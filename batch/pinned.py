@@ -24,7 +24,7 @@ from tables.outcome import Cause
 from tables.refresh import Refresher, everything
 from tables.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of, time_column
 from tables.setup import Platform
-from tables.standing import splits, watermark
+from tables.standing import splits
 
 _PATIENCE_S = 60.0
 
@@ -94,13 +94,12 @@ class Pinned:
         before = self.ledgers.reconciled(self.table.full_name)
         return before if before.stream == self.stream else Reconciled(stream=self.stream)
 
-    def after(self, pending: Sequence[Scope] = ()) -> Reconciled:
+    def after(self, pending: Mapping[Scope, int] | None = None) -> Reconciled:
         """Where the next reconcile begins once all that is pinned was looked through, and what is published by now."""
         name = self.table.full_name
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
-        closed = {} if self.watermark_ms is None else {watermark(name): self.watermark_ms}
-        consumed = {**self.settled, name: self.platform.lake.version(name), **seen, **closed}
-        return Reconciled(consumed=consumed, stream=self.stream, pending=pending)
+        consumed = {**self.settled, name: self.platform.lake.version(name), **seen}
+        return Reconciled(consumed=consumed, stream=self.stream, pending=pending or {})
 
     def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:
         """Recomputes the table from inputs of these versions, others as they are now; None: from what is pinned."""

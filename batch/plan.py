@@ -15,7 +15,7 @@ from tables.fingerprint import fingerprint
 from tables.lake import Lake, LoggedCommit
 from tables.outcome import Outcome, run_name
 from tables.registry import Registry, load
-from tables.standing import Standing, is_far, splits, standings, watermark
+from tables.standing import Standing, closes_ms, is_far, splits, standings
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -125,7 +125,7 @@ def _after(logs: _Logs, registry: Registry, table: Table, before: Standing | Non
             return replace(before, consumed={**before.consumed, name: own})
         if before.stream != checkpoint.stream or before.fingerprint != mark:
             return None
-        if _may_be_due(before, now_ms, before.consumed.get(watermark(name))):
+        if any(now_ms is None or closes_ms(scope) < now_ms for scope in before.pending):
             return None
         sources = registry.upstream(table)
         if any(_is_touched(logs, registry, table, checkpoint, source, before) for source in sources):
@@ -149,13 +149,6 @@ def has_taken_in(
         return read > through or not any(c.changes for c in lake.commits(source.full_name, read - 1, through))
     except FileNotFoundError:  # what it has not recomputed is no longer known
         return False
-
-
-def _may_be_due(before: Standing, now_ms: int | None, then_ms: int | None) -> bool:
-    """Whether a scope that waited for rows to close may hold one that has."""
-    if now_ms == then_ms:
-        return False
-    return any(now_ms is None or scope["interval"] is None or scope["interval"][0] < now_ms for scope in before.pending)
 
 
 def _has_unrecorded(logs: _Logs, name: str, after: int, newest: int) -> bool:

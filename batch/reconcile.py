@@ -22,7 +22,7 @@ from tables.outcome import Outcome
 from tables.refresh import everything
 from tables.scope import Scope, merged, scope_of_row
 from tables.setup import Platform, opened
-from tables.standing import is_far, watermark
+from tables.standing import is_far
 from tables.writer import CHANGE, Written
 
 if TYPE_CHECKING:
@@ -113,6 +113,7 @@ class Reconcile:
     platform: Platform
     table: Table
     _started: float = field(default_factory=time.monotonic, init=False)
+    _pending: dict[Scope, int] = field(default_factory=dict, init=False)
 
     def __post_init__(self) -> None:
         self._pinned = Pinned(self.platform, self.table)
@@ -152,22 +153,14 @@ class Reconcile:
 
     def _correct(self, before: Reconciled) -> list[Outcome]:
         pinned = self._pinned
-        due, pending = self._due(before)
-        causes = [t for t in pinned.touched(before, due) if t.rows or t.scopes]
+        now = pinned.watermark_ms
+        due = {scope for scope, closes_ms in before.pending.items() if now is None or closes_ms < now}
+        self._pending = {scope: closes_ms for scope, closes_ms in before.pending.items() if scope not in due}
+        causes = [t for t in pinned.touched(before, merged(due)) if t.rows or t.scopes]
         if not causes:
-            return [self._publish(Touched("late"), pending=pending) if self._is_far_from(before) else self._nothing()]
+            return [self._publish(Touched("late"), is_last=True) if self._is_far_from(before) else self._nothing()]
         *others, last = causes
-        pending = merged([*pending, *(s for t in causes for s in t.scopes if pinned.reaches_open(s))])
-        return [*(self._publish(touched) for touched in others), self._publish(last, pending=pending)]
-
-    def _due(self, before: Reconciled) -> tuple[list[Scope], list[Scope]]:
-        """Pending scopes of which rows may have closed since the last run, and the others."""
-        now, then = self._pinned.watermark_ms, before.consumed.get(watermark(self.table.full_name))
-
-        def is_due(scope: Scope) -> bool:
-            return now is None or scope.interval is None or (now != then and scope.interval.start < now)
-
-        return [s for s in before.pending if is_due(s)], [s for s in before.pending if not is_due(s)]
+        return [*(self._publish(touched) for touched in others), self._publish(last, is_last=True)]
 
     def _is_far_from(self, before: Reconciled) -> bool:
         """Whether the next run should not look again through what this one passed over."""
@@ -175,11 +168,11 @@ class Reconcile:
             return True
         return is_far(before.consumed, self._pinned.settled)
 
-    def _publish(self, touched: Touched, *, pending: Sequence[Scope] | None = None, approved_by: str = "") -> Outcome:
-        """Correct what is touched.
+    def _publish(self, touched: Touched, *, is_last: bool = False, approved_by: str = "") -> Outcome:
+        """Correct what is touched; scopes of it that reach open rows wait until the next of these has closed.
 
         Args:
-            pending: of the last cause of a run, the scopes that wait: with them it is noted how far the run has come.
+            is_last: of the causes of a run: it is noted how far the run has come, and what waits.
             approved_by: who wants it; then what differs after it is told, too.
         """
         pinned = self._pinned
@@ -188,15 +181,18 @@ class Reconcile:
         written = Written()
         if touched.scopes:
             # Inputs are read as they are now: a recomputation from older ones could undo what others published since.
-            written = pinned.refresher({}).publish(touched.scopes, run.info, check=True)
+            refresher = pinned.refresher({})
+            written = refresher.publish(touched.scopes, run.info, check=True)
+            waiting = [scope for scope in touched.scopes if pinned.reaches_open(scope)]
+            self._pending |= {scope: refresher.next_closing_ms(scope) for scope in waiting}
         return run.end(
             written,
-            state=None if pending is None else pinned.after(pending),
+            state=pinned.after(self._pending) if is_last else None,
             keep=True,
             touched=touched.rows,
             scopes=len(touched.scopes),
             pending=sum(pinned.reaches_open(s) for s in touched.scopes),
-            waits_until=pinned.closed_at(pending or ()),
+            waits_until=pinned.closed_at(list(self._pending)) if is_last else None,
             approved_by=approved_by,
             **(self._verified() if approved_by else {}),
         )

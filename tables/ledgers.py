@@ -119,12 +119,12 @@ class Reconciled:
     Attributes:
         consumed: input -> version through which its changes were looked at.
         stream: the stream whose output was reconciled; another one starts again at version 0.
-        pending: scopes that reached rows which were still open.
+        pending: scopes that reached rows which were still open -> when the next of these closes, epoch milliseconds.
     """
 
     consumed: Mapping[str, int] = field(default_factory=dict)
     stream: str = ""
-    pending: Sequence[Scope] = ()
+    pending: Mapping[Scope, int] = field(default_factory=dict)
 
 
 class Ledgers:

@@ -41,6 +41,8 @@ if TYPE_CHECKING:
 
     from tables.target import Rows
 
+_CLOSED = "_closed"
+
 
 @dataclass(frozen=True)
 class _Input:
@@ -81,6 +83,7 @@ class Refresher:
         self._target = Target.of(self.spark, self.lake, self.table)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
+        self._closings: dict[Scope, int] | None = None
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
@@ -133,6 +136,19 @@ class Refresher:
         scopes = self._whole(scopes)
         small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
         return self._target.difference(*self.sides(scopes)) if small is None else self._target.difference(*small)
+
+    def next_closing_ms(self, scope: Scope) -> int:
+        """Until when no row of a scope closes, as far as the last difference has seen its open rows.
+
+        Where it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. Where rows
+        are many it did not look for open ones, and the scope waits for the watermark to move.
+
+        Args:
+            scope: one of those whose difference was asked for, with an interval.
+        """
+        if self._closings is None or scope.interval is None:
+            return self.closed_before_ms or 0
+        return self._closings.get(scope, scope.interval.end + (self.table.lookback_ms or 0))
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
         """How many rows of the scopes the table has now."""
@@ -225,8 +241,9 @@ class Refresher:
 
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
-        table = self._target.newest()
+        table, self._closings = self._target.newest(), None
         wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
+        has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
         if all(one.is_near for one in read):
             should = derived.toArrow()
@@ -234,7 +251,7 @@ class Refresher:
             should = wanted.near(derived).toArrow()
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
-            should = wanted.exact(derived).limit(bound + 1).toArrow()
+            should, has_open_rows = wanted.exact(derived).limit(bound + 1).toArrow(), False
         if len(should) > bound:
             return None
         schema = pa.schema(table.schema())
@@ -250,7 +267,10 @@ class Refresher:
         open_rows = "open" if wanted.leaves_open_rows else None
         if open_rows:
             connection.register(open_rows, table.scan(columns=list(self.table.key), predicate=wanted.open_sql(schema)))
-        should = chosen(should.select(schema.names).cast(schema), wanted.exact_join(schema, open_rows))
+        should = should.select(schema.names).cast(schema)
+        if has_open_rows:
+            self._closings = self._next_closings(table, should, known, wanted)
+        should = chosen(should, wanted.exact_join(schema, open_rows))
         files = slice_of(table, wanted.bounds(schema.names))
         live = files.few(wanted.exact_join(schema), known, bound, schema.names)
         if live is None:
@@ -259,14 +279,30 @@ class Refresher:
             live = chosen(rows, wanted.exact_join(schema))
         return (should, live) if len(live) <= bound else None
 
+    def _next_closings(
+        self, table: DeltaTable, should: pa.Table, scopes: pa.Table, wanted: ScopeFilter
+    ) -> dict[Scope, int]:
+        """When the first open row of a scope closes, recomputed or live; a scope that has none is not in it."""
+        columns, schema = self.table.statistics, pa.schema(table.schema())
+        schema = pa.schema([schema.field(name) for name in columns])
+        predicate = " AND ".join(filter(None, [wanted.near_sql(schema), wanted.open_sql(schema)]))
+        live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
+        connection = duckdb_utc()
+        connection.register("scopes", scopes)
+        connection.register("rows", pa.concat_tables([should.select(columns), live.read_all()]))
+        closings = connection.sql(wanted.next_closings(schema)).fetchall()
+        return {wanted.scopes[number]: closes_ms for number, closes_ms in closings}
+
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
         """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs."""
         wanted = self._wanted(scopes)
         read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
         rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
-        if self.table.latest_by:
-            rows = wanted.closed(rows)
-        return one_of_each_key(rows, self.table, self._strategy), read
+        if not wanted.leaves_open_rows:
+            return one_of_each_key(rows, self.table, self._strategy), read
+        # Of a key that has closed rows one of these stays. The open ones say when a scope has to be looked at again.
+        rows = one_of_each_key(rows.withColumn(_CLOSED, wanted.is_closed), self.table, self._strategy, closed=_CLOSED)
+        return rows.drop(_CLOSED), read
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self.opened(declaration.full_name)

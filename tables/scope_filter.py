@@ -70,7 +70,7 @@ class ScopeFilter:
         time, slack_ms, by = time_column(source), self._input_slack_ms(source), self.table.recompute_by
         if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
-        return " ".join(self._semi_join(schema, time, slack_ms))
+        return " ".join(self._join("SEMI JOIN", schema, time, slack_ms))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
@@ -83,19 +83,21 @@ class ScopeFilter:
 
     def closed(self, frame: DataFrame) -> DataFrame:
         """The table's rows that are closed."""
+        return frame.where(self.is_closed)
+
+    @property
+    def is_closed(self) -> Column:
+        """Whether a row of the table is closed: one without a closing time is not."""
         from pyspark.sql import functions as F
 
         if not self._closes:
-            return frame
-        return frame.where(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)))
+            return F.lit(True)
+        return F.coalesce(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)), F.lit(False))
 
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
         """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
-        from pyspark.sql import functions as F
 
-        watermark = F.lit(from_epoch_ms(self.closed_before_ms or 0))
-        is_open = ~F.coalesce(F.col(self.table.closes_at or "") < watermark, F.lit(False))
-        return matching(rows, live.where(is_open), self.table.key, "left_anti")
+        return matching(rows, live.where(~self.is_closed), self.table.key, "left_anti")
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
@@ -127,7 +129,9 @@ class ScopeFilter:
         Args:
             open_rows: a relation with the live rows that are open; rows of their keys are left out.
         """
-        join, where = ("", "WHERE true") if self._is_everything else self._semi_join(schema, self.table.event_time, 0)
+        join, where = "", "WHERE true"
+        if not self._is_everything:
+            join, where = self._join("SEMI JOIN", schema, self.table.event_time, 0)
         if self._closes:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
@@ -136,9 +140,22 @@ class ScopeFilter:
             where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
         return f"{join} {where}"
 
+    def next_closings(self, schema: pa.Schema) -> str:
+        """DuckDB's query for the number of each scope that has open rows in `rows`, and when the first of these closes.
+
+        A time is in epoch milliseconds, rounded down.
+        """
+        join, where = self._join("JOIN", schema, self.table.event_time, 0)
+        at, instant = _comparable(schema, self.table.closes_at or "")
+        is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
+        return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
+
     def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
-        """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval."""
-        columns: dict[str, pa.Array] = {}
+        """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval.
+
+        `_n` numbers them from 0.
+        """
+        columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
         for n, column in enumerate(self.table.recompute_by):
             values = [s.values[n] for s in self.scopes]
             columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column))
@@ -193,7 +210,7 @@ class ScopeFilter:
         ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
-    def _semi_join(self, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
+    def _join(self, kind: str, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
         """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
         match, scopes, where = ["true"], "scopes", "true"
         for n, column in enumerate(self.table.recompute_by):
@@ -209,7 +226,7 @@ class ScopeFilter:
             inside = f"{at} >= scopes._from AND {at} < scopes._until"
             match.append(inside if all(s.interval for s in self.scopes) else f"(scopes._start IS NULL OR {inside})")
             where = self._in_ranges(schema, time, slack_ms)
-        return f"SEMI JOIN {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
+        return f"{kind} {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
 
     def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int) -> str:
         """DuckDB's condition that a row lies within the times of all scopes, widened by the slack."""

@@ -8,30 +8,32 @@ from datetime import date, datetime
 from typing import Any
 
 from tables.scope import Interval, Scope
+from tables.standing import closes_ms
 
 
-def to_text(scopes: Sequence[Scope]) -> str:
-    """Scopes as JSON."""
+def to_text(pending: Mapping[Scope, int]) -> str:
+    """Scopes as JSON, each with the time at which the next of its rows closes, epoch milliseconds."""
     return json.dumps(
         [
             {
                 "values": [{"any": True} if v is ... else _tagged(v) for v in s.values],
                 "interval": [s.interval.start, s.interval.end] if s.interval else None,
+                "closes_ms": closes_ms,
             }
-            for s in scopes
+            for s, closes_ms in pending.items()
         ]
     )
 
 
-def from_text(pending: Sequence[Mapping[str, Any]]) -> list[Scope]:
+def from_text(pending: Sequence[Mapping[str, Any]]) -> dict[Scope, int]:
     """Scopes of what JSON's parser makes of such a text."""
-    return [
+    return {
         Scope(
             tuple(_untagged(v) for v in item["values"]),
             Interval(*item["interval"]) if item["interval"] else None,
-        )
+        ): closes_ms(item)
         for item in pending
-    ]
+    }
 
 
 def _tagged(value: Any) -> Any:

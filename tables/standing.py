@@ -22,7 +22,7 @@ class Standing:
         consumed: input -> version through which its changes were looked at; the table's own version, under its name,
             through which its corrections were recorded; and what else a run looked through, see `tables.standing`.
         stream: the stream whose output was reconciled.
-        pending: scopes that reached open rows, as `tables.ledgers` writes them.
+        pending: scopes that reached open rows, as `tables.scope_text` writes them.
         fingerprint: of the definition by which it recomputed.
     """
 
@@ -37,14 +37,14 @@ def is_far(consumed: Mapping[str, int], looked_at: Mapping[str, int]) -> bool:
     return any(version - consumed.get(name, -1) > _FAR for name, version in looked_at.items())
 
 
+def closes_ms(item: Mapping[str, Any]) -> int:
+    """When the next row of a pending scope closes; long ago where an older ledger does not say it."""
+    return int(item.get("closes_ms", 0))
+
+
 def splits(name: str) -> str:
     """The name under which `consumed` counts the split commits of an input."""
     return f"{name}#splits"
-
-
-def watermark(name: str) -> str:
-    """The name under which `consumed` keeps the watermark of a table, epoch milliseconds."""
-    return f"{name}#watermark_ms"
 
 
 def standings(lake: Lake) -> dict[str, Standing]:

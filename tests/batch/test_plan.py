@@ -123,7 +123,7 @@ class Idle:
         ledgers, mark = Ledgers(self.lake), fingerprint(self.table)
         ledgers.ensure()
         consumed = {self.topic.full_name: 0, self.table.full_name: 0}
-        pending = [Scope(("EWR",), Interval(2_000_000, 3_000_000))]
+        pending = {Scope(("EWR",), Interval(0, 3_000_000)): 2_000_000}
         state = Reconciled(consumed=consumed, stream=checkpoint.stream, pending=pending)
         ledgers.record_run(Outcome(table=self.table.full_name, cause="late", run="late-1"), state, mark)
 
@@ -176,6 +176,23 @@ def test_a_look_at_few_commits_leaves_no_commit_in_the_ledger(idle: Idle) -> Non
     idle.ingest(50)
     assert [idle.look(), idle.look()] == [(True, 50), (True, 50)]
     assert idle.lake.version(POSITIONS) == version
+
+
+@pytest.mark.parametrize(("watermark_ms", "is_idle"), [(1_500_000, True), (2_000_000, True), (2_000_001, False)])
+def test_a_scope_that_waits_is_work_once_a_row_of_it_has_closed(idle: Idle, watermark_ms: int, is_idle: bool) -> None:
+    checkpoint = Checkpoint.of(idle.lake.settings, idle.table)
+    checkpoint.plan(1, MicroBatch(ends=[{"reservoirId": "r", "reservoirVersion": 1}], watermark_ms=watermark_ms))
+    checkpoint.end(1)
+    assert idle.look() == (is_idle, 0)
+
+
+def test_a_scope_of_an_older_ledger_is_work_at_once(idle: Idle) -> None:
+    name = idle.table.full_name
+    standing = standings(idle.lake)[name]
+    older = [{"values": ["EWR"], "interval": [2_000_000, 3_000_000]}]
+    Ledgers(idle.lake).move({name: replace(standing, pending=older)})
+    assert idle.look() == (False, 0)
+    assert Ledgers(idle.lake).reconciled(name).pending == {Scope(("EWR",), Interval(2_000_000, 3_000_000)): 0}
 
 
 def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:

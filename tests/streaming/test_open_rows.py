@@ -8,13 +8,18 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tables.refresh import Refresher
+from tables.writer import Written
 from tests.plant import START, plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping, Sequence
+
     from pyspark.sql import SparkSession
 
     from infra.settings import Settings
+    from tables.scope import Scope
 
 pytestmark = pytest.mark.spark
 
@@ -69,3 +74,32 @@ def test_a_late_record_of_an_open_row_revises_it_at_once(
     assert days(world) == {("a", 0): (5, 47), ("a", 1): (2, 80)}
     take(world, (4, 32), (25, 16))
     assert days(world) == {("a", 0): (5, 47), ("a", 1): (2, 80)}
+
+
+def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    world, recomputed = World(spark, settings, "plant", plant(tmp_path, days=DAYS)), []
+    publish = Refresher.publish
+
+    def counted(self: Refresher, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+        recomputed.append(scopes)
+        return publish(self, scopes, info, check=check)
+
+    monkeypatch.setattr(Refresher, "publish", counted)
+    take(world, (1, 1), (25, 2))
+    take(world, (23, 4), (25.5, 8))  # the first is of a day that has closed; the day after, in its range, is open
+    looked: list[tuple[float, int, int]] = []
+    for at in (26, 40, 49, 60, 72, 73):
+        take(world, (at, 0))
+        [outcome] = world.reconcile(["days"])
+        looked.append((at, len(recomputed), outcome.changed))
+    # The watermark is ten minutes behind. The open day closes at 48; what is read up to 47, the end of the range, is in
+    # rows that have closed at 71.
+    assert looked == [
+        *((26, 1, 1), (40, 1, 0)),
+        *((49, 2, 0), (60, 2, 0)),
+        *((72, 3, 0), (73, 3, 0)),
+    ]
+    assert days(world) == {("a", 0): (2, 5), ("a", 1): (4, 10), ("a", 2): (2, 0), ("a", 3): (2, 0)}
+    assert world.reconcile(["days"], verify=True)[-1].unexplained == 0

@@ -232,11 +232,11 @@ def test_a_commit_that_was_read_in_part_is_not_in_yet(lake: Lake, log: Log) -> N
     assert [t.records for t in certify(lake, REGISTRY, HOURS).topics] == [7]
 
 
-def reconciled(lake: Lake, table: Table, events: int, pending: Sequence[Scope] = ()) -> None:
+def reconciled(lake: Lake, table: Table, events: int, *pending: Scope) -> None:
     """A reconcile of the table that has looked through this version of the events."""
     ledgers, name = Ledgers(lake), table.full_name
     ledgers.ensure()
-    state = Reconciled(consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=pending)
+    state = Reconciled(consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=dict.fromkeys(pending, 0))
     ledgers.record_run(Outcome(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
 
 
@@ -255,7 +255,7 @@ def test_what_may_have_been_dropped_as_late_is_not_in_until_a_reconcile_has_look
     assert certify(lake, REGISTRY, HOURS, before).faults == [fault], "the reconcile came after that version"
     log.stream(DAYS, hours=before + 1)
     assert certify(lake, REGISTRY, DAYS).faults == [fault], "it was computed from that version"
-    reconciled(lake, HOURS, second, pending=[Scope(("a",), None)])
+    reconciled(lake, HOURS, second, Scope(("a",), None))
     assert certify(lake, REGISTRY, HOURS).faults == [
         "plant.hours may lack what was late for 1 groups of rows that are still open"
     ]

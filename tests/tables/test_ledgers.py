@@ -82,12 +82,12 @@ def test_a_table_that_was_never_reconciled_begins_at_the_beginning(ledgers: Ledg
 
 
 def test_the_next_reconcile_begins_where_the_last_one_ended(ledgers: Ledgers) -> None:
-    pending = [
-        Scope(("a", None, ...), Interval(-5, 7)),
-        Scope((1, 2.5, True), None),
-        Scope((TEN, date(2013, 1, 1), "a 'quoted' é"), Interval(0, 1)),
-        Scope((), Interval(0, 1)),
-    ]
+    pending = {
+        Scope(("a", None, ...), Interval(-5, 7)): 7,
+        Scope((1, 2.5, True), None): 0,
+        Scope((TEN, date(2013, 1, 1), "a 'quoted' é"), Interval(0, 1)): -1,
+        Scope((), Interval(0, 1)): 10**15,
+    }
     state = Reconciled(consumed={"plant.readings": 41}, stream="5d9c", pending=pending)
     ledgers.record_run(outcome("late-1"), Reconciled(consumed={"plant.readings": 3}, stream="old"), "f00d")
     ledgers.record_run(outcome("late-2"), state, "f00d")
@@ -96,7 +96,7 @@ def test_the_next_reconcile_begins_where_the_last_one_ended(ledgers: Ledgers) ->
 
 
 def test_a_run_without_a_state_does_not_move_the_beginning(ledgers: Ledgers) -> None:
-    state = Reconciled(consumed={"plant.readings": 41}, stream="5d9c", pending=[])
+    state = Reconciled(consumed={"plant.readings": 41}, stream="5d9c")
     ledgers.record_run(outcome("late-1"), state, "f00d")
     ledgers.record_run(outcome("backfill-1"), None, "f00d")
     assert ledgers.reconciled(TABLE) == state
