@@ -253,6 +253,7 @@ class Table:
             `closes_at`, of the final rows that a join gives for one key.
         approximate: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
             nothing else, and here by no more than both errors together, are the same; `float("inf")` for the sketch.
+            Doubles that are not named may differ by what another order of addition rounds; 0 for one that must not.
         records: columns that name the log records which made a row. With it, each topic that the function reads has a
             column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else are the
             same: a record that was sent twice has two offsets, of which a row names one.
@@ -336,11 +337,11 @@ class Table:
             _set(self, records=tuple(self.records))
         errors = {**dict(self.approximate or {}), **dict.fromkeys(self.records or (), float("inf"))}
         _set(self, approximate=errors)
-        wrong = [c for c, error in errors.items() if c in self.key or not error > 0]
+        wrong = [c for c, error in errors.items() if c in self.key or not error >= 0]
         if wrong:
             raise BadDeclaration(
                 f"approximate or records name {', '.join(wrong)}: expected columns outside of the key and "
-                'relative errors above 0, like {"planes": 0.02}.'
+                'relative errors of at least 0, like {"planes": 0.02}.'
             )
         if self.lookback and not self.event_time:
             raise BadDeclaration("lookback needs event_time: the distance is measured from it.")

@@ -16,6 +16,10 @@ from tables.writer import BEFORE, CHANGE
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+_ROUNDING = {"double": 1e-12, "float": 1e-6}
+"""Type of a column -> the relative error that another order of additions may make."""
+_CANCELLED = 1e-12  # what is left of additions that cancel has no relative error
+
 
 def difference_of_frames(
     should: DataFrame,
@@ -27,12 +31,13 @@ def difference_of_frames(
     """Rows that are missing, extra or changed in `live`.
 
     Values differ by `IS DISTINCT FROM`: null equals null, NaN equals NaN, -0.0 equals 0.0. Approximate ones differ
-    when they are further apart than their two errors together, of the greater of them.
+    when they are further apart than their two errors together, of the greater of them, and than 1e-12.
 
     Args:
         should: the columns of `live`, in any order, of types that cast to its own; unique by `key`, as is `live`.
         compared: columns that make a row changed; None: all that are not of the key.
-        approximate: column -> its relative error; of infinity, it makes no row changed.
+        approximate: column -> its relative error; of infinity, it makes no row changed. Doubles and floats that are
+            not in it have the error of rounding. None: all values are exact.
 
     Returns:
         The columns of `live` as they should be (as they are, for a delete), `_change` (insert, update, delete), and
@@ -44,9 +49,10 @@ def difference_of_frames(
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes)).withColumn("_in", F.lit(True))
     present = live.select(*(F.col(c).alias(f"_live_{c}") for c in live.columns)).withColumn("_was", F.lit(True))
     same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
+    errors = _errors(dict(live.dtypes), approximate)
     wrap = {name: "array_sort(map_entries({}))" for name, kind in live.dtypes if kind.startswith("map<")}
     unlike = [
-        _unlike(f"`{c}`", f"`_live_{c}`", (approximate or {}).get(c), wrap.get(c, "{}"))
+        _unlike(f"`{c}`", f"`_live_{c}`", errors.get(c), wrap.get(c, "{}"))
         for c in (others if compared is None else compared)
     ]
     changed = F.expr(" OR ".join(filter(None, unlike)) or "false")
@@ -79,9 +85,10 @@ def difference_of_tables(
     connection.register("should", should.select(live.column_names).cast(live.schema))
     connection.register("live", live)
     same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
+    errors = _errors({f.name: str(f.type) for f in live.schema}, approximate)
     wrap = {field.name: "list_sort(map_entries({}))" for field in live.schema if pa.types.is_map(field.type)}
     unlike = [
-        _unlike(f's."{c}"', f'l."{c}"', (approximate or {}).get(c), wrap.get(c, "{}"))
+        _unlike(f's."{c}"', f'l."{c}"', errors.get(c), wrap.get(c, "{}"))
         for c in (others if compared is None else compared)
     ]
     changed = " OR ".join(filter(None, unlike))
@@ -111,6 +118,13 @@ def matching(
     return rows.join(keys, reduce(and_, (F.col(c).eqNullSafe(F.col(f"_other_{c}")) for c in key)), how)
 
 
+def _errors(types: Mapping[str, str], approximate: Mapping[str, float] | None) -> dict[str, float]:
+    """Column -> its relative error; a column that is not in it is exact."""
+    if approximate is None:
+        return {}
+    return {column: _ROUNDING[kind] for column, kind in types.items() if kind in _ROUNDING} | dict(approximate)
+
+
 def _unlike(should: str, live: str, error: float | None, wrap: str) -> str | None:
     """SQL of both engines: the values differ; None where they never do.
 
@@ -118,9 +132,12 @@ def _unlike(should: str, live: str, error: float | None, wrap: str) -> str | Non
         wrap: makes of a value one that can be compared: of a map its entries in one order.
     """
     distinct = f"({wrap.format(should)} IS DISTINCT FROM {wrap.format(live)})"
-    if error is None:
+    if not error:
         return distinct
     if math.isinf(error):
         return None
-    apart = f"abs({should} - {live}) > {2 * error!r} * greatest(abs({should}), abs({live}))"
-    return f"({distinct} AND coalesce({apart}, true))"
+    apart = f"abs({should} - {live})"
+    within = f"greatest({2 * error!r} * greatest(abs({should}), abs({live})), {_CANCELLED!r})"
+    # NaN is greater than all numbers: a distance that is not finite is within no error.
+    near = f"{apart} <= {within} AND {apart} < CAST('Infinity' AS DOUBLE)"
+    return f"({distinct} AND NOT coalesce({near}, false))"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -55,7 +55,7 @@ class Target:
 
     Attributes:
         compared: columns that make a row differ; None: all that are not of the key.
-        approximate: column -> its relative error.
+        approximate: column -> its relative error, see `tables.difference`; None: all values are exact.
         rules: what a new row must keep, where it is asked for.
         greatest: an insert that meets a row of its key takes its place where it is greater here; empty: never.
         statistics: columns whose least and greatest values are kept per file; of a declared table.
@@ -67,7 +67,7 @@ class Target:
     name: str
     key: Sequence[str]
     compared: Sequence[str] | None = None
-    approximate: Mapping[str, float] = field(default_factory=dict)
+    approximate: Mapping[str, float] | None = None
     rules: Sequence[Rule] = ()
     greatest: Sequence[str] = ()
     statistics: Sequence[str] = ()

@@ -110,6 +110,17 @@ def test_damaged_rows_are_found_named_and_left_as_they_are(world: World) -> None
 
 
 @pytest.mark.spark
+def test_rounding_is_no_damage_and_a_millionth_is(world: World) -> None:
+    damage(world, "hours", {"total": "24.000000000000004"}, "sensor = 'a' AND total = 24.0")
+    found = look(world, "hours")
+    assert (found.differing, found.excused, found.unexplained) == (1, 0, 0)
+    assert world.reconcile(["hours"], verify=True)[-1].unexplained == 0
+    damage(world, "hours", {"total": "27.000027"}, "sensor = 'a' AND total = 27.0")
+    found = look(world, "hours")
+    assert [dict(d.before) for d in found.differences] == [{"total": 27.000027}]
+
+
+@pytest.mark.spark
 def test_a_damaged_row_is_found_on_the_day_of_its_turn(world: World) -> None:
     damage(world, "hours", {"total": "7.5"}, "sensor = 'a' AND total = 24.0")
     day = (hour(24).date() - date(1970, 1, 1)).days

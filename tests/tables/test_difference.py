@@ -170,6 +170,47 @@ def test_estimates_differ_beyond_both_their_errors(
     assert bool(compare(*rows, approximate={"x": 0.02})) is differs
 
 
+@pytest.mark.parametrize(
+    ("should", "live", "differs"),
+    [
+        (0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, False),
+        (0.1 + 0.2 - 0.3, 0.0, False),
+        (1e15, 1e15 + 1, False),
+        (1e9, 1e9 + 0.01, True),
+        (1e-9, 2e-9, True),
+        (0.0, 1e-11, True),
+        (-1.0, 1.0, True),
+        (NAN, NAN, False),
+        (NAN, 1.0, True),
+        (1.0, NAN, True),
+        (float("inf"), 1.0, True),
+        (float("inf"), float("-inf"), True),
+        (float("inf"), float("inf"), False),
+        (None, 0.0, True),
+    ],
+)
+def test_doubles_of_a_table_differ_beyond_what_rounding_makes_of_them(
+    compare: Compare, should: float | None, live: float | None, differs: bool
+) -> None:
+    rows = table(("k", 1, should)), table(("k", 1, live))
+    assert bool(compare(*rows, approximate={})) is differs
+    exact = should is live or should == live
+    assert bool(compare(*rows, approximate={"x": 0.0})) is not exact
+
+
+@pytest.mark.parametrize(("live", "differs"), [(1.0000001, False), (1.00001, True)])
+def test_floats_have_fewer_digits(compare: Compare, live: float, differs: bool) -> None:
+    schema = pa.schema([("k", pa.string()), ("x", pa.float32())])
+    rows = table(("a", 1.0), schema=schema), table(("a", live), schema=schema)
+    assert bool(compare(*rows, approximate={})) is differs
+
+
+def test_a_key_and_a_whole_number_are_exact(compare: Compare) -> None:
+    live = table(("a", 10**15 + 1, 1.0))
+    assert [row["n"] for row in compare(table(("a", 10**15, 1.0)), live, approximate={})] == [10**15]
+    assert len(compare(table(("a", 1, 0.6)), table(("a", 1, 0.1 + 0.2 + 0.3)), ["k", "x"], approximate={})) == 2
+
+
 def test_sketches_make_no_row_differ_but_are_taken_along_where_another_column_does(compare: Compare) -> None:
     live = table(("same", 1, 1.0), ("other", 1, 1.0))
     found = compare(table(("same", 1, 2.0), ("other", 2, 2.0)), live, approximate={"x": float("inf")})

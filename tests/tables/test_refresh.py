@@ -176,6 +176,19 @@ def test_the_scopes_are_corrected_and_a_second_time_changes_nothing(plant: Plant
     assert plant.lake.version(HOURS.full_name) == 2
 
 
+def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: Plant, engine: Engine) -> None:
+    """0.1 + 0.2 + 0.3 is 0.6 or the next greater double; the sum of `c` lacks a millionth of its readings."""
+    plant.read(*((sensor, TEN + n * HOUR / 4, n / 10) for sensor in "abc" for n in (1, 2, 3)))
+    plant.live(("a", 0, 3, 0.6), ("b", 0, 3, 0.6000000000000001), ("c", 0, 3, 0.5999994))
+    plant = using(plant, engine)
+    assert plant.publish(*everything(HOURS)).updated == 1
+    assert [row[:3] for row in plant.stored()] == [(sensor, 0, 3) for sensor in "abc"]
+    assert [row[3] for row in plant.stored()][:2] == [0.6, 0.6000000000000001]
+    assert plant.stored()[2][3] == pytest.approx(0.6)
+    exact = named(replace(HOURS, approximate={"total": 0}), "hours")
+    assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).updated == 1
+
+
 def test_rows_outside_the_scopes_are_left_alone(plant: Plant, engine: Engine) -> None:
     plant.read(*((s, TEN + n * HOUR, 1.0) for s in "ab" for n in range(5)))
     plant = using(plant, engine)
