@@ -16,7 +16,15 @@ from streaming.upkeep import Upkeep
 from tables.checkpoint import MicroBatch, delta_offset
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import REPLAYED
-from tables.derive import derive, first_of_each_on_stream, greatest_by, one_of_each_key, payload, require_closing
+from tables.derive import (
+    derive,
+    first_of_each_on_stream,
+    greatest_by,
+    one_of_each_key,
+    payload,
+    repeats_agree_in,
+    require_closing,
+)
 from tables.lake import Lake
 from tables.sizes import REVISED, is_small
 from tables.writer import Stamp, Written
@@ -116,7 +124,8 @@ class Maintain(Upkeep):
         inputs = {}
         for topic in self._sources:
             if isinstance(topic, Topic):
-                events = first_of_each_on_stream(self._marked(topic), topic, delay_ms=delay_ms, open_ms=open_ms)
+                same = repeats_agree_in(topic, self.table)
+                events = first_of_each_on_stream(self._marked(topic), topic, same, delay_ms=delay_ms, open_ms=open_ms)
                 inputs[topic.name] = payload(events, topic, self.table)
         return derive(self.table, self._by_parameter(inputs))
 

@@ -76,8 +76,18 @@ def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: St
     if isinstance(source, Table):
         return frame
     if strategy.removes_repeats:
-        frame = first_of_each(frame, source)
+        frame = first_of_each(frame, repeats_agree_in(source, table))
     return payload(frame, source, table)
+
+
+def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
+    """The columns in which a repeated record agrees with the first one: for this table those of `recompute_by`, too.
+
+    An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
+    for one with these.
+    """
+    by = [c for c in table.recompute_by if c in topic.columns and c != topic.event_time]
+    return list(dict.fromkeys([*topic.same_record, *by]))
 
 
 def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:
@@ -117,16 +127,18 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
     return frame.select(columns)
 
 
-def first_of_each(frame: DataFrame, topic: Topic) -> DataFrame:
-    """Without repeated records: of those that agree in `topic.same_record` the first in the log stays."""
+def first_of_each(frame: DataFrame, same: Sequence[str]) -> DataFrame:
+    """Without repeated records: of those that agree in these columns the first in the log stays."""
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    order = Window.partitionBy(*topic.same_record).orderBy(PARTITION, OFFSET)
+    order = Window.partitionBy(*same).orderBy(PARTITION, OFFSET)
     return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
 
 
-def first_of_each_on_stream(frame: DataFrame, topic: Topic, *, delay_ms: int, open_ms: int) -> DataFrame:
+def first_of_each_on_stream(
+    frame: DataFrame, topic: Topic, same: Sequence[str], *, delay_ms: int, open_ms: int
+) -> DataFrame:
     """The same on a stream, which remembers a record until the watermark is `open_ms` past its event time.
 
     Spark's deduplication drops late records, and forgets earlier ones, by the column that bears the watermark. With the
@@ -149,15 +161,15 @@ def first_of_each_on_stream(frame: DataFrame, topic: Topic, *, delay_ms: int, op
         counts_until.alias(_COUNTS_UNTIL, metadata={_WATERMARK: delay_ms + apart_ms}),
     )
     if topic.clock is None:
-        once = marked.dropDuplicates([*topic.identity, _COUNTS_UNTIL])
+        once = marked.dropDuplicates([*(c for c in same if c != time), _COUNTS_UNTIL])
     else:
-        once = marked.dropDuplicatesWithinWatermark(list(topic.same_record))
+        once = marked.dropDuplicatesWithinWatermark(list(same))
     return once.select(*others, F.col(time).alias(time, metadata={_WATERMARK: delay_ms}))
 
 
-def first_of_each_in_memory(rows: pa.Table, topic: Topic) -> pa.Table:
+def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table:
     """The same of rows in this process, with the columns that tell where they stand in the log."""
-    same = ", ".join(f'"{column}"' for column in topic.same_record)
+    same = ", ".join(f'"{column}"' for column in agreeing)
     order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
     connection = duckdb_utc()
     connection.register("rows", rows)

@@ -22,6 +22,7 @@ from tables.derive import (
     input_of,
     one_of_each_key,
     payload,
+    repeats_agree_in,
 )
 from tables.difference import matching
 from tables.fingerprint import FINGERPRINT, fingerprint
@@ -331,7 +332,7 @@ class Refresher:
         scopes = wanted.as_table({f.name: f.type for f in schema})
         rows = files.few(wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns)
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
-            return first_of_each_in_memory(rows, declaration)
+            return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
         return rows
 
 

@@ -11,6 +11,7 @@ import pytest
 from tables.refresh import Refresher
 from tables.writer import Written
 from tests.plant import START, plant, reading
+from tests.tables.declared import TOPIC_FILE
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -103,3 +104,17 @@ def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
     ]
     assert days(world) == {("a", 0): (2, 5), ("a", 1): (4, 10), ("a", 2): (2, 0), ("a", 3): (2, 0)}
     assert world.reconcile(["days"], verify=True)[-1].unexplained == 0
+
+
+def test_a_copy_with_another_value_in_recompute_by_counts_in_stream_and_batch(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    readings = TOPIC_FILE.replace('identity=["sensor"]', 'identity=["value"]')
+    world = World(spark, settings, "plant", plant(tmp_path, days=DAYS, readings=readings))
+    copies = [reading("a", 1, 5), reading("b", 1, 5), reading("a", 1, 5), reading("b", 1, 5)]
+    for records in (copies, [*copies, reading("a", 30, 1)], [reading("b", 2, 8)]):  # the last of a day that has closed
+        world.append({"readings": records})
+        world.maintain(["days"])
+    assert days(world) == {("a", 0): (1, 5), ("b", 0): (1, 5), ("a", 1): (1, 1)}
+    assert [(o.changed, o.unexplained) for o in world.reconcile(["days"], verify=True)] == [(1, 0)]
+    assert days(world) == {("a", 0): (1, 5), ("b", 0): (2, 13), ("a", 1): (1, 1)}

@@ -302,6 +302,18 @@ def test_a_record_that_was_sent_twice_counts_once(plant: Plant) -> None:
     assert plant.stored() == [("a", 0, 2, 2.0)]
 
 
+def test_a_copy_with_another_value_in_recompute_by_counts_in_every_scope(plant: Plant, engine: Engine) -> None:
+    topic = replace(TOPIC, identity=["count"])
+    plant.read(("a", TEN, 1.0), ("b", TEN, 2.0), ("a", TEN, 4.0), ("b", TEN, 8.0))
+    plant = using(plant, engine)
+    registry = Registry({TOPIC.full_name: topic}, {HOURS.full_name: HOURS})
+    refresher = Refresher(plant.spark, plant.lake, registry, HOURS)
+    for scopes in ([around("b", 0, 0)], [around("a", 0, 0)]):
+        assert refresher.publish(scopes, {"cause": "late"}, check=True).inserted == 1
+    assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 2.0)]
+    assert refresher.publish(everything(HOURS), {"cause": "late"}, check=True) == Written()
+
+
 def test_two_publications_at_once_end_in_the_right_rows(plant: Plant) -> None:
     plant.read(*((s, TEN + n * HOUR, 1.0) for s in "abcd" for n in range(3)))
     plant.live(*((s, n, 9, 9.0) for s in "abcd" for n in range(2)))
