@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -44,6 +45,39 @@ def days(readings):
         .select("sensor", F.col("window.start").alias("day"), F.col("window.end").alias("closes_at"),
                 "readings", "total")
     )
+'''
+
+CALLS = '''
+"""Calls of sensors."""
+from tables.declaration import Topic
+
+TOPIC = Topic(
+    schema={"sensor": "string", "called_at": "timestamp"}, event_time="called_at", key="sensor", identity=["sensor"]
+)
+'''
+ANSWERS = '''
+"""Each call with the reading that answers it within a day."""
+from tables.declaration import Table
+
+
+def answers(calls, readings):
+    from pyspark.sql import functions as F
+
+    day = F.expr("INTERVAL 1 DAY")
+    after = (F.col("r.read_at") >= F.col("called_at")) & (F.col("r.read_at") <= F.col("called_at") + day)
+    joined = calls.alias("c").join(readings.alias("r"), (F.col("c.sensor") == F.col("r.sensor")) & after, "left")
+    return joined.select("c.sensor", "called_at", "value", (F.col("called_at") + day).alias("closes_at"))
+
+
+TABLE = Table(
+    derive=answers,
+    key=["sensor", "called_at"],
+    event_time="called_at",
+    watermark="10 minutes",
+    closes_at="closes_at",
+    recompute_by=["sensor"],
+    lookback="1 day",
+)
 '''
 
 
@@ -118,3 +152,30 @@ def test_a_copy_with_another_value_in_recompute_by_counts_in_stream_and_batch(
     assert days(world) == {("a", 0): (1, 5), ("b", 0): (1, 5), ("a", 1): (1, 1)}
     assert [(o.changed, o.unexplained) for o in world.reconcile(["days"], verify=True)] == [(1, 0)]
     assert days(world) == {("a", 0): (1, 5), ("b", 0): (2, 13), ("a", 1): (1, 1)}
+
+
+def test_a_late_record_of_an_open_row_of_a_join_waits_until_the_row_has_closed(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    """Spark's join drops what its watermark has passed, though the row that it belongs to is open."""
+    world = World(spark, settings, "plant", plant(tmp_path, calls=CALLS, answers=ANSWERS))
+
+    def take_both(at: float, calls: Sequence[str] = (), *readings: bytes) -> dict[str, float | None]:
+        """A micro-batch with a clock in both topics; then the answers of all but the clock."""
+        called = [json.dumps({"sensor": s, "called_at": (START + timedelta(hours=1)).isoformat()}) for s in calls]
+        called.append(json.dumps({"sensor": "clock", "called_at": (START + timedelta(hours=at)).isoformat()}))
+        world.append({"calls": [c.encode() for c in called], "readings": [*readings, reading("clock", at, 0)]})
+        world.maintain(["answers"])
+        return {r["sensor"]: r["value"] for r in world.rows("plant.answers").to_pylist() if r["sensor"] != "clock"}
+
+    def reconcile() -> tuple[int, int, int]:
+        found = world.reconcile(["answers"], verify=True)
+        return sum(o.changed for o in found), sum(o.pending for o in found), found[-1].unexplained
+
+    assert take_both(12, ["in time", "late"], reading("in time", 2, 1)) == {"in time": 1}
+    assert take_both(13, ["late call"], reading("late", 2, 4), reading("late call", 13, 8)) == {"in time": 1}
+    assert reconcile() == (0, 2, 0)
+    take_both(26)
+    assert take_both(26.5) == {"in time": 1, "late": None}
+    assert reconcile()[0::2] == (2, 0)
+    assert take_both(27) == {"in time": 1, "late": 4, "late call": 8}
