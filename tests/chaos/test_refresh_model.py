@@ -1,0 +1,406 @@
+"""A stream that is killed, lost and overtaken, and the batch, leave what a small model says; without Spark."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import timedelta
+from pathlib import Path
+from shutil import rmtree
+from tempfile import mkdtemp
+from typing import Any, cast
+from unittest.mock import patch
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
+
+from batch.reconcile import reconcile_tables
+from infra.duck import duckdb_utc
+from infra.settings import Settings
+from quality.rules import between
+from streaming.fence import Fence
+from tables.checkpoint import Checkpoint, MicroBatch, delta_offset
+from tables.declaration import Table
+from tables.decode import OFFSET, PARTITION, REPLAYED, Decoder
+from tables.fingerprint import fingerprint
+from tables.fold import unfolded_rows
+from tables.lake import QUARANTINE, Lake
+from tables.ledgers import Ledgers
+from tables.outcome import Outcome
+from tables.refresh import Refresher, _Input
+from tables.registry import Registry
+from tables.scope import Scope, epoch_ms
+from tables.setup import Platform
+from tables.slice import slice_of
+from tables.writer import Stamp, Writer, Written
+from tests.streaming.small_log import APPENDED, SmallLog
+from tests.tables.declared import a_topic, named
+
+RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 4
+WINDOW_S, DELAY_S = 100, 50
+GOOD, BAD_VALUE = 0.1, 99.0
+STRICT, LOOSE = a_topic(rules=[between("value", 0, 10)]), a_topic()
+START = APPENDED - timedelta(days=2)
+START_MS = cast(int, epoch_ms(START))
+WINDOW_MS, DELAY_MS = WINDOW_S * 1_000, DELAY_S * 1_000
+Window = tuple[str, int]
+"""A sensor, and when the window begins, epoch milliseconds."""
+
+
+def windows(readings: Any) -> Any:
+    """Readings of each sensor and window, and their sum: what `computed` says in DuckDB."""
+    return readings
+
+
+TABLE = named(
+    Table(
+        derive=windows,
+        key=["sensor", "starts_at"],
+        event_time="starts_at",
+        watermark=f"{DELAY_S} seconds",
+        closes_at="closes_at",
+        recompute_by=["sensor"],
+        lookback=f"{WINDOW_S} seconds",
+    ),
+    "windows",
+)
+SCHEMA = pa.schema(
+    [
+        ("sensor", pa.string()),
+        ("starts_at", pa.timestamp("us", tz="UTC")),
+        ("closes_at", pa.timestamp("us", tz="UTC")),
+        ("readings", pa.int64()),
+        ("total", pa.float64()),
+    ]
+)
+REGISTRY = Registry({LOOSE.full_name: LOOSE}, {TABLE.full_name: TABLE})
+
+
+Batch = tuple[int, list[int], str, float]
+"""By how many seconds time goes on, how many late each record is, and the sensor and the value of these."""
+BATCHES = st.lists(
+    st.tuples(
+        st.integers(20, 150),
+        st.lists(st.integers(0, 400), min_size=1, max_size=5),
+        st.sampled_from("ab"),
+        st.sampled_from([GOOD, GOOD, 0.2, 0.3, BAD_VALUE]),
+    ),
+    min_size=2,
+    max_size=4,
+)
+
+
+class Killed(BaseException):
+    """Stands for the end of a process."""
+
+
+def reading(sensor: str, second: int, value: float) -> bytes:
+    at = START + timedelta(seconds=second)
+    return json.dumps({"sensor": sensor, "read_at": at.isoformat(), "value": value, "count": None}).encode()
+
+
+def window_of(sensor: str, ms: int) -> Window:
+    return sensor, ms // WINDOW_MS * WINDOW_MS
+
+
+def rows_of(sums: dict[Window, tuple[int, float]]) -> pa.Table:
+    rows = [
+        {
+            "sensor": sensor,
+            "starts_at": starts_ms * 1_000,
+            "closes_at": (starts_ms + WINDOW_MS) * 1_000,
+            "readings": readings,
+            "total": total,
+        }
+        for (sensor, starts_ms), (readings, total) in sums.items()
+    ]
+    plain = pa.schema([pa.field(f.name, pa.int64() if f.name.endswith("_at") else f.type) for f in SCHEMA])
+    return pa.Table.from_pylist(rows, schema=plain).cast(SCHEMA)
+
+
+def sums_of(rows: pa.Table) -> dict[Window, tuple[int, float]]:
+    return {
+        (r["sensor"], cast(int, epoch_ms(r["starts_at"]))): (r["readings"], r["total"])
+        for r in rows.select(SCHEMA.names).to_pylist()
+    }
+
+
+@dataclass
+class Model:
+    """What the table is: of the good records each once, the first in the log of those that repeat each other.
+
+    Attributes:
+        records: by offset: sensor, epoch milliseconds, value, and whether it is among the events.
+    """
+
+    records: list[tuple[str, int, float, bool]] = field(default_factory=list)
+
+    def table(self) -> dict[Window, tuple[int, float]]:
+        first: dict[tuple[str, int], float] = {}
+        for sensor, ms, value, accepted in self.records:
+            if accepted:
+                first.setdefault((sensor, ms), value)
+        values: dict[Window, list[float]] = defaultdict(list)
+        for (sensor, ms), value in first.items():
+            values[window_of(sensor, ms)].append(value)
+        return {window: (len(some), sum(some)) for window, some in values.items()}
+
+    def compare(self, live: dict[Window, tuple[int, float]], watermark_ms: int) -> None:
+        """Hold the rows that have closed against the live ones."""
+
+        def closed(rows: dict[Window, tuple[int, float]]) -> dict[Window, tuple[int, float]]:
+            # What another order of additions makes of a sum is below a millionth.
+            return {w: (n, round(x, 6)) for w, (n, x) in rows.items() if w[1] + WINDOW_MS < watermark_ms}
+
+        assert closed(live) == closed(self.table())
+
+
+@dataclass
+class Stream:
+    """A stream of the table, as Spark runs it: what it remembers is what the micro-batches of its checkpoint say.
+
+    Attributes:
+        reads: the next version of the events.
+    """
+
+    lake: Lake
+    reads: int = 0
+    batch: int = 0
+    watermark_ms: int = 0
+    newest_ms: int = 0
+    seen: set[tuple[str, int]] = field(default_factory=set)
+    sums: dict[Window, tuple[int, float]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.checkpoint = Checkpoint.of(self.lake.settings, TABLE)
+        self.fence = Fence(self.checkpoint, self.lake, TABLE)
+        self.fence.raise_once()
+
+    def step(self, commits: int, dies: str) -> None:
+        """One micro-batch; it is done again by the next step when the stream dies in it."""
+        newest = self.lake.version(LOOSE.full_name)
+        ends = newest + 1 if self.batch == 0 else min(self.reads + commits, newest + 1)
+        if ends == self.reads:
+            return
+        rows = self._read(ends)
+        # Spark drops by the watermark of the micro-batch before this one.
+        late_ms, watermark_ms = self.watermark_ms, max(self.watermark_ms, self.newest_ms - DELAY_MS, 0)
+        table_id = str(self.lake.open(LOOSE.full_name).metadata().id)
+        planned = MicroBatch(ends=[delta_offset(table_id, ends)], watermark_ms=watermark_ms)
+        self.checkpoint.plan(self.batch, planned)
+        if dies == "before":
+            return
+        seen, sums, revised = set(self.seen), dict(self.sums), set()
+        for row in rows:
+            sensor, ms = row["sensor"], cast(int, epoch_ms(row["read_at"]))
+            window = window_of(sensor, ms)
+            if ms + WINDOW_MS <= late_ms or (sensor, ms) in seen:
+                continue
+            seen.add((sensor, ms))
+            if window[1] + WINDOW_MS > late_ms:
+                readings, total = sums.get(window, (0, 0.0))
+                sums[window] = (readings + 1, total + row["value"])
+                revised.add(window)
+        self._write({w: sums[w] for w in sorted(revised) if self._is_ours(w)}, ends, watermark_ms)
+        if dies == "after":
+            return
+        self.checkpoint.end(self.batch)
+        self.seen, self.sums, self.reads, self.batch = seen, sums, ends, self.batch + 1
+        self.newest_ms = max([self.newest_ms, *(cast(int, epoch_ms(row["read_at"])) for row in rows)])
+        self.watermark_ms = watermark_ms
+
+    def _is_ours(self, window: Window) -> bool:
+        closed_before_ms = self.fence.closed_before_ms
+        return closed_before_ms is None or window[1] + WINDOW_MS >= closed_before_ms
+
+    def _read(self, ends: int) -> list[dict[str, Any]]:
+        """The events below a version that were not read, in the order of their commits."""
+        name, rows = LOOSE.full_name, []
+        if self.batch == 0:
+            rows = pa.table(self.lake.open(name, ends - 1).scan()).to_pylist()
+            rows.sort(key=lambda row: (row[PARTITION], row[OFFSET]))
+        else:
+            for commit in self.lake.commits(name, self.reads - 1, ends - 1):
+                if commit.changes and not commit.rewrites:
+                    paths = [f"{self.lake.uri(name)}/{added.path}" for added in commit.added]
+                    rows += [row for path in paths for row in pq.read_table(path).to_pylist()]
+        return [row for row in rows if not row[REPLAYED]]
+
+    def _write(self, sums: dict[Window, tuple[int, float]], ends: int, watermark_ms: int) -> None:
+        info = {
+            "cause": "stream",
+            "batch": self.batch,
+            "versions": {LOOSE.full_name: ends},
+            "watermark_ms": watermark_ms or None,
+            "fingerprint": fingerprint(TABLE),
+        }
+        stamp = Stamp(app=f"stream/{self.checkpoint.stream}", version=self.batch, info=info)
+        if sums:
+            Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.key, stamp)
+
+
+@dataclass
+class Computed:
+    """Stands for a frame of Spark."""
+
+    rows: pa.Table
+
+    def toArrow(self) -> pa.Table:
+        return self.rows
+
+
+def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_Input]]:
+    """As `Refresher._derived`, by DuckDB instead of the table's function."""
+    wanted, table = refresher._wanted(scopes), refresher.opened(LOOSE.full_name)
+    files = slice_of(table, wanted.input_bounds(LOOSE, [f.name for f in table.schema().fields]))
+    rows = refresher._few(files, LOOSE, wanted)
+    assert rows is not None
+    connection = duckdb_utc()
+    connection.register("readings", rows)
+    window = f"make_timestamptz(epoch_us(read_at) // {WINDOW_MS * 1_000} * {WINDOW_MS * 1_000})"
+    found = connection.sql(
+        f"SELECT sensor, {window} AS starts_at, starts_at + INTERVAL {WINDOW_S} SECOND AS closes_at, "
+        "count(*) AS readings, sum(value) AS total FROM readings GROUP BY ALL"
+    )
+    return Computed(found.to_arrow_table().cast(SCHEMA)), [_Input(cast(Any, None), len(rows), is_near=True)]
+
+
+class Refreshes(RuleBasedStateMachine):
+    """One topic, one table, its stream, and whoever reconciles, replays and cleans meanwhile."""
+
+    @initialize(history=BATCHES)
+    def begin(self, history: list[Batch]) -> None:
+        self.home = Path(mkdtemp(prefix="twofold-model-"))
+        self.lake = Lake(Settings(home=self.home))
+        self.log, self.model = SmallLog(self.lake, LOOSE, {0: []}), Model()
+        self.lake.ensure(TABLE.full_name, SCHEMA, statistics=TABLE.statistics)
+        Ledgers(self.lake).ensure()
+        self.feed, self.stream = self.log.driver(STRICT), Stream(self.lake)
+        self.platform = Platform(cast(Any, None), self.lake, REGISTRY)
+        self.now = 0
+        self.ingest(history, is_read=True)
+
+    @rule(batches=BATCHES, is_read=st.booleans())
+    def ingest(self, batches: list[Batch], is_read: bool) -> None:
+        """Micro-batches, each with records that are so many seconds behind its clock."""
+        for advance, late, sensor, value in batches:
+            self.now += advance
+            self._ingest([("clock", self.now, GOOD), *((sensor, max(0, self.now - by), value) for by in late)])
+            if is_read:
+                self.stream.step(1, "")
+
+    def _ingest(self, readings: Sequence[tuple[str, int, float]]) -> None:
+        for sensor, second, value in readings:
+            self.log.values[0].append(reading(sensor, second, value))
+            self.model.records.append((sensor, START_MS + second * 1_000, value, value != BAD_VALUE))
+        end = len(self.log.values[0])
+        self.log.take(self.feed, {0: (end - len(readings), end)})
+
+    @rule(commits=st.integers(1, 3), dies=st.sampled_from(["", "", "", "before", "after"]))
+    def maintain(self, commits: int, dies: str) -> None:
+        self.stream.step(commits, dies)
+
+    @rule()
+    def lose_checkpoint(self) -> None:
+        rmtree(self.stream.checkpoint.path, ignore_errors=True)
+        self.stream = Stream(self.lake)
+
+    @precondition(lambda self: self.stream.batch)
+    @rule(verify=st.booleans(), beside=st.integers(0, 2))
+    def reconcile(self, verify: bool, beside: int) -> None:
+        """Reconcile, while the stream takes some commits before what is corrected is published."""
+        watermark_ms = self.stream.watermark_ms
+        with self._stepping(beside):
+            outcomes = self._reconcile(verify=verify)
+        assert [o.unexplained for o in outcomes if o.unexplained] == []
+        self.model.compare(self._live(), watermark_ms)
+        assert unfolded_rows(self.lake, TABLE) == 0
+
+    @precondition(lambda self: self.stream.batch)
+    @rule()
+    def reconcile_that_dies(self) -> None:
+        def dying(*_: Any, **__: Any) -> Any:
+            raise Killed
+
+        with patch.object(Ledgers, "record_corrections", dying):
+            try:
+                self._reconcile()
+            except Killed:
+                return
+
+    @rule()
+    def replay(self) -> None:
+        """What the rules refused is among the events from now on; the driver goes on with the strict ones."""
+        refused = [n for n, (*_, value, accepted) in enumerate(self.model.records) if not accepted]
+        if not refused:
+            return
+        rows = pa.concat_tables([self.log.raw({0: (n, n + 1)}) for n in refused])
+        again = Decoder(LOOSE, replayed=True).decode(rows, self.feed.events.newest_ms).accepted
+        writer = Writer(self.lake, LOOSE.full_name)
+        writer.append(again, Stamp(app="replay", version=writer.next_number("replay"), info={"cause": "replay"}))
+        self.lake.open(LOOSE.full_name + QUARANTINE).delete()
+        for n in refused:
+            self.model.records[n] = (*self.model.records[n][:3], True)
+
+    @rule(which=st.integers(0, 100))
+    def replay_that_refuses(self, which: int) -> None:
+        """An event is taken out, as by a replay with stricter rules."""
+        there = [n for n, (*_, accepted) in enumerate(self.model.records) if accepted]
+        if there:
+            n = there[which % len(there)]
+            self.lake.open(LOOSE.full_name).delete(f"{OFFSET} = {n}")
+            self.model.records[n] = (*self.model.records[n][:3], False)
+
+    @rule(name=st.sampled_from([LOOSE.full_name, TABLE.full_name]))
+    def compact(self, name: str) -> None:
+        self.lake.open(name).optimize.compact()
+
+    def teardown(self) -> None:
+        try:
+            for second in (50_000, 50_001, 50_002):
+                self._ingest([("clock", second, GOOD)])
+                self.stream.step(10**6, "")
+            assert self.stream.watermark_ms > START_MS + 40_000_000
+            self._reconcile(verify=True)
+            self.model.compare(self._live(), self.stream.watermark_ms)
+            version = self.lake.version(TABLE.full_name)
+            again = self._reconcile(verify=True)
+            assert [(o.changed, o.unexplained) for o in again] == [(0, 0)] * len(again)
+            assert self.lake.version(TABLE.full_name) == version
+            assert unfolded_rows(self.lake, TABLE) == 0
+        finally:
+            rmtree(self.home, ignore_errors=True)
+
+    def _reconcile(self, *, verify: bool = False) -> list[Outcome]:
+        with patch.object(Refresher, "_derived", derived):
+            return reconcile_tables(self.platform, [TABLE], verify=verify)
+
+    def _live(self) -> dict[Window, tuple[int, float]]:
+        return sums_of(pa.table(self.lake.open(TABLE.full_name).scan()))
+
+    @contextmanager
+    def _stepping(self, commits: int) -> Iterator[None]:
+        """The stream takes so many commits when a correction is known, and not published yet."""
+        apply, left = Writer.apply, [commits]
+
+        def late(writer: Writer, *args: Any, **how: Any) -> Written:
+            if left[0]:
+                self.stream.step(left.pop(), "")
+                left.append(0)
+            return apply(writer, *args, **how)
+
+        with patch.object(Writer, "apply", late):
+            yield
+
+
+Refreshes.TestCase.settings = settings(
+    max_examples=RUNS, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+)
+test_a_stream_and_the_batch_leave_what_the_model_says = Refreshes.TestCase
