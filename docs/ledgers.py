@@ -96,7 +96,7 @@ LEDGERS: Mapping[str, Ledger] = {
             "table": _TABLE,
             "consumed": "JSON: input -> version through which its changes were processed",
             "stream": "id of the stream whose output was reconciled",
-            "pending": "JSON: scopes that reach open rows; they are processed again",
+            "pending": "JSON: scopes that reach open rows, each with the time at which the next of them closes",
             "fingerprint": _FINGERPRINT,
             "recorded_at": _RECORDED,
         },
