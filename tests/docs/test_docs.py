@@ -227,7 +227,7 @@ def test_a_mistake_is_reported_as_the_page_shows(
     assert f"```text\n{fault}\n```" in WRITING
 
 
-@pytest.mark.parametrize("page", TEXT)
+@pytest.mark.parametrize("page", sorted(set(TEXT) - {"docs/tutorial.md"}))  # which is executed
 def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
     connection = _empty_lake()
     queries = [words[1] for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"] and len(words) > 1]
