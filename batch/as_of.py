@@ -12,7 +12,6 @@ from tables.declaration import Table, Topic
 from tables.derive import derive, input_of, one_of_each_key
 from tables.scope import from_epoch_ms
 from tables.setup import Platform
-from tables.shadow import above
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -80,7 +79,7 @@ class AsOf:
         return min(known) - table.watermark_ms if known and len(known) == len(newest) else None
 
     def _require_all_topics(self, table: Table) -> None:
-        wanted, given = set(above(self.platform.registry, table).topics), set(self.before)
+        wanted, given = set(self.platform.registry.above(table).topics), set(self.before)
         if wanted != given:
             raise BadArgument(
                 f"{table.full_name} is computed from {', '.join(sorted(wanted))}; offsets were given of "

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING
@@ -26,8 +26,8 @@ from tables.fingerprint import fingerprint, require_one_definition
 from tables.gaps import gaps
 from tables.outcome import Audited, run_name
 from tables.refresh import everything
-from tables.registry import Registry, load
-from tables.scope import DAY_MS, Interval, Scope, epoch_ms, time_column
+from tables.registry import load
+from tables.scope import DAY_MS, Interval, Scope, epoch_ms
 from tables.setup import Platform, opened
 from tables.target import Target
 
@@ -220,7 +220,7 @@ def _days(pinned: Pinned) -> tuple[int, int] | None:
     lake, table = pinned.platform.lake, pinned.table
     lookback = table.lookback_ms or 0
     bounds = [_span(lake, table.full_name, table.event_time)]
-    bounds += [_span(lake, s.full_name, time_column(s)) for s in pinned.sources]
+    bounds += [_span(lake, s.full_name, s.event_time) for s in pinned.sources]
     known = [bound for bound in bounds if bound]
     if not known or None in bounds:
         return None
@@ -234,7 +234,7 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
     The log is read only where offsets are missing, to see whether it has records there at all; markers and aborted
     records of transactions go to `ledger.transactions`.
     """
-    topics = {t.full_name: t for table in tables for t in _topics_above(platform.registry, table)}
+    topics = {name: t for table in tables for name, t in platform.registry.above(table).topics.items()}
     on_broker = _on_broker(platform.lake.settings, list(topics))
     return [
         _audit_topic(platform, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
@@ -279,14 +279,6 @@ def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int,
         return offsets(settings, topics)
     except BrokerUnreachable:
         return None
-
-
-def _topics_above(registry: Registry, table: Table) -> Iterator[Topic]:
-    for source in registry.upstream(table):
-        if isinstance(source, Topic):
-            yield source
-        else:
-            yield from _topics_above(registry, source)
 
 
 def _span(lake: Lake, name: str, column: str | None) -> tuple[int, int] | None:

@@ -13,7 +13,7 @@ from tables.columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declaration import Table, Topic
 from tables.evidence import Evidence
 from tables.plain import plain
-from tables.scope import Interval, epoch_ms, time_column
+from tables.scope import Interval, epoch_ms
 
 _AT_ONCE = 10_000  # rows that are objects at the same time
 
@@ -34,7 +34,7 @@ def evidence_of(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """What of the table a row of an input can change: the facts of `Evidence` that say so."""
-    time, lookback = time_column(source), table.lookback_ms
+    time, lookback = source.event_time, table.lookback_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
     around = None if at is None or lookback is None else Interval(at, at + 1).widened(lookback)

@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Any, Literal, get_args
 
 from batch.evidence import times_of
 from batch.pinned import Pinned
@@ -124,7 +124,6 @@ def _time_of(run: str) -> datetime:
 
 def counts(records: Sequence[LateRecord]) -> Iterator[tuple[Fate, int]]:
     """How many records had which fate, those fates left out that none had."""
-    fates: tuple[Fate, ...] = ("corrected", "changed nothing", "dropped", "waits", "not looked at yet")
-    for fate in fates:
+    for fate in get_args(Fate):
         if number := sum(record.fate == fate for record in records):
             yield fate, number

@@ -22,7 +22,7 @@ from tables.evidence import Evidence
 from tables.ledgers import Ledgers, Reconciled
 from tables.outcome import Cause
 from tables.refresh import Refresher, everything
-from tables.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of, time_column
+from tables.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of
 from tables.setup import Platform
 from tables.standing import splits
 
@@ -137,7 +137,7 @@ class Pinned:
             if not with_stream and self._took_in(source, through):
                 continue
             columns = [*self.table.recompute_by, PARTITION, OFFSET, LATE_BY_MS]
-            columns += [c] if (c := time_column(source)) else []
+            columns += [c] if (c := source.event_time) else []
             if isinstance(source, Topic):
                 drops = self.table.watermark_ms if self.table.closes_at else None
                 missed = missed_by_streams(lake, source.full_name, after, through, columns, drops)
@@ -197,7 +197,7 @@ class Pinned:
         lake = self.platform.lake
         for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
             name = source.full_name
-            columns = [*self.table.recompute_by, *([c] if (c := time_column(source)) else [])]
+            columns = [*self.table.recompute_by, *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])
             try:
                 yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))

@@ -17,6 +17,7 @@ from batch.run import Run
 from batch.unexplained import named
 from infra.duck import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
+from infra.ranges import condition
 from tables.buckets import row_hash
 from tables.changes import sides_of
 from tables.checkpoint import Checkpoint
@@ -213,11 +214,9 @@ class Promotion:
         found = []
         for name, topic in self.shadow.registry.topics.items():
             here, there = (frontier(platform.lake, topic).ends for platform in (self.live, self.shadow))
-            beyond = [
-                f"({PARTITION} = {p} AND {OFFSET} >= {there.get(p, 0)})" for p in here if here[p] > there.get(p, 0)
-            ]
+            beyond = {p: (there.get(p, 0), end) for p, end in here.items() if end > there.get(p, 0)}
             if beyond:
-                rows = self.live.lake.frame(self.live.spark, name).where(" OR ".join(beyond))
+                rows = self.live.lake.frame(self.live.spark, name).where(condition(beyond, PARTITION, OFFSET))
                 found.append(epoch_ms(rows.agg(F.min(topic.event_time)).collect()[0][0]))
         return min((ms for ms in found if ms is not None), default=None)
 

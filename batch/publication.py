@@ -86,13 +86,13 @@ class _Decoded:
         self._target = Target(spark=platform.spark, lake=platform.lake, name=name, key=KEY, compared=compared)
         self._should, self._work = should, work
         self._version = platform.lake.version(name)
-        self._written: list[Written] = []
+        self._written = Written()
         self._kinds = "true"
 
     def publish(self, kinds: str) -> None:
         """Publish changes of these kinds, a condition in SQL."""
         self._kinds = kinds
-        self._written.append(self._target.publish(self, check=False))
+        self._written += self._target.publish(self, check=False)
 
     def changes(self, attempt: int) -> DataFrame:
         differing = self._difference() if attempt else self._first
@@ -116,22 +116,15 @@ class _Decoded:
             self._first.unpersist()
 
     def outcome(self) -> Outcome:
-        written = self._written
-        after = [w.version for w in written if w.version is not None]
-        return Outcome(
+        outcome = Outcome(
             table=self._target.name,
             cause=_CAUSE,
             run=self._work.run,
             touched=self._work.records,
             scopes=self._work.ranges,
-            inserted=sum(w.inserted for w in written),
-            updated=sum(w.updated for w in written),
-            deleted=sum(w.deleted for w in written),
-            files_written=sum(w.files for w in written),
-            version_before=self._version,
-            version_after=after[-1] if after else self._version,
             seconds=time.monotonic() - self._work.began,
         )
+        return outcome.publishing(self._written, self._version)
 
 
 def _below(registry: Registry, topic: Topic) -> list[Table]:

@@ -8,7 +8,7 @@ import pyarrow as pa
 
 from batch.publication import KEY, Work, publish, reconcile_below
 from batch.span import Span
-from infra.duck import duckdb_utc
+from infra.duck import query
 from infra.errors import BadArgument
 from infra.ranges import condition
 from tables.declaration import Topic
@@ -82,15 +82,13 @@ def redrive_chosen(platform: Platform, topic: Topic, span: Span, reason: str | N
 
 def _places(lake: Lake, topic: Topic, span: Span, reason: str | None) -> pa.Table:
     """Partition and offset of the chosen records; their bytes are left where they are."""
-    connection = duckdb_utc()
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
-    connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=columns))
-    found = connection.execute(
-        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql} "
-        "AND contains(array_to_string(reasons, chr(10)), ?)",
-        [reason or ""],
+    contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""
+    return query(
+        f"SELECT {PARTITION}, {OFFSET} FROM quarantine WHERE {span.sql}{contains}",
+        [reason] if reason else [],
+        quarantine=lake.open(topic.full_name + QUARANTINE).scan(columns=columns),
     )
-    return found.to_arrow_table()
 
 
 def _ranges(places: pa.Table) -> dict[int, tuple[int, int]]:

@@ -75,10 +75,8 @@ def as_of(
 
 def _before(places: Sequence[str], table: Table, registry: Registry) -> Mapping[str, Edge]:
     """Topic -> what is typed of it; one time holds for all topics of the table."""
-    from tables.shadow import above
-
     if len(places) == 1 and "@" not in places[0]:
-        return dict.fromkeys(above(registry, table).topics, parse_time(places[0], "PLACE"))
+        return dict.fromkeys(registry.above(table).topics, parse_time(places[0], "PLACE"))
     before: dict[str, Edge] = {}
     for place in places:
         name, at_sign, offsets = place.partition("@")

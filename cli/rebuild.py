@@ -82,7 +82,7 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
     from infra.locks import exclusive
     from tables.registry import load
     from tables.setup import opened
-    from tables.shadow import above, drop
+    from tables.shadow import drop
 
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
@@ -91,7 +91,7 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
-            yield made_anew(live, table, Log(live, list(above(live.registry, table).topics)))
+            yield made_anew(live, table, Log(live, list(live.registry.above(table).topics)))
 
 
 def made_anew(live: Platform, table: Table, log: Log) -> Promotion:

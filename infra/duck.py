@@ -7,6 +7,9 @@ import threading
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from collections.abc import Sequence
+
+    import pyarrow as pa
     from duckdb import DuckDBPyConnection
 
 _lock = threading.Lock()
@@ -21,6 +24,14 @@ def duckdb_utc() -> DuckDBPyConnection:
         connection = _database().cursor()
     connection.execute("SET TimeZone = 'UTC'")
     return connection
+
+
+def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> pa.Table:
+    """The rows that a query gives of these relations: Arrow tables, or readers of what need not fit into memory."""
+    connection = duckdb_utc()
+    for name, rows in relations.items():
+        connection.register(name, rows)
+    return connection.execute(sql, list(parameters) or None).to_arrow_table()
 
 
 @functools.cache

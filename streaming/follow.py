@@ -17,7 +17,7 @@ from tables.changes import changed_rows
 from tables.columns import OFFSET
 from tables.declaration import Table, Topic
 from tables.refresh import Refresher, everything
-from tables.scope import Scope, hull, merged, scopes_of, time_column
+from tables.scope import Scope, hull, merged, scopes_of
 from tables.sizes import CHANGED, is_small, most_rows
 from tables.writer import Written
 
@@ -122,7 +122,7 @@ class Follow(Upkeep):
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
         """Of each input the changed rows, old values and new: their `recompute_by` columns and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
-            at = time_column(source)
+            at = source.event_time
             columns = [*self.table.recompute_by, *([at] if at else []), OFFSET]
             table = self._refresher.opened(source.full_name)
             rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns, table)

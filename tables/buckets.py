@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import DataType
 
 _PER_DAY = 16
-_JSON = {
+EXACT_JSON = {
     "ignoreNullFields": "false",
     "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
@@ -191,4 +191,4 @@ def _hashable(column: Column, kind: DataType) -> Column:
 
     if not isinstance(kind, ArrayType | MapType | StructType):
         return column
-    return F.to_json(F.array_sort(F.map_entries(column)) if isinstance(kind, MapType) else column, _JSON)
+    return F.to_json(F.array_sort(F.map_entries(column)) if isinstance(kind, MapType) else column, EXACT_JSON)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import duckdb_utc
+from infra.duck import query
+from tables.datafusion import select
 from tables.decode import LATE_BY_MS, REPLAYED
 from tables.lake import Lake, LoggedCommit
 
@@ -44,13 +45,14 @@ def missed_by_streams(
     Returns:
         Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
     """
-    schema = _schema(lake, name, columns)
+    schema = _columns(lake.open(name), columns)
     try:
         return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
     except FileNotFoundError:
         # Commits or data files of that time were cleaned up: all late and replayed rows that there are, are a superset.
         late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
-        return Missed(_select(lake, name, late, schema), _select(lake, name, REPLAYED, schema))
+        table = lake.open(name)
+        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED))
 
 
 def late_within_commit(
@@ -88,10 +90,9 @@ def changed_rows(
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Of the rows that these commits changed, what they were before the first and after the last of them."""
     schema = pa.schema(lake.open(name, max(versions)).schema())
-    connection = duckdb_utc()
     feed = schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
     rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
-    connection.register("feed", rows.select(feed.names).cast(feed))
+    rows = rows.select(feed.names).cast(feed)
     keys = ", ".join(f'"{c}"' for c in key)
     columns = ", ".join(f'"{c}"' for c in schema.names)
     of_key = f"(_commit_version) OVER (PARTITION BY {keys})"
@@ -99,11 +100,12 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
     changed = f"FROM feed WHERE _commit_version IN ({', '.join(map(str, versions))})"
 
     def side(kinds: str, at: str) -> pa.Table:
-        rows = connection.sql(
+        found = query(
             f"SELECT {columns} FROM (SELECT *, {edges} {changed}) "
-            f"WHERE _change_type IN ({kinds}) AND _commit_version = {at}"
+            f"WHERE _change_type IN ({kinds}) AND _commit_version = {at}",
+            feed=rows,
         )
-        return rows.to_arrow_table().cast(schema)
+        return found.cast(schema)
 
     return side("'update_preimage', 'delete'", "_first"), side("'update_postimage', 'insert'", "_last")
 
@@ -152,19 +154,6 @@ def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: p
         if not any(sign in str(error) for sign in _GONE):
             raise
         raise FileNotFoundError(f"What {name} changed in versions {first} to {last} was cleaned up.") from error
-
-
-def _select(lake: Lake, name: str, predicate: str, schema: pa.Schema) -> pa.Table:
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.register("live", lake.open(name).scan())
-    columns = ", ".join(f'"{column}"' for column in schema.names)
-    return connection.sql(f"SELECT {columns} FROM live WHERE {predicate}").to_arrow_table().cast(schema)
-
-
-def _schema(lake: Lake, name: str, columns: Sequence[str]) -> pa.Schema:
-    return _columns(lake.open(name), columns)
 
 
 def _columns(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:

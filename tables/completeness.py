@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from infra.duck import duckdb_utc, query
 from infra.ranges import Range, Spans, less, size, within
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
@@ -280,12 +280,10 @@ def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dic
 
 
 def _duplicates(lake: Lake, topic: Topic, version: int) -> int:
-    connection = duckdb_utc()
     rows = lake.open(topic.full_name, version).scan(columns=list(topic.same_record), predicate=f"{OFFSET} IS NOT NULL")
-    connection.register("events", rows)
     columns = ", ".join(f'"{column}"' for column in topic.same_record)
-    counted = connection.sql(f"SELECT count(*) - count(DISTINCT ({columns})) FROM events").fetchone()
-    return int(counted[0]) if counted else 0
+    counted = query(f"SELECT count(*) - count(DISTINCT ({columns})) AS n FROM events", events=rows)
+    return int(counted["n"][0].as_py())
 
 
 def _names(registry: Registry, table: Table) -> set[str]:

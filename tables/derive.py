@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from infra.duck import duckdb_utc
+from infra.duck import query
 from infra.errors import BadDeclaration
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
@@ -171,10 +171,8 @@ def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table
     """The same of rows in this process, with the columns that tell where they stand in the log."""
     same = ", ".join(f'"{column}"' for column in agreeing)
     order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
-    connection = duckdb_utc()
-    connection.register("rows", rows)
     first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
-    return connection.sql(first).to_arrow_table().cast(rows.schema)
+    return query(first, rows=rows).cast(rows.schema)
 
 
 def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from infra.duck import query
 from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:
@@ -81,9 +81,6 @@ def difference_of_tables(
         The columns of `difference_of_frames`, of the types of `live`.
     """
     others = [c for c in live.column_names if c not in key]
-    connection = duckdb_utc()
-    connection.register("should", should.select(live.column_names).cast(live.schema))
-    connection.register("live", live)
     same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
     errors = _errors({f.name: str(f.type) for f in live.schema}, approximate)
     wrap = {field.name: "list_sort(map_entries({}))" for field in live.schema if pa.types.is_map(field.type)}
@@ -100,10 +97,12 @@ def difference_of_tables(
         )
     ]
     columns += [f'l."{c}" AS "{BEFORE}{c}"' for c in others]
-    found = connection.sql(
+    found = query(
         f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM should) s "
-        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {same_key}) WHERE {CHANGE} IS NOT NULL"
-    ).to_arrow_table()
+        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {same_key}) WHERE {CHANGE} IS NOT NULL",
+        should=should.select(live.column_names).cast(live.schema),
+        live=live,
+    )
     types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
     return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))
 

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import duckdb_utc
+from infra.duck import query
 from tables.declaration import Table
 from tables.difference import difference_of_tables
 from tables.lake import Lake
@@ -41,11 +41,9 @@ def unfolded_rows(lake: Lake, table: Table) -> int:
     schema = pa.schema(live.schema())
     rows = pa.table(live.scan()).cast(schema)
     if oldest > 0:
-        connection = duckdb_utc()
-        connection.register("live", rows)
-        connection.register("changed", changed)
         same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.key)
-        rows = connection.sql(f"SELECT live.* FROM live SEMI JOIN changed ON {same}").to_arrow_table().cast(schema)
+        found = query(f"SELECT live.* FROM live SEMI JOIN changed ON {same}", live=rows, changed=changed)
+        rows = found.cast(schema)
     return len(difference_of_tables(_left(changed), rows, table.key))
 
 
@@ -62,22 +60,21 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
     streamed = [c.version for c in commits if c.changes and c.info.get("cause") == "stream"]
     feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
     corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
-    connection = duckdb_utc()
-    connection.register("feed", feed)
-    connection.register("streamed", pa.table({"version": pa.array(streamed, pa.int64())}))
-    connection.register("corrected", _changes(corrections, schema))
     key = ", ".join(f'"{column}"' for column in table.key)
     columns = ", ".join(f'"{column}"' for column in schema.names)
-    rows = connection.sql(
+    rows = query(
         f"""WITH changes AS (
             SELECT {columns}, {_VERSION}::BIGINT AS {_VERSION}, {_CHANGE_TYPE} = 'delete' AS _gone FROM feed
             WHERE {_CHANGE_TYPE} <> 'update_preimage' AND {_VERSION} IN (SELECT version FROM streamed)
             UNION ALL BY NAME FROM corrected
         )
         SELECT {columns}, _gone FROM changes
-        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1"""
+        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1""",
+        feed=feed,
+        streamed=pa.table({"version": pa.array(streamed, pa.int64())}),
+        corrected=_changes(corrections, schema),
     )
-    return rows.to_arrow_table().cast(schema.append(pa.field("_gone", pa.bool_())))
+    return rows.cast(schema.append(pa.field("_gone", pa.bool_())))
 
 
 def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
+from infra.duck import query
 from infra.ranges import Ranges
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, REPLAYED
@@ -99,23 +100,15 @@ def _numbers(ends: Mapping[str, int]) -> dict[int, int]:
 
 def _newest(table: DeltaTable, topic: Topic) -> int | None:
     """The greatest event time by the rows: a large micro-batch learns it only once it is written."""
-    import duckdb
-
-    connection = duckdb.connect()
-    connection.register("live", table.scan())
-    row = connection.sql(f'SELECT max("{topic.event_time}") FROM live WHERE NOT {REPLAYED}').fetchone()
-    return epoch_ms(row[0]) if row else None
+    found = query(f'SELECT max("{topic.event_time}") AS at FROM live WHERE NOT {REPLAYED}', live=table.scan())
+    return epoch_ms(found["at"][0].as_py())
 
 
 def _scanned(table: DeltaTable, event_time: str | None) -> Frontier:
-    import duckdb
-
     if table.count() == 0:
         return Frontier()
-    connection = duckdb.connect()
-    connection.register("live", table.scan())
     newest = f'max("{event_time}")' if event_time else "NULL::TIMESTAMPTZ"
-    rows = connection.sql(f"SELECT {PARTITION}, max({OFFSET}) + 1, {newest} FROM live GROUP BY 1").fetchall()
-    ends = {partition: end for partition, end, _ in rows if partition is not None}
-    times = [epoch_ms(time) for _, _, time in rows if time is not None]
-    return Frontier(ends, ends, max((t for t in times if t is not None), default=None))
+    sql = f'SELECT {PARTITION} AS p, max({OFFSET}) + 1 AS "end", {newest} AS at FROM live GROUP BY 1'
+    rows = query(sql, live=table.scan()).to_pylist()
+    ends = {row["p"]: row["end"] for row in rows if row["p"] is not None}
+    return Frontier(ends, ends, epoch_ms(max((row["at"] for row in rows if row["at"]), default=None)))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.errors import BadArgument
-from infra.ranges import Range, Ranges, less, rounds, spans
+from infra.ranges import Range, Ranges, less, rounds, spans, without
 from tables.additions import append_new
 from tables.decode import TIMESTAMP
 from tables.lake import Lake
@@ -136,12 +136,6 @@ def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None
 def _beyond(found: Iterable[Gap], known: Sequence[Gap]) -> Iterator[Gap]:
     """The parts of gaps that no known gap of the same log covers."""
     for gap in found:
-        start = gap.start
-        for other in known:
-            if (other.partition, other.log) != (gap.partition, gap.log) or other.end <= start or other.start >= gap.end:
-                continue
-            if start < other.start:
-                yield replace(gap, start=start, end=other.start)
-            start = max(start, other.end)
-        if start < gap.end:
-            yield replace(gap, start=start)
+        taken = [(o.start, o.end) for o in known if (o.partition, o.log) == (gap.partition, gap.log)]
+        for start, end in without((gap.start, gap.end), taken):
+            yield replace(gap, start=start, end=end)

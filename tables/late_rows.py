@@ -53,7 +53,7 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
     except BadArgument:  # nothing was ever reconciled
         known = {}
     found: dict[tuple[str, str], Late] = {}
-    for one in [table, *_above(registry, table)]:
+    for one in registry.above(table).tables.values():
         if one.full_name not in taken or not one.closes_at:
             continue
         standing = _of_version(lake, one, known.get(one.full_name), taken[one.full_name])
@@ -61,14 +61,6 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
             if isinstance(source, Topic) and source.full_name in taken:
                 found[one.full_name, source.full_name] = _late(lake, one, source, standing, taken[source.full_name])
     return list(found.values())
-
-
-def _above(registry: Registry, table: Table) -> list[Table]:
-    found = []
-    for source in registry.upstream(table):
-        if isinstance(source, Table):
-            found += [source, *_above(registry, source)]
-    return found
 
 
 def _of_version(lake: Lake, table: Table, standing: Standing | None, version: int) -> Standing | None:

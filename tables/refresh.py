@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import duckdb_utc
+from infra.duck import duckdb_utc, query
 from infra.spark.frames import frame_of
 from tables.datafusion import span
 from tables.declaration import Strategy, Table, Topic
@@ -155,11 +155,12 @@ class Refresher:
         """How many rows of the scopes the table has now."""
         table, wanted = self._target.newest(), self._wanted(scopes)
         schema = pa.schema(table.schema())
-        connection = duckdb_utc()
-        connection.register("scopes", wanted.as_table({f.name: f.type for f in schema}))
-        connection.register("rows", pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))))
-        [(rows,)] = connection.execute(f"SELECT count(*) FROM rows {wanted.exact_join(schema)}").fetchall()
-        return int(rows)
+        found = query(
+            f"SELECT count(*) AS n FROM rows {wanted.exact_join(schema)}",
+            scopes=wanted.as_table({f.name: f.type for f in schema}),
+            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))),
+        )
+        return int(found["n"][0].as_py())
 
     def input_rows(self, scopes: Sequence[Scope]) -> int | None:
         """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
@@ -200,13 +201,11 @@ class Refresher:
             return changes.where(f"{CHANGE} <> 'insert'").unionByName(changed)
         is_insert = pc.equal(changes[CHANGE], "insert")
         inserts = changes.filter(is_insert).select(columns)
-        connection = duckdb_utc()
-        connection.register("inserts", inserts)
         # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
         found = target.newest().scan(columns=columns, predicate=span(inserts, key))
-        connection.register("rows", pa.RecordBatchReader.from_stream(found).cast(inserts.schema))
+        rows = pa.RecordBatchReader.from_stream(found).cast(inserts.schema)
         same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
-        met = connection.sql(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}").to_arrow_table()
+        met = query(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}", rows=rows, inserts=inserts)
         changed = target.difference(inserts, met.cast(inserts.schema))
         return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
 

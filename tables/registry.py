@@ -82,6 +82,20 @@ class Registry:
         known = {*self.topics, *self.tables, *self.faults}
         return [_full_name(table.domain, name, known) for name in table.inputs]
 
+    def above(self, table: Table) -> Registry:
+        """What the table's rows are computed from, directly or through others, itself included."""
+        topics: dict[str, Topic] = {}
+        tables: dict[str, Table] = {table.full_name: table}
+        waiting = [table]
+        while waiting:
+            for source in self.upstream(waiting.pop()):
+                if isinstance(source, Topic):
+                    topics[source.full_name] = source
+                elif source.full_name not in tables:
+                    tables[source.full_name] = source
+                    waiting.append(source)
+        return Registry(topics, tables)
+
     def strategy(self, table: Table) -> Strategy:
         """How the stream maintains the table."""
         if any(isinstance(declaration, Table) for declaration in self.upstream(table)):

@@ -11,6 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.ranges import joined
 from tables.declaration import Table, Topic
 
 DAY_MS = 86_400_000
@@ -60,7 +61,7 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     if not len(rows):
         return []
     by = [c for c in table.recompute_by if c in rows.column_names]
-    lookback, time = table.lookback_ms, time_column(source)
+    lookback, time = table.lookback_ms, source.event_time
     touched = rows.select(by).append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
     # Rows less than a lookback apart have overlapping scopes: a bin of that width needs only its first and last row.
     bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(lookback or 1, 1)))
@@ -129,17 +130,7 @@ def merged(scopes: Iterable[Scope]) -> list[Scope]:
 
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
     """Overlapping or adjacent intervals joined, in order."""
-    joined: list[Interval] = []
-    for interval in sorted(intervals):
-        if joined and interval.start <= joined[-1].end:
-            joined[-1] = Interval(joined[-1].start, max(joined[-1].end, interval.end))
-        else:
-            joined.append(interval)
-    return joined
-
-
-def time_column(source: Topic | Table) -> str | None:
-    return source.event_time
+    return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]
 
 
 def epoch_ms(value: datetime | date | None) -> int | None:

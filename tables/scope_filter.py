@@ -13,7 +13,7 @@ import pyarrow as pa
 from tables.datafusion import instant, literal
 from tables.declaration import Table, Topic
 from tables.difference import matching
-from tables.scope import Interval, Scope, coalesce, from_epoch_ms, time_column
+from tables.scope import Interval, Scope, coalesce, from_epoch_ms
 from tables.slice import Bounds
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ class ScopeFilter:
         Args:
             many: the superset may be so large that it pays to look at each row, where the input allows it.
         """
-        time, slack_ms = time_column(source), self._input_slack_ms(source)
+        time, slack_ms = source.event_time, self._input_slack_ms(source)
         rows = self._coarse(frame, time, slack_ms)
         if not many or self._is_everything or not set(self.table.recompute_by) <= set(frame.columns):
             return rows
@@ -52,7 +52,7 @@ class ScopeFilter:
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
-        return self._bounds(time_column(source), self._input_slack_ms(source), columns)
+        return self._bounds(source.event_time, self._input_slack_ms(source), columns)
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """A superset of the table's rows in the scopes, to choose its files by."""
@@ -67,7 +67,7 @@ class ScopeFilter:
         Args:
             schema: the input's.
         """
-        time, slack_ms, by = time_column(source), self._input_slack_ms(source), self.table.recompute_by
+        time, slack_ms, by = source.event_time, self._input_slack_ms(source), self.table.recompute_by
         if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
         return " ".join(self._join("SEMI JOIN", schema, time, slack_ms))

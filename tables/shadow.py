@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from infra.settings import Settings
-from tables.declaration import Table, Topic
+from tables.declaration import Table
 from tables.fingerprint import decoding, fingerprint, recorded
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
@@ -30,7 +30,7 @@ def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Pla
 
     It shares nothing with the live platform: its streams may run while those of the same names do.
     """
-    registry = above(platform.registry, table)
+    registry = platform.registry.above(table)
     lake = Lake(shadow_settings(platform.lake.settings, table, purpose))
     if not lake.settings.home.exists():
         lake.settings.home.mkdir(parents=True)
@@ -43,7 +43,7 @@ def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Pla
 def beside(platform: Platform, table: Table) -> Platform:
     """A table of topics in a lake of its own for a recovery, while their events are those of the live lake."""
     live = platform.lake
-    registry = above(platform.registry, table)
+    registry = platform.registry.above(table)
     lake = _Beside(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
@@ -88,18 +88,3 @@ def _decoded_by(lake: Lake) -> Path:
 
 def _decodings(registry: Registry) -> dict[str, str]:
     return {name: decoding(topic) for name, topic in registry.topics.items()}
-
-
-def above(registry: Registry, table: Table) -> Registry:
-    """The part of the registry that the table's rows are computed from, itself included."""
-    topics: dict[str, Topic] = {}
-    tables: dict[str, Table] = {table.full_name: table}
-    waiting = [table]
-    while waiting:
-        for source in registry.upstream(waiting.pop()):
-            if isinstance(source, Topic):
-                topics[source.full_name] = source
-            elif source.full_name not in tables:
-                tables[source.full_name] = source
-                waiting.append(source)
-    return Registry(topics, tables)

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from tables.buckets import EXACT_JSON
 from tables.outcome import Difference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _NAMED = 5
-_EXACT = {"ignoreNullFields": "false", "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX"}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -79,7 +79,7 @@ class _Store:
         parts = [f for f in rows.select("key.*").columns if (self.is_side, f) != (True, "index")]
         key = F.struct(*(F.col("key")[part].alias(part) for part in parts))
         texts = rows.select(
-            "partition_id", F.to_json(key, _EXACT).alias("key"), F.to_json("value", _EXACT).alias("value")
+            "partition_id", F.to_json(key, EXACT_JSON).alias("key"), F.to_json("value", EXACT_JSON).alias("value")
         )
         return texts.groupBy("partition_id", "key").agg(F.sort_array(F.collect_list("value")).alias("values"))
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from infra.duck import query
 from infra.settings import ROOT
 from tables.declaration import Table
 from tables.evidence import is_held
@@ -102,7 +102,7 @@ def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:
     """What happened to the row with this key, oldest first."""
     name = table.full_name
     newest = lake.version(name)
-    since = _oldest(lake, name, newest)
+    since = lake.oldest_commit(name, -1, newest)
     ledgers = Ledgers(lake)
     feed = _changes(lake, name, key, since, newest)
     corrections = {c["version"]: c for c in ledgers.corrections(name, key={c: key[c] for c in table.key})}
@@ -195,30 +195,12 @@ def _live(lake: Lake, name: str, key: Mapping[str, Any]) -> dict[str, Any] | Non
 
 
 def _where(rows: pa.RecordBatchReader, key: Mapping[str, Any]) -> list[dict[str, Any]]:
-    connection = duckdb_utc()
-    connection.register("rows", rows)
     same = " AND ".join(f'"{column}" IS NOT DISTINCT FROM ?' for column in key)
-    found: list[dict[str, Any]] = (
-        connection.execute(f"SELECT * FROM rows WHERE {same}", list(key.values())).to_arrow_table().to_pylist()
-    )
-    return found
+    return query(f"SELECT * FROM rows WHERE {same}", list(key.values()), rows=rows).to_pylist()  # type: ignore[no-any-return]
 
 
 def _last(feed: Sequence[tuple[int, Mapping[str, Mapping[str, Any]]]]) -> Mapping[str, Any] | None:
     return next(iter(feed[-1][1].values())) if feed else None
-
-
-def _oldest(lake: Lake, name: str, newest: int) -> int:
-    """The oldest version from which on every commit is still in the log."""
-    low, high = 0, newest
-    while low < high:
-        middle = (low + high) // 2
-        try:
-            next(lake.commits(name, middle - 1, middle))
-            high = middle
-        except FileNotFoundError:
-            low = middle + 1
-    return low
 
 
 def _git_commit(table: Table, at: datetime) -> str | None:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 
 import pyarrow as pa
@@ -73,9 +74,6 @@ class Target:
     statistics: Sequence[str] = ()
     file: str = ""
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "_writer", Writer(self.lake, self.name, self.spark))
-
     @classmethod
     def of(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
         """The table of a declaration."""
@@ -90,9 +88,9 @@ class Target:
             file=f"tables/{table.domain}/{table.name}.py",
         )
 
-    @property
+    @cached_property
     def writer(self) -> Writer:
-        return self._writer  # type: ignore[attr-defined, no-any-return]
+        return Writer(self.lake, self.name, self.spark)
 
     def newest(self) -> DeltaTable:
         """The table as it is now."""
@@ -142,7 +140,7 @@ class Target:
                 self.require_good(changes)
             stamp = Stamp(app=FENCE, version=number, info=source.info)
             written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
-            total = _sum(total, written)
+            total += written
             if written.changed >= wanted or (self.greatest and written.is_nothing):
                 return total  # what is left are lesser rows than those that stand
             _log.info("retry table=%s wanted=%d changed=%d", self.name, wanted, written.changed)
@@ -188,13 +186,3 @@ class Target:
                 f"{', '.join(row['_reasons'])}; nothing was published.",
                 hint=f"Correct the function or the rules in {self.file}, then run it again.",
             )
-
-
-def _sum(a: Written, b: Written) -> Written:
-    return Written(
-        inserted=a.inserted + b.inserted,
-        updated=a.updated + b.updated,
-        deleted=a.deleted + b.deleted,
-        files=a.files + b.files,
-        version=b.version if b.version is not None else a.version,
-    )

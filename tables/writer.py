@@ -68,6 +68,16 @@ class Written:
     version: int | None = None
     skipped: bool = False
 
+    def __add__(self, other: Written) -> Written:
+        """This commit, then the other one."""
+        return Written(
+            inserted=self.inserted + other.inserted,
+            updated=self.updated + other.updated,
+            deleted=self.deleted + other.deleted,
+            files=self.files + other.files,
+            version=self.version if other.version is None else other.version,
+        )
+
     @property
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
