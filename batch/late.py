@@ -6,7 +6,7 @@ import json
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, Literal, get_args
 
 from batch.evidence import times_of
@@ -14,6 +14,7 @@ from batch.pinned import Pinned
 from tables.declaration import Table
 from tables.evidence import Changed, ChangedRows, Evidence, span_of
 from tables.ledgers import Ledgers
+from tables.outcome import started_at
 from tables.plain import plain
 from tables.scope import Scope, from_epoch_ms
 from tables.setup import Platform
@@ -54,7 +55,7 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
     corrected, more = _corrected(ledgers, table)
     seen: dict[tuple[Any, ...], list[tuple[str, Evidence]]] = {}
     for run, e in ledgers.evidence(table.full_name):
-        if since is None or _time_of(run) >= since:
+        if since is None or (started_at(run) or since) >= since:
             seen.setdefault((e.source, e.partition, e.offset), []).append((run, e))
     found = []
     for place, looks in seen.items():
@@ -116,10 +117,6 @@ def _waits(table: Table, scope: Scope, e: Evidence) -> bool:
     if scope.interval is None or e.start_ms is None or e.end_ms is None:
         return True
     return scope.interval.start < e.end_ms and e.start_ms < scope.interval.end
-
-
-def _time_of(run: str) -> datetime:
-    return datetime.strptime(run.rpartition("-")[2], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
 
 
 def counts(records: Sequence[LateRecord]) -> Iterator[tuple[Fate, int]]:

@@ -151,15 +151,8 @@ class Ledgers:
 
     def record_run(self, outcome: Outcome, state: Reconciled | None, fingerprint: str) -> None:
         """Append a finished run, once; `state` is where the next reconcile begins."""
-        row = {
-            "run": outcome.run,
-            "table": outcome.table,
-            "cause": outcome.cause,
-            "recorded_at": datetime.now(UTC),
-            "fingerprint": fingerprint,
-            **{name: getattr(outcome, name) for name in _COUNTS},
-        }
-        self._append(RUNS, outcome.table, outcome.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
+        facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
+        self._append_run(outcome, {**facts, "fingerprint": fingerprint})
         if state:
             pending = json.loads(to_text(state.pending))
             position = Standing(consumed=state.consumed, stream=state.stream, pending=pending, fingerprint=fingerprint)
@@ -192,18 +185,15 @@ class Ledgers:
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:
         """Append a finished audit of a table; it published nothing."""
-        row = {
-            "run": audited.run,
-            "table": audited.table,
-            "cause": "audit",
-            "recorded_at": datetime.now(UTC),
-            "version_before": audited.version,
-            "version_after": audited.version,
-            "fingerprint": fingerprint,
-            "turns": audited.of,
-            **{name: getattr(audited, name) for name in _AUDIT_COUNTS},
-        }
-        self._append(RUNS, audited.table, audited.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
+        facts = {name: getattr(audited, name) for name in _AUDIT_COUNTS}
+        versions = dict.fromkeys(("version_before", "version_after"), audited.version)
+        self._append_run(
+            audited, {**facts, **versions, "cause": "audit", "fingerprint": fingerprint, "turns": audited.of}
+        )
+
+    def _append_run(self, run: Outcome | Audited, facts: Mapping[str, object]) -> None:
+        row = {"run": run.run, "table": run.table, "recorded_at": datetime.now(UTC), **facts}
+        self._append(RUNS, run.table, run.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
 
     def record_evidence(self, run: str, table: str, evidence: Sequence[Evidence]) -> None:
         """Append, before anything is published, why the run touches the table."""

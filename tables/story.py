@@ -17,7 +17,9 @@ from tables.evidence import is_held
 from tables.fingerprint import fingerprint
 from tables.lake import Lake, LoggedCommit
 from tables.ledgers import Ledgers
+from tables.outcome import started_at
 from tables.plain import plain
+from tables.scope import EPOCH
 
 if TYPE_CHECKING:
     from infra.archive.plan import Archive
@@ -155,12 +157,11 @@ def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str
             record = Record(source=e.source, partition=e.partition, offset=e.offset, late_by_ms=e.late_by_ms)
             by_run.setdefault(run, []).append(record)
     for run, records in by_run.items():
-        cause, _, at = run.partition("-")
         yield Chapter(
             version=None,
-            at=datetime.strptime(at, "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC),
+            at=started_at(run) or EPOCH,
             change="none",
-            by=cause,
+            by=run.partition("-")[0],
             run=run,
             records=records,
         )
