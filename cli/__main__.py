@@ -11,7 +11,7 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import demo, explain, feed, look, new, past, platform, prove, rebuild, recover, spark_shell, work
+from cli import author, demo, explain, feed, look, new, past, platform, prove, rebuild, recover, spark_shell, work
 from cli.screen import INTERRUPTED, READER_GONE, Mode, err, print_error
 from infra.errors import TwofoldError
 
@@ -41,6 +41,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         rebuild.rollback,
         recover.recover,
     ),
+    "Write a declaration": (author.check, author.try_),
 }
 
 

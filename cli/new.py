@@ -1,21 +1,24 @@
-"""Writes the first version of a declaration, with its test."""
+"""Writes the first version of a domain, a topic or a table, with its test."""
 
 from __future__ import annotations
 
+import json
 import keyword
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
 from typing import TYPE_CHECKING, Annotated
 
 import typer
+from rich.markup import escape
 
-from cli.screen import out
+from cli.screen import make_table, out
 from infra.errors import BadArgument
 from infra.settings import ROOT
 
 if TYPE_CHECKING:
+    from cli.sample import Sample
     from tables.declaration import Table, Topic
     from tables.registry import Registry
 
@@ -73,7 +76,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
-from tests.parity import assert_parity
+from tests.parity import assert_parity, assert_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -81,14 +84,61 @@ if TYPE_CHECKING:
 pytestmark = pytest.mark.spark
 
 
+def test_rows_in_rows_out(spark: SparkSession) -> None:
+    assert_rows(
+        spark,
+        "${full_name}",
+        ${input}=[${given}],
+        gives=[${gives}],
+    )
+
+
 def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, settings: Settings) -> None:
     assert_parity(spark, settings, "${full_name}")
 ''')
 
+TOPIC = Template('''"""What ${name} are, in one line for the people who query them."""
+
+from __future__ import annotations
+
+from tables import Topic
+
+TOPIC = Topic(
+    schema={
+${schema}
+    },
+    event_time="${event_time}",
+    key="${key}",
+    identity=[${identity}],
+)
+''')
+
+TOPIC_TEST = Template('''"""The topic ${full_name}: records of its sample become events."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from tables.decode import RAW_SCHEMA, Decoder
+from tables.registry import load
+
+RECORDS = [
+${records}
+]
+
+
+def test_records_of_the_sample_are_good() -> None:
+    rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(RECORDS)]
+    decoded = Decoder(load().find_topic("${full_name}")).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
+    assert (len(decoded.accepted), decoded.rejected.to_pylist()) == (len(RECORDS), [])
+''')
+
+DOMAIN = Template('"""What the domain ${name} is about, in one line."""\n')
+
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """The files of a new table."""
+    """The files of a new topic or table."""
 
     declaration: Path
     test: Path
@@ -100,45 +150,186 @@ def new() -> None:
 
 
 @app.command()
+def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")]) -> None:
+    """Make the folder tables/NAME of a new domain."""
+    out.print(f"Wrote {write_domain(name)}.", soft_wrap=True)
+    out.print(
+        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with a JSON record a line."
+    )
+
+
+@app.command()
+def topic(
+    name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")],
+    domain: Annotated[str, typer.Option(help="The folder under tables/.")],
+    sample: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file with one JSON record a line.")],
+    event_time: Annotated[str | None, typer.Option(help="The column that says when it happened.")] = None,
+    identity: Annotated[str | None, typer.Option(help="Columns in which no two records agree: id,kind.")] = None,
+    key: Annotated[str | None, typer.Option(help="The column that producers use as the record key.")] = None,
+) -> None:
+    """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
+
+    Types, nullability, event time and identity are inferred from the sample, and shown.
+    """
+    from cli.sample import read_sample
+
+    if not sample.is_file():
+        raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record a line.")
+    with sample.open(encoding="utf-8") as lines:
+        found = read_sample(lines)
+    columns = identity.split(",") if identity else None
+    written, chosen = write_topic(name, found, domain=domain, event_time=event_time, identity=columns, key=key)
+    out.print(
+        make_table(f"{found.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in found.schema.items()])
+    )
+    for what, value, others in chosen:
+        more = f"  [dim]or {escape(', '.join(others))}: --{what.replace(' ', '-')}[/]" if others else ""
+        out.print(f"{what}: {escape(value)}{more}", soft_wrap=True)
+    out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
+    out.print(f"[dim]Next:[/] ./twofold new table NAME --domain {domain} --input {name}")
+
+
+@app.command()
 def table(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")],
     domain: Annotated[str, typer.Option(help="The folder under tables/.")] = "flights",
     reads: Annotated[
-        str, typer.Option("--input", help="The topic or table of the domain that it reads.")
-    ] = "departures",
+        str | None, typer.Option("--input", help="The topic or table that it reads; the domain's first topic without.")
+    ] = None,
 ) -> None:
     """Write tables/DOMAIN/NAME.py, which works, and tests/tables/test_NAME.py."""
     written = write_table(name, domain=domain, reads=reads)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
-    out.print("[dim]Next:[/] edit both, `make test`, then ./twofold up takes it into the stream and into Airflow.")
+    out.print(
+        f"[dim]Next:[/] edit both; ./twofold check {domain}.{name} finds mistakes, ./twofold try {domain}.{name} shows "
+        f"rows, .venv/bin/python -m pytest {written.test.relative_to(ROOT)} tests it, ./twofold up makes it.",
+        soft_wrap=True,
+    )
 
 
-def write_table(name: str, *, domain: str, reads: str, root: Path = ROOT) -> Written:
-    """Write the two files below `root`.
+def write_domain(name: str, *, root: Path = ROOT) -> Path:
+    """Make the folder of a domain below `root`.
 
     Raises:
-        BadArgument: the name cannot be used or is taken, the input is unknown, or a file is there already.
+        BadArgument: the name cannot be used, or there is such a folder.
     """
+    from tables.declaration import NAME
+    from tables.registry import RESERVED_DOMAINS
+
+    if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
+        raise BadArgument(
+            f"{name!r} cannot name a domain.", hint="Use lower-case letters, digits and _; 'ledger' is reserved."
+        )
+    path = root / "tables" / name / "__init__.py"
+    if path.parent.exists():
+        raise BadArgument(f"{path.parent} exists already.", hint="Choose another name.")
+    path.parent.mkdir()
+    path.write_text(DOMAIN.substitute(name=name), encoding="utf-8")
+    return path
+
+
+def write_topic(
+    name: str,
+    sample: Sample,
+    *,
+    domain: str,
+    event_time: str | None = None,
+    identity: Sequence[str] | None = None,
+    key: str | None = None,
+    root: Path = ROOT,
+) -> tuple[Written, list[tuple[str, str, Sequence[str]]]]:
+    """Write the two files of a topic below `root`.
+
+    Returns:
+        The files, and what was chosen: of the event time, the identity and the key the value and the alternatives.
+
+    Raises:
+        BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
+            the identity, or a file exists already.
+    """
+    from tables.registry import load
+
+    if not (root / "tables" / domain).is_dir():
+        raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
+    _require_name(name, domain, load(root / "tables"))
+    times = [event_time] if event_time else sample.times
+    identities = [tuple(identity)] if identity else sample.identities
+    if not times or not identities:
+        raise BadArgument(
+            "The sample has no column that is always a time with an offset, 2013-01-01T10:00:00Z."
+            if not times
+            else "The sample has no column that tells records apart.",
+            hint="A topic needs one; have the producer add it.",
+        )
+    if foreign := [c for c in (times[0], *identities[0], *([key] if key else [])) if c not in sample.schema]:
+        raise BadArgument(f"The sample has no column {foreign[0]!r}.", hint=f"It has {', '.join(sample.schema)}.")
+    chosen_key = key or identities[0][0]
+    text = TOPIC.substitute(
+        name=name,
+        schema="\n".join(f"        {_quoted(column)}: {_quoted(kind)}," for column, kind in sample.schema.items()),
+        event_time=times[0],
+        key=chosen_key,
+        identity=", ".join(map(_quoted, identities[0])),
+    )
+    records = "\n".join(f"    {line.encode()!r}," for line in sample.first)
+    test = TOPIC_TEST.substitute(full_name=f"{domain}.{name}", records=records)
+    chosen = [
+        ("event time", times[0], times[1:]),
+        ("identity", ", ".join(identities[0]), [", ".join(columns) for columns in identities[1:4]]),
+        ("key", chosen_key, []),
+    ]
+    return _write(name, domain, text, test, root), chosen
+
+
+def write_table(name: str, *, domain: str, reads: str | None = None, root: Path = ROOT) -> Written:
+    """Write the two files of a table below `root`.
+
+    Raises:
+        BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
+    """
+    from tables.declaration import Topic
     from tables.registry import load
 
     registry = load(root / "tables")
     registry.require_domain(domain)
     _require_name(name, domain, registry)
-    source = _input(reads, domain, registry)
+    source = _input(reads or next(topic.name for topic in registry.domain_topics(domain)), domain, registry)
+    column = _grouping(source) if isinstance(source, Topic) else source.key[0]
+    value = _literal(column, registry)
+    if isinstance(source, Topic):
+        rows = [f'{{"{column}": {value}, "{source.event_time}": "2013-01-01T10:{minute}"}}' for minute in ("05", "50")]
+        hour = '"hour": "2013-01-01T10:00", "closes_at": "2013-01-01T11:00"'
+        gives = f'{{"{column}": {value}, {hour}, "records": 2}}'
+    else:
+        rows = [f'{{"{column}": {value}}}'] * 2
+        gives = f'{{"{column}": {value}, "records": 2}}'
+    full_name = f"{domain}.{name}"
+    test = TEST.substitute(full_name=full_name, input=source.name, given=", ".join(rows), gives=gives)
+    return _write(name, domain, _declaration(name, source), test, root)
+
+
+def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> Written:
     written = Written(
         declaration=root / "tables" / domain / f"{name}.py", test=root / "tests" / "tables" / f"test_{name}.py"
     )
     for path in (written.declaration, written.test):
         if path.exists():
-            raise BadArgument(f"{path} is there already.", hint="Choose another name, or remove the file.")
-    texts = {
-        written.declaration: _declaration(name, source),
-        written.test: TEST.substitute(full_name=f"{domain}.{name}"),
-    }
-    for path, text in texts.items():
+            raise BadArgument(f"{path} exists already.", hint="Choose another name, or remove the file.")
+    for path, text in {written.declaration: declaration, written.test: test}.items():
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return written
+
+
+def _quoted(text: str) -> str:
+    return json.dumps(text, ensure_ascii=False)
+
+
+def _literal(column: str, registry: Registry) -> str:
+    """A value for a column of that name, as Python writes it."""
+    kinds = {t.types[column].name for t in registry.topics.values() if column in t.types}
+    known = {"int": "1", "long": "1", "double": "1.0", "boolean": "True", "timestamp": '"2013-01-01T10:00"'}
+    return known.get(next(iter(sorted(kinds)), ""), '"a"')
 
 
 def _require_name(name: str, domain: str, registry: Registry) -> None:
@@ -146,7 +337,7 @@ def _require_name(name: str, domain: str, registry: Registry) -> None:
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(
-            f"{name!r} cannot name a table.",
+            f"{name!r} cannot name a topic or a table.",
             hint="Use lower-case letters, digits and _, beginning with a letter; the ending _quarantine is taken.",
         )
     if f"{domain}.{name}" in {**registry.topics, **registry.tables}:

@@ -106,7 +106,9 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
 
     registry = load()
     for fault in registry.faults.values():
-        out.print(f"[bold red]✗[/] {escape(fault.message)} It is left out.", soft_wrap=True)
+        out.print(f"[bold red]✗[/] {escape(fault.message)} It is left out; all else runs.", soft_wrap=True)
+        if fault.hint:
+            out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
     if not supervisor.is_running(settings):
         # What a crash left behind would hold our ports.
         supervisor.stop(settings)

@@ -433,6 +433,8 @@ def table(**parameters: Unpack[Parameters]) -> Callable[[Derive], Draft]:
         BadDeclaration: an unknown parameter.
     """
     require_known(parameters, Parameters.__annotations__, "@table")
+    for name in ("key", "recompute_by", "latest_by", "records"):
+        _require_list(name, parameters.get(name, ()))
     return lambda function: Draft(function, dict(parameters))
 
 

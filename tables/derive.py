@@ -5,8 +5,9 @@ The stream, the batch, a table as of the past and the schema of a new one all ta
 
 from __future__ import annotations
 
+import difflib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -60,14 +61,10 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
             f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} returned {type(rows).__name__}; "
             "expected a DataFrame."
         )
-    _require_columns(table, rows)
-    impure = _IMPURE.search(_plan(rows))
-    if impure:
-        raise BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {impure[1] or impure[2]}(), which "
-            "gives the stream and the batch different answers.",
-            hint="Use the event's own times; a declaration is a pure function of its inputs.",
-        )
+    for mistake in wrong_columns(table, rows.columns):
+        raise mistake
+    if impure := impure_call(table, rows):
+        raise impure
     return rows
 
 
@@ -223,22 +220,34 @@ def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
     return [c for c in version_columns(table, columns) if c not in (table.records or ())]
 
 
-def _require_columns(table: Table, rows: DataFrame) -> None:
+def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
+    """A function of Spark in the plan whose answer depends on when or where it is called."""
+    found = _IMPURE.search(_plan(rows))
+    return found and BadDeclaration(
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {found[1] or found[2]}(), which "
+        "gives the stream and the batch different answers.",
+        hint="Use the event's own times; a declaration is a pure function of its inputs.",
+    )
+
+
+def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
+    """What the declaration names and the function does not return, or returns and must not."""
     parameters = ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records")
     for what in (*parameters, "columns"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])
         what = "a line of its docstring" if what == "columns" else what
-        missing = [column for column in wanted if column not in rows.columns]
+        missing = [column for column in wanted if column not in columns]
         if missing:
-            raise BadDeclaration(
+            near = difflib.get_close_matches(missing[0], columns, n=1)
+            yield BadDeclaration(
                 f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
                 f"which {table.derive.__name__} does not return.",
-                hint=f"It returns {', '.join(rows.columns)}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
             )
-    platform = [column for column in rows.columns if column.startswith("_")]
+    platform = [column for column in columns if column.startswith("_")]
     if platform:
-        raise BadDeclaration(
+        yield BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
             "which is kept for the platform.",
             hint="Rename them.",

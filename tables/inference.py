@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +19,7 @@ from infra.files import write_at_once
 from infra.interval import parse_interval
 from tables.declaration import Draft, Table, Topic
 from tables.fingerprint import read_code
+from tables.plan_mistakes import PlanMistake, find_mistakes
 from tables.unresolved_plan import (
     AnyOf,
     Column,
@@ -28,12 +29,14 @@ from tables.unresolved_plan import (
     Group,
     Join,
     Origin,
+    PlanReader,
     Shifted,
     Truncated,
     Window,
-    read_plan,
+    plan_of,
 )
 
+_READERS = ("unresolved_plan.py", "plan_mistakes.py")
 INFERRED = ("key", "recompute_by", "event_time", "lookback", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 RECORD = "record"
@@ -50,6 +53,7 @@ class Inference:
         scope: the columns that `recompute_by` may name; None: not known.
         columns: those of the result, in order; None: not all are known.
         several: how a row can depend on several rows of an input; empty: it does not.
+        mistakes: what is wrong with the function.
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
@@ -57,6 +61,7 @@ class Inference:
     scope: Sequence[str] | None = None
     columns: Sequence[str] | None = None
     several: str = ""
+    mistakes: Sequence[PlanMistake] = ()
 
 
 Source = Topic | Table
@@ -81,6 +86,18 @@ def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
     return found
 
 
+def require_sound(function: str, mistakes: Sequence[PlanMistake]) -> None:
+    """Refuse a function that its plan shows to be wrong.
+
+    Raises:
+        BadDeclaration: the first mistake, with the others in the fact `more`.
+    """
+    if mistakes:
+        first, *more = mistakes
+        others = [{"message": f"{function} {mistake.message}", "hint": mistake.hint} for mistake in more]
+        raise BadDeclaration(f"{function} {first.message}", hint=first.hint, more=others)
+
+
 def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> Inference:
     """What the plan of the function says.
 
@@ -89,12 +106,14 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
         columns: the same -> the columns of that input; None: not known.
     """
     try:
-        frame = read_plan(draft.derive, columns)
+        relation = plan_of(draft.derive, columns)
     except BadDeclaration as fault:
         return Inference(reasons=dict.fromkeys(("key", "recompute_by"), fault.message))
+    frame = PlanReader(columns).read(relation)
+    mistakes = find_mistakes(relation, columns, {name: _identity(source) for name, source in sources.items()})
     inferred = _Inferring(draft, frame, sources).infer()
     names = None if frame.is_open else tuple(frame.columns)
-    return Inference(inferred.parameters, inferred.reasons, inferred.scope, names, frame.several)
+    return replace(inferred, columns=names, several=frame.several, mistakes=mistakes)
 
 
 def kept(
@@ -106,7 +125,8 @@ def kept(
     try:
         found = json.loads(place.read_text("utf-8"))
         if found.pop("digest") == digest:
-            return Inference(**found)
+            mistakes = [PlanMistake(**mistake) for mistake in found.pop("mistakes")]
+            return Inference(**found, mistakes=mistakes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # nothing there, or nothing of this version
         pass
     inference = infer(draft, sources, columns)
@@ -127,7 +147,7 @@ def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, S
 @functools.cache
 def _own_code() -> str:
     own = Path(__file__)
-    return hashlib.sha256(b"".join(p.read_bytes() for p in (own, own.with_name("unresolved_plan.py")))).hexdigest()
+    return hashlib.sha256(b"".join(p.read_bytes() for p in (own, *map(own.with_name, _READERS)))).hexdigest()
 
 
 def _identity(source: Source) -> tuple[str, ...]:

@@ -18,8 +18,9 @@ from typing import Any, TypeVar
 
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
 from infra.settings import ROOT
+from tables.code_mistakes import impure_calls
 from tables.declaration import BOUND, NAME, DeviceClock, Draft, Strategy, Table, Topic, require_known
-from tables.inference import RECORD, complete, kept
+from tables.inference import RECORD, complete, kept, require_sound
 
 FOLDER = ROOT / "tables"
 RESERVED_DOMAINS = frozenset({"ledger"})
@@ -200,7 +201,7 @@ def _completed(
     """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
     known = {*topics, *drafts, *faults}
     columns: dict[str, Sequence[str] | None] = {name: tuple(topic.columns) for name, topic in topics.items()}
-    order, circular = _in_order(drafts, known, folder)
+    order, circular = _in_order(drafts, known)
     faults |= circular
     tables: dict[str, Table] = {}
     for file in order:
@@ -233,9 +234,7 @@ class _File:
         return {name: _full_name(self.path.parent.name, name, known) for name in self.draft.inputs}
 
 
-def _in_order(
-    drafts: Mapping[str, _File], known: Collection[str], folder: Path
-) -> tuple[list[_File], dict[str, BadDeclaration]]:
+def _in_order(drafts: Mapping[str, _File], known: Collection[str]) -> tuple[list[_File], dict[str, BadDeclaration]]:
     """Each after those that it reads, and the faults of those that read each other in a circle."""
     left, faults = dict(drafts), dict[str, BadDeclaration]()
     while True:
@@ -243,10 +242,13 @@ def _in_order(
         try:
             return [left[name] for name in TopologicalSorter(graph).static_order()], faults
         except CycleError as error:
-            message = f"{folder}: tables read each other in a circle: {' -> '.join(error.args[1])}."
-            hint = "Take one of these inputs away."
+            message = f"tables read each other in a circle: {' -> '.join(error.args[1])}."
             for name in dict.fromkeys(error.args[1]):
-                faults[name] = BadDeclaration(message, hint=hint, file=str(left.pop(name).path))
+                try:
+                    with _in_file(left.pop(name).path):
+                        raise BadDeclaration(message, hint="Take one of these inputs away.") from None
+                except BadDeclaration as fault:
+                    faults[name] = fault
 
 
 def _table(
@@ -263,10 +265,21 @@ def _table(
         if isinstance(source, Topic) and has_record:
             seen[name] = [*source.columns, RECORD]
     inference = kept(file.path, draft, sources, seen)
+    require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
     parameters = complete(draft, inference)
     inferred = tuple(name for name in inference.parameters if name not in draft.given)
     table = Table(derive=draft.derive, **parameters, several=inference.several, inferred=inferred, **file.binding)
+    if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
+        require_sound(draft.derive.__name__, inference.mistakes)
     return table, inference.columns
+
+
+def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
+    """The fault of a file, and the others that were found with it."""
+    place, more = fault.message.partition(": ")[0], fault.facts.get("more", [])
+    others = [(str(other["message"]), str(other["hint"])) for other in more] if isinstance(more, list) else []
+    file = fault.facts.get("file")
+    return [fault, *(BadDeclaration(f"{place}: {message}", hint=hint, file=file) for message, hint in others)]
 
 
 def _require_domain_name(folder: Path) -> None:
@@ -299,7 +312,9 @@ def _declaration(path: Path) -> Topic | _File:
             raise BadDeclaration(
                 "the file has no docstring.", hint="Its first line describes the data to the people who use it."
             )
-        _check_heavy_imports(path)
+        tree = ast.parse(path.read_text(encoding="utf-8"))
+        _check_heavy_imports(tree)
+        _check_calls(tree)
         given = [name for name in sorted(BOUND) if getattr(expected[0], name, None)]
         if given:
             raise BadDeclaration(
@@ -323,8 +338,18 @@ def _module(path: Path) -> ModuleType:
     return module
 
 
-def _check_heavy_imports(path: Path) -> None:
-    for node in ast.parse(path.read_text(encoding="utf-8")).body:
+def _check_calls(tree: ast.Module) -> None:
+    found = list(impure_calls(tree))
+    if found:
+        calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
+        raise BadDeclaration(
+            f"uses {calls}, which gives the stream and the batch different answers.",
+            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
+        )
+
+
+def _check_heavy_imports(tree: ast.Module) -> None:
+    for node in tree.body:
         modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
         modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
         heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
@@ -398,7 +423,8 @@ class _in_file:
 
     def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
         if isinstance(error, TwofoldError):
-            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, file=str(self.path)) from error
+            facts = {**error.facts, "file": str(self.path)}
+            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
         if isinstance(error, SyntaxError):
             raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
         unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))

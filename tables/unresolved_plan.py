@@ -148,11 +148,8 @@ class _Session:
     _user_id = "analysis"
 
 
-def read_plan(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] | None]) -> Frame:
-    """The result of the function as far as its plan says it.
-
-    Args:
-        inputs: parameter -> the columns of that input; None: not known.
+def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
+    """The plan of what the function returns, in which each input is read as a table of its parameter's name.
 
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
@@ -164,12 +161,11 @@ def read_plan(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] |
 
             session: Any = _Session()
             rows = function(**{name: DataFrame(Read(name), session) for name in inputs})
-            relation = rows._plan.plan(session)
+            return rows._plan.plan(session)
     except Exception as error:
         raise BadDeclaration(
             f"{function.__name__} cannot be read without running Spark ({type(error).__name__}: {str(error)[:80]})"
         ) from error
-    return _Reader(inputs).read(relation)
 
 
 @contextmanager
@@ -193,13 +189,18 @@ def _by_client() -> Iterator[None]:
         _analysing.reset(token)
 
 
-class _Reader:
-    """Reads relations; of a kind that it does not know it says that a row can depend on several."""
+class PlanReader:
+    """Reads relations; of a kind that it does not know it says that a row can depend on several.
+
+    Args:
+        inputs: parameter of the function -> the columns of that input; None: not known.
+    """
 
     def __init__(self, inputs: Mapping[str, Sequence[str] | None]) -> None:
         self._inputs = inputs
 
     def read(self, relation: Any) -> Frame:
+        """The rows of a relation."""
         kind = relation.WhichOneof("rel_type")
         one = getattr(relation, kind)
         reader = getattr(self, f"_{kind}", None)
@@ -219,7 +220,7 @@ class _Reader:
 
     def _read(self, read: Any) -> Frame:
         name = read.named_table.unparsed_identifier
-        columns = self._inputs[name]
+        columns = self._inputs.get(name)
         return Frame({c: Column(name, c) for c in columns or ()}, is_open=columns is None, inputs=(name,))
 
     def _filter(self, one: Any) -> Frame:

@@ -1,42 +1,191 @@
-"""The parity test of any table: its stream, corrected, equals its recomputation from the log."""
+"""What the tests of a table assert: its rows for given rows, and that stream and batch agree.
+
+from tests.parity import assert_parity, assert_rows
+"""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from datetime import date
-from typing import TYPE_CHECKING
+from datetime import UTC, date, datetime
+from typing import TYPE_CHECKING, Any
 
+from infra.errors import BadArgument
+from tables.analysis import empty_inputs
+from tables.declaration import Draft, Table
+from tables.derive import derive, one_of_each_key
+from tables.registry import Registry, load
+from tests.records import records_of
 from tests.worlds import World
 from traffic.imperfections import Imperfections
-from traffic.replay import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+    from pyspark.sql.types import StructType
 
     from infra.settings import Settings
 
+Row = Mapping[str, Any]
+PARTS = 8
 
-def assert_parity(spark: SparkSession, settings: Settings, *tables: str) -> World:
-    """Feed two days of real flights, late, repeated and broken, in eight micro-batches with a restart in the middle.
 
-    After reconcile every closed row of the tables, and of those that they read, must equal its recomputation, and a
-    second reconcile must change nothing.
+def assert_rows(
+    spark: SparkSession,
+    table: Draft | str,
+    *,
+    gives: Sequence[Row],
+    registry: Registry | None = None,
+    **inputs: Sequence[Row],
+) -> None:
+    """Assert that the table's function makes exactly these rows of the rows given.
+
+    Args:
+        table: the function under `@table`, or a table's full or bare name.
+        gives: the expected rows in any order. Columns that none of them names are not compared.
+        registry: where it is declared; None: under tables/.
+        inputs: input -> its rows. A column that is left out is null; a time is a `datetime`, or text in UTC:
+            "2013-01-01T10:00". Repeated records are not removed: `assert_parity` sends some.
+
+    Raises:
+        AssertionError: names each row that differs, by its key, and what differs in it.
+        BadArgument: an input that the table does not read, or a column that the input has not.
+    """
+    registry = registry or load()
+    name = table if isinstance(table, str) else ".".join(table.derive.__module__.split(".")[-2:])
+    declared = registry.find_table(name)
+    if foreign := sorted(set(inputs) - set(declared.inputs)):
+        raise BadArgument(f"{name} does not read {', '.join(foreign)}.", hint=f"It reads {', '.join(declared.inputs)}.")
+    frames = {}
+    for source, empty in empty_inputs(spark, registry, declared).items():
+        schema = _with_nulls(empty.schema)
+        given = [_converted(row, schema, source) for row in inputs.get(source, ())]
+        frames[source] = spark.createDataFrame(given, schema)
+    rows = one_of_each_key(derive(declared, frames), declared, registry.strategy(declared))
+    _require_equal(declared, rows.toArrow().to_pylist(), [_utc(row) for row in gives])
+
+
+def assert_parity(
+    spark: SparkSession,
+    settings: Settings,
+    *tables: str,
+    registry: Registry | None = None,
+    records: Mapping[str, Sequence[bytes]] | None = None,
+) -> World:
+    """Assert that, after reconcile, every closed row equals its recomputation, and that a second one changes nothing.
+
+    The records are ingested in eight micro-batches with a restart in the middle. Of `flights` they are two days of real
+    flights; of any other domain they are made from the schemas and rules of its topics. Some are late, some repeated,
+    some broken.
+
+    Args:
+        tables: full or bare names, of one domain; those that they read are computed, too.
+        registry: where they are declared; None: under tables/.
+        records: topic -> its records, instead.
 
     Returns:
         The world as it is then.
+
+    Raises:
+        AssertionError: names the table and the rows that differ.
     """
-    world = World(spark, replace(settings, max_files=1))
+    registry = registry or load()
+    domain = registry.find_table(tables[0]).domain
+    world = World(spark, replace(settings, max_files=1), domain, registry)
     wanted = world.with_inputs(tables)
-    topics = {t.full_name: t for t in world.registry.domain_topics(world.domain)}
-    sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, Imperfections(hours_share=0.05)))
-    for number in world.feed(sent, parts=8):
+    for number, part in enumerate(_parts(world, records)):
+        world.append(part)
         if number in (3, 7):
             world.maintain(wanted)
     first = world.reconcile(wanted, verify=True)
     for table in tables:
-        assert world.lake.rows(world.registry.find_table(table).full_name) > 0, f"{table} stayed empty"
+        assert world.lake.rows(registry.find_table(table).full_name) > 0, f"{table} stayed empty"
     unexplained = [outcome for outcome in first if outcome.unexplained]
-    assert not unexplained, unexplained
-    changed_again = [outcome for outcome in world.reconcile(wanted) if outcome.changed]
-    assert not changed_again, changed_again
+    assert not unexplained, "\n".join(f"{o.table}: {d}" for o in unexplained for d in o.differences[:5])
+    changed = [outcome for outcome in world.reconcile(wanted) if outcome.changed]
+    assert not changed, f"a second reconcile changed {', '.join(f'{o.table}: {o.changed} rows' for o in changed)}"
     return world
+
+
+def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[dict[str, list[bytes]]]:
+    """The records of each micro-batch, by topic."""
+    topics = {topic.full_name: topic for topic in world.registry.domain_topics(world.domain)}
+    parts: list[dict[str, list[bytes]]] = [{} for _ in range(PARTS)]
+    if records is None and world.domain == "flights":
+        from traffic.replay import messages
+
+        sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, Imperfections(hours_share=0.05)))
+        for number, message in enumerate(sent):
+            parts[number * PARTS // len(sent)].setdefault(message.topic, []).append(message.value)
+        return parts
+    of_topics = records or {name: records_of(topic) for name, topic in topics.items()}
+    for name, values in of_topics.items():
+        for number, value in enumerate(values):
+            parts[number * PARTS // len(values)].setdefault(name, []).append(value)
+    return parts
+
+
+def _with_nulls(schema: StructType) -> StructType:
+    """So that a test need not name columns that do not matter to it."""
+    from pyspark.sql.types import StructField, StructType
+
+    return StructType([StructField(field.name, field.dataType) for field in schema.fields])
+
+
+def _converted(row: Row, schema: StructType, source: str) -> tuple[Any, ...]:
+    kinds = {field.name: field.dataType.simpleString() for field in schema.fields}
+    if foreign := sorted(set(row) - set(kinds)):
+        raise BadArgument(f"{source} has no column {', '.join(foreign)}.", hint=f"It has {', '.join(kinds)}.")
+    return tuple(_value(row.get(column), kind) for column, kind in kinds.items())
+
+
+def _value(value: Any, kind: str) -> Any:
+    if kind == "timestamp":
+        moment = datetime.fromisoformat(value) if isinstance(value, str) else value
+        return moment.replace(tzinfo=UTC) if moment is not None and moment.tzinfo is None else moment
+    return date.fromisoformat(value) if kind == "date" and isinstance(value, str) else value
+
+
+def _utc(row: Row) -> dict[str, Any]:
+    return {
+        column: value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
+        for column, value in row.items()
+    }
+
+
+def _require_equal(table: Table, found: Sequence[Row], expected: Sequence[Row]) -> None:
+    columns = list(dict.fromkeys(column for row in expected for column in row)) or list(table.key)
+    key = [column for column in table.key if column in columns] or columns
+    left, said = [dict(row) for row in found], []
+    for wanted in expected:
+        same_key = [row for row in left if all(_equal(row.get(c), wanted.get(c)) for c in key)]
+        if not same_key:
+            said.append(f"missing: {_text(wanted, columns)}")
+            continue
+        nearest = min(same_key, key=lambda row: sum(not _equal(row.get(c), wanted.get(c)) for c in columns))
+        left.remove(nearest)
+        differing = [c for c in columns if not _equal(nearest.get(c), wanted.get(c))]
+        if differing:
+            facts = ", ".join(f"{c} is {_shown(nearest.get(c))}, expected {_shown(wanted.get(c))}" for c in differing)
+            said.append(f"differs: {_text(wanted, key)}: {facts}")
+    said += [f"not expected: {_text(row, columns)}" for row in left]
+    if said:
+        raise AssertionError("\n".join([f"{table.full_name} gives other rows:", *said]))
+
+
+def _equal(one: Any, other: Any) -> bool:
+    if isinstance(other, str) and isinstance(one, datetime | date):
+        other = _value(other, "timestamp" if isinstance(one, datetime) else "date")
+    if isinstance(one, float) and isinstance(other, int | float):
+        return math.isclose(one, other, rel_tol=1e-9) or (math.isnan(one) and math.isnan(other))
+    return bool(one == other)
+
+
+def _text(row: Row, columns: Sequence[str]) -> str:
+    return " ".join(f"{column}={_shown(row.get(column))}" for column in columns)
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, datetime):
+        return f"{value:%Y-%m-%dT%H:%M:%S}"
+    return str(value) if isinstance(value, date) else repr(value)

@@ -1,17 +1,35 @@
-"""A new table is one command."""
+"""A new domain, topic and table are one command each, and work as they are written."""
 
 from __future__ import annotations
 
 import ast
+import json
+import re
+import runpy
 import shutil
+import time
 from pathlib import Path
+from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
+from deltalake import write_deltalake
 
-from cli.new import write_table
+from cli.new import write_domain, write_table, write_topic
+from cli.sample import read_sample
 from infra.errors import BadArgument
 from infra.settings import ROOT
 from tables import registry
+from tables.decode import RAW_SCHEMA, Decoder
+from tables.lake import Lake
+from tables.preview import preview
+from tables.setup import ensure_topics_of
+from tests.parity import assert_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
 
 
 @pytest.fixture
@@ -40,13 +58,12 @@ def test_what_it_writes_can_be_loaded(checkout: Path, reads: str, strategy: str,
     assert table.key == key
     assert [i.full_name for i in declared.upstream(table)] == [f"flights.{reads.removeprefix('flights.')}"]
     tests = [node.name for node in ast.walk(ast.parse(written.test.read_text())) if isinstance(node, ast.FunctionDef)]
-    assert len(tests) == 1
-    assert tests[0].startswith("test_")
+    assert tests == ["test_rows_in_rows_out", "test_the_stream_and_the_batch_agree_after_reconcile"]
 
 
 @pytest.mark.parametrize("name", ["Counts", "9lives", "class", "my-table", "x_quarantine", "../x", ""])
 def test_a_name_that_cannot_be_used_is_refused(checkout: Path, name: str) -> None:
-    with pytest.raises(BadArgument, match="cannot name a table"):
+    with pytest.raises(BadArgument, match="cannot name"):
         write_table(name, domain="flights", reads="departures", root=checkout)
 
 
@@ -55,7 +72,7 @@ def test_nothing_is_overwritten(checkout: Path) -> None:
     with pytest.raises(BadArgument, match="declared already"):
         write_table("my_counts", domain="flights", reads="departures", root=checkout)
     (checkout / "tables" / "flights" / "my_counts.py").unlink()
-    with pytest.raises(BadArgument, match="is there already"):
+    with pytest.raises(BadArgument, match="exists already"):
         write_table("my_counts", domain="flights", reads="departures", root=checkout)
     assert not (checkout / "tables" / "flights" / "my_counts.py").exists()
 
@@ -69,3 +86,145 @@ def test_an_unknown_input_is_refused_with_what_there_is(checkout: Path) -> None:
 def test_an_unknown_domain_is_refused(checkout: Path) -> None:
     with pytest.raises(BadArgument):
         write_table("my_counts", domain="rail", reads="departures", root=checkout)
+
+
+SAMPLE = [
+    {"id": 1, "shop": "a", "sold_at": "2013-01-01T10:05:00Z", "paid_at": None, "price": 2, "tags": ["x"]},
+    {"id": 2, "shop": "a", "sold_at": "2013-01-01T10:50:00+01:00", "price": 2.5, "tags": []},
+    {"id": 5_000_000_000, "shop": "b", "sold_at": "2013-01-01T11:00:00Z", "price": 1, "tags": ["y"]},
+]
+
+
+def lines(*rows: object) -> list[str]:
+    return [json.dumps(row) for row in rows]
+
+
+def test_a_sample_says_types_nullability_event_time_and_identity() -> None:
+    found = read_sample(lines(*SAMPLE))
+    assert read_sample(lines({"id": 1, "at": "2013-01-01", "day": "2013-01-01"})).schema["day"] == "date"
+    assert found.schema == {
+        "id": "long",
+        "shop": "string",
+        "sold_at": "timestamp",
+        "paid_at": "string?",
+        "price": "double",
+        "tags": "array<string>",
+    }
+    assert (found.times, found.identities, found.records) == (["sold_at"], [("id",)], 3)
+
+
+def test_two_columns_identify_records_where_one_does_not() -> None:
+    rows = [{"at": "2013-01-01T10:00:00Z", "a": a, "b": b} for a in "xy" for b in "xy"]
+    assert read_sample(lines(*rows)).identities == [("a", "b")]
+
+
+def test_the_time_of_the_event_is_preferred_to_other_times() -> None:
+    row = {"received_at": "2013-01-01T10:00:00Z", "occurred_at": "2013-01-01T10:00:00Z", "id": "a"}
+    assert read_sample(lines(row)).times == ["occurred_at", "received_at"]
+
+
+@pytest.mark.parametrize(
+    ("texts", "message"),
+    [
+        ([], "The sample is empty"),
+        (['{"a": 1}', "{"], "Line 2 of the sample is no JSON"),
+        (["[1]"], "Line 1 of the sample is list; expected a JSON object"),
+        (['{"a": {"b": 1}}'], "a holds objects"),
+        (['{"a": 1}', '{"a": "x"}'], "a is of several types: int, str"),
+        (['{"a": [1, null]}'], "a is not always a list of values"),
+    ],
+)
+def test_a_sample_that_no_topic_can_have_is_refused(texts: list[str], message: str) -> None:
+    with pytest.raises(BadArgument, match=re.escape(message)):
+        read_sample(texts)
+
+
+def a_domain(root: Path) -> None:
+    """`shops`, with the topic `sales` of the sample, and the tables `hourly` and, over it, `totals`."""
+    (root / "tables").mkdir()
+    write_domain("shops", root=root)
+    write_topic("sales", read_sample(lines(*SAMPLE)), domain="shops", root=root)
+    write_table("hourly", domain="shops", root=root)
+    write_table("totals", domain="shops", reads="hourly", root=root)
+
+
+def test_a_domain_of_ones_own_is_three_commands(tmp_path: Path) -> None:
+    a_domain(tmp_path)
+    declared = registry.load(tmp_path / "tables").require_sound()
+    topic = declared.find_topic("sales")
+    assert (topic.event_time, topic.key, topic.identity) == ("sold_at", "id", ("id",))
+    assert declared.find_table("hourly").key == ("shop", "hour")
+    assert declared.find_table("totals").key == ("shop",)
+    rows = [{"partition": 0, "offset": n, "value": line.encode()} for n, line in enumerate(lines(*SAMPLE))]
+    decoded = Decoder(topic).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
+    assert (len(decoded.accepted), len(decoded.rejected)) == (3, 0)
+
+
+def test_a_topic_needs_its_domain_and_columns_of_the_sample(tmp_path: Path) -> None:
+    (tmp_path / "tables").mkdir()
+    found = read_sample(lines(*SAMPLE))
+    with pytest.raises(BadArgument, match="There is no domain 'shops'"):
+        write_topic("sales", found, domain="shops", root=tmp_path)
+    write_domain("shops", root=tmp_path)
+    with pytest.raises(BadArgument, match="no column 'at'"):
+        write_topic("sales", found, domain="shops", event_time="at", root=tmp_path)
+    with pytest.raises(BadArgument, match="no column that is always a time"):
+        write_topic("sales", read_sample(['{"id": 1}']), domain="shops", root=tmp_path)
+    with pytest.raises(BadArgument, match="'ledger' cannot name a domain"):
+        write_domain("ledger", root=tmp_path)
+    with pytest.raises(BadArgument, match="exists already"):
+        write_domain("shops", root=tmp_path)
+
+
+@pytest.mark.parametrize("name", ["hourly", "totals"])
+def test_the_tests_that_are_written_pass(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    a_domain(tmp_path)
+    declared = registry.load(tmp_path / "tables")
+    monkeypatch.setattr("tests.parity.load", lambda: declared)
+    module = runpy.run_path(str(tmp_path / "tests" / "tables" / f"test_{name}.py"))
+    module["test_rows_in_rows_out"](spark)
+    began = time.monotonic()
+    module["test_rows_in_rows_out"](spark)
+    print(f"rows in, rows out, warm: {time.monotonic() - began:.2f} s")
+    module["test_the_stream_and_the_batch_agree_after_reconcile"](spark, settings)
+
+
+def test_rows_that_differ_are_named_by_their_key_and_by_what_differs(spark: SparkSession, tmp_path: Path) -> None:
+    a_domain(tmp_path)
+    hour = {"hour": "2013-01-01T10:00"}
+    with pytest.raises(AssertionError) as refused:
+        assert_rows(
+            spark,
+            "shops.hourly",
+            registry=registry.load(tmp_path / "tables"),
+            sales=[{"shop": shop, "sold_at": "2013-01-01T10:30"} for shop in "aab"],
+            gives=[{"shop": "a", "records": 3, **hour}, {"shop": "c", "records": 1, **hour}],
+        )
+    assert str(refused.value).splitlines() == [
+        "shops.hourly gives other rows:",
+        "differs: shop='a' hour=2013-01-01T10:00:00: records is 2, expected 3",
+        "missing: shop='c' records=1 hour='2013-01-01T10:00'",
+        "not expected: shop='b' records=1 hour=2013-01-01T10:00:00",
+    ]
+
+
+def test_the_first_rows_of_a_table_are_shown_without_making_it(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    a_domain(tmp_path)
+    declared = registry.load(tmp_path / "tables")
+    lake = Lake(settings)
+    with pytest.raises(BadArgument, match=r"Nothing of .* was ingested yet"):
+        preview(spark, lake, declared, declared.find_table("totals"))
+    ensure_topics_of(lake, declared, "shops")
+    rows = [{"partition": 0, "offset": n, "value": line.encode()} for n, line in enumerate(lines(*SAMPLE))]
+    raw = pa.Table.from_pylist(rows, schema=RAW_SCHEMA)
+    write_deltalake(
+        lake.uri("shops.sales"), Decoder(declared.find_topic("sales")).decode(raw, None).accepted, mode="append"
+    )
+    before = lake.names()
+    found = preview(spark, lake, declared, declared.find_table("totals")).toArrow().to_pylist()
+    assert sorted((row["shop"], row["records"]) for row in found) == [("a", 2), ("b", 1)]
+    assert lake.names() == before

@@ -48,6 +48,7 @@ SILENT = {
     "stream": "a log",
     "ingest-once": "a log",
     "maintain-once": "a log",
+    "check": "names and texts of declarations, which are ours",
 }
 """Commands that print no data, and what they print."""
 
@@ -173,7 +174,9 @@ def _comparison(*_: object, **__: object) -> Any:
 
 
 class _Rows:
-    """What `as-of` asks of a frame."""
+    """What `as-of` and `try` ask of a frame."""
+
+    columns = ("origin",)
 
     def persist(self) -> _Rows:
         return self
@@ -213,6 +216,13 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
         },
     ),
     "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.story.story": _story}),
+    "try": (
+        [TABLE],
+        {
+            "infra.spark.client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
+            "tables.preview.preview": lambda *_: _Rows(),
+        },
+    ),
     "late": ([TABLE], {"batch.late.late_records": _late}),
     "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
     "audit": ([], {"batch.audit.audit": _fails}),

@@ -153,7 +153,7 @@ def test_what_counts_as_a_first_use(text: str, expected: list[str]) -> None:
     ("words", "expected"),
     [
         (["statu"], "./twofold has no command statu"),
-        (["new", "topic"], "./twofold new has no command topic"),
+        (["new", "stream"], "./twofold new has no command stream"),
         (["reconcile", "--prove"], "./twofold reconcile has no option --prove"),
         (["backfill", "TABLE", "--start", "2013-01-05"], None),
     ],

@@ -137,7 +137,7 @@ def of(table: Table) -> dict[str, Any]:
             id="a function that asks for data",
         ),
         pytest.param(
-            HOURS.format(given="").replace('window("read_at"', "window(F.current_timestamp()"),
+            HOURS.format(given="").replace('window("read_at"', 'window(F.to_timestamp("sensor")'),
             {"key": ("sensor", "hour"), "recompute_by": ("sensor",)},
             id="window over another time",
         ),

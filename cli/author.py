@@ -1,0 +1,117 @@
+"""Commands for the author of a declaration: its mistakes, and its first rows."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.screen import Json, harmless, make_table, out, print_json, shown
+from infra.errors import BadDeclaration
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from tables.declaration import Table
+    from tables.registry import Registry
+
+
+def check(
+    names: Annotated[
+        list[str] | None, typer.Argument(metavar="[TABLE or DOMAIN]...", help="All declarations when none is named.")
+    ] = None,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Only what can be known without Spark, in a second: no types.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Find all mistakes of declarations, without a running platform and without a row of data.
+
+    A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
+    platform's server where it runs, else in a JVM of its own. Exit code 2 when there is a mistake.
+    """
+    settings = Settings.from_environment()
+    from tables.registry import load, mistakes_in
+
+    registry, wanted = load(), names or []
+    faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]
+    mistakes = [mistake for fault in faults for mistake in mistakes_in(fault)]
+    sound = [name for name in wanted if not any(_is_named(full, [name]) for full in registry.faults)]
+    sound += [name for name in wanted if name in registry.domains and name not in sound]
+    tables = registry.chosen(sound) if sound or not wanted else []
+    if tables and not quick:
+        mistakes += _analysed(settings, registry, tables)
+    if as_json:
+        print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
+    else:
+        _print(mistakes, len(tables))
+    if mistakes:
+        raise typer.Exit(BadDeclaration.exit_code)
+
+
+def try_(
+    table: Annotated[
+        str, typer.Argument(metavar="TABLE", help="A table, by full or bare name; it need not exist yet.")
+    ],
+    rows: Annotated[int, typer.Option(min=1, metavar="N", help="How many rows to show.")] = 20,
+    as_json: Json = False,
+) -> None:
+    """Show the first rows of TABLE as its file declares them, over what was ingested; nothing is created or changed.
+
+    A table that it reads, and that does not exist yet, is computed as well. Rows that are still open are shown, too.
+    """
+    settings = Settings.from_environment()
+    from infra.spark.client import naming_lost_server, open_session
+    from tables.lake import Lake
+    from tables.preview import preview
+    from tables.registry import load
+
+    registry = load()
+    declared = registry.find_table(table)
+    with naming_lost_server():
+        session = open_session(settings, "try")
+        try:
+            frame = preview(session, Lake(settings), registry, declared)
+            found = frame.orderBy(*declared.key).limit(rows).toArrow().to_pylist()
+            columns = frame.columns
+        finally:
+            session.stop()
+    if as_json:
+        print_json({"table": declared.full_name, "rows": found})
+        return
+    cells = [[escape(harmless(shown(row[column]), keep="")) for column in columns] for row in found]
+    numbers = [c for c in columns if any(isinstance(row[c], int | float) for row in found)]
+    out.print(make_table(declared.full_name, columns, cells, right=numbers, whole=columns))
+    first = f"The first {rows} rows" if len(found) == rows else f"{len(found)} rows"
+    out.print(f"[dim]{first}, computed just now; `./twofold up` makes the table.[/]")
+
+
+try_.__name__ = "try"
+
+
+def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
+    from infra.spark.client import naming_lost_server, open_session
+    from tables.analysis import analyse
+
+    with naming_lost_server():
+        session = open_session(settings, "check")
+        try:
+            return analyse(session, registry, tables)
+        finally:
+            session.stop()
+
+
+def _is_named(full_name: str, names: Sequence[str]) -> bool:
+    return any(name in (full_name, *full_name.split(".", 1)) for name in names)
+
+
+def _print(mistakes: Sequence[BadDeclaration], sound: int) -> None:
+    for mistake in mistakes:
+        out.print(f"[bold red]✗[/] {escape(mistake.message)}", soft_wrap=True)
+        if mistake.hint:
+            out.print(f"  [bold]Hint:[/] {escape(mistake.hint)}", soft_wrap=True)
+    if mistakes:
+        out.print(f"{len(mistakes)} mistake{'' if len(mistakes) == 1 else 's'}.")
+    else:
+        out.print(f"[green]✓[/] {sound} table{'' if sound == 1 else 's'} without a mistake.")

@@ -1,0 +1,313 @@
+"""Typical mistakes of declarations: each is found by `check`, with a message, a hint and exit code 2."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from tables import registry
+from tables.analysis import analyse
+from tests.cli.conftest import Cli, Ran
+from tests.tables.declared import written
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC = '''\
+"""Readings."""
+from tables import Topic, between, unique
+
+TOPIC = Topic(
+    schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
+    event_time="read_at",
+    key="sensor",
+    identity=["sensor"],
+)
+'''
+IMPORTS = "from tables import F, Window, between, expression, not_null, table\n"
+HOURS = (
+    'readings.groupBy("sensor", F.window("read_at", "1 hour")).agg(F.sum("value").alias("total")).select('
+    '"sensor", F.col("window.start").alias("hour"), F.col("window.end").alias("closes_at"), "total")'
+)
+KEPT = 'readings.select("sensor", "read_at", "value")'
+
+
+def a_table(
+    rows: str = HOURS, parameters: str = "", above: str = "", name: str = "hours", reads: str = "readings"
+) -> str:
+    return f'"""A table."""\n{above}{IMPORTS}\n\n@table({parameters})\ndef {name}({reads}):\n    return {rows}\n'
+
+
+def a_topic(before: str, after: str) -> str:
+    assert before in TOPIC
+    return TOPIC.replace(before, after)
+
+
+@dataclass(frozen=True)
+class Mistake:
+    """A text of `plant/hours.py`, or of the files of that name, and what `check` must say of it."""
+
+    text: str | Mapping[str, str]
+    message: str
+    hint: str = ""
+
+    @property
+    def files(self) -> dict[str, str]:
+        texts = {"hours": self.text} if isinstance(self.text, str) else self.text
+        return {f"plant/{name}.py": text for name, text in {"readings": TOPIC, **texts}.items()}
+
+
+def ranked(order: str) -> str:
+    by = f'Window.partitionBy("value"){order}'
+    return f'readings.withColumn("nth", F.row_number().over({by})).where("nth = 1")'
+
+
+FOLLOWED = 'key=["sensor"], recompute_by=["sensor"]'
+OPEN = 'key=["sensor", "hour"], event_time="hour", closes_at="closes_at", lookback="1 hour", recompute_by=["sensor"]'
+WITHOUT_SPARK: Mapping[str, Mistake] = {
+    "a type that there is not": Mistake(
+        {"readings": a_topic("double?", "doubel")}, "value has the type 'doubel'", "Did you mean 'double'?"
+    ),
+    "an event time that is no column": Mistake(
+        {"readings": a_topic('event_time="read_at"', 'event_time="at"')},
+        "event_time names at",
+        "It has sensor, read_at",
+    ),
+    "an event time that is a text": Mistake(
+        {"readings": a_topic('event_time="read_at"', 'event_time="sensor"')}, "event_time='sensor' is declared 'string'"
+    ),
+    "no identity": Mistake({"readings": a_topic('["sensor"]', "[]")}, "identity is empty", "Name the columns"),
+    "one column where a list is expected": Mistake(
+        {"readings": a_topic('["sensor"]', '"sensor"')}, "identity='sensor': expected a list", "identity=['sensor']"
+    ),
+    "no partition": Mistake({"readings": a_topic("key=", "partitions=0,key=")}, "partitions=0: expected at least 1"),
+    "a parameter of a topic that there is not": Mistake(
+        {"readings": a_topic("event_time=", "event_tme=")}, "no parameter 'event_tme'", "Did you mean 'event_time'?"
+    ),
+    "a rule of a topic on a column that there is not": Mistake(
+        {"readings": a_topic("key=", 'rules=[between("valu", 0, 1)],key=')}, "names valu, which the schema lacks"
+    ),
+    "a rule that no record decides": Mistake(
+        {"readings": a_topic("key=", 'rules=[unique("sensor")],key=')}, "cannot be decided on a record alone"
+    ),
+    "a column of the platform": Mistake({"readings": a_topic('"value"', '"_value"')}, "'_value' cannot name a column"),
+    "two columns that differ in case": Mistake(
+        {"readings": a_topic('"value": "double?"', '"Sensor": "string"')}, "differ only in case"
+    ),
+    "no docstring": Mistake(IMPORTS, "found none", "One file declares"),
+    "no Python": Mistake('"""A table."""\nhours = (\n', "line 2", ""),
+    "pyspark at the head": Mistake(
+        a_table(above="from pyspark.sql import functions\n"), "line 2 imports pyspark", "costs nothing"
+    ),
+    "a name that no file may have": Mistake({"Hours": a_table()}, "'Hours' cannot name a topic or a table"),
+    "a parameter of a table that there is not": Mistake(
+        a_table(parameters='watermrk="1 hour"'), "no parameter 'watermrk'", "Did you mean 'watermark'?"
+    ),
+    "an input that there is not": Mistake(
+        a_table(rows="reading", reads="reading"), "reads 'reading', which is no topic or table", "mean 'readings'?"
+    ),
+    "a circle": Mistake(
+        {
+            "hours": a_table(rows='days.select("sensor")', reads="days", parameters=FOLLOWED),
+            "days": a_table(rows='hours.select("sensor")', reads="hours", parameters=FOLLOWED, name="days"),
+        },
+        "in a circle: plant.",
+        "Take one of these inputs away",
+    ),
+    "what reads a table with a mistake": Mistake(
+        {
+            "hours": a_table(parameters='late="drp"'),
+            "days": a_table(rows='hours.select("sensor")', reads="hours", parameters=FOLLOWED, name="days"),
+        },
+        "it reads plant.hours, which cannot be loaded",
+        "late='drp'",
+    ),
+    "a key that is a text": Mistake(a_table(parameters='key="sensor"'), "key='sensor': expected a list"),
+    "neither late nor correct": Mistake(a_table(parameters='late="drp"'), "late='drp': expected 'correct' or 'drop'"),
+    "an interval that is none": Mistake(a_table(parameters='watermark="2 hourz"'), "watermark='2 hourz'"),
+    "a rule that is none": Mistake(a_table(parameters='rules=["total > 0"]'), "rules holds 'total > 0'"),
+    "a key that is not what the rows are grouped by": Mistake(
+        a_table(parameters='key=["sensor"]'), "key=['sensor'] contradicts hours", "Leave key out"
+    ),
+    "a range that is too short": Mistake(
+        a_table(parameters='lookback="10 minutes"'), "lookback='10 minutes' contradicts hours", "lengthen it"
+    ),
+    "a scope that the function mixes": Mistake(
+        a_table(parameters='recompute_by=["total"]'), "recompute_by=['total'] contradicts hours", "Choose from sensor."
+    ),
+    "an unknown column": Mistake(
+        a_table(rows=HOURS.replace('F.sum("value")', 'F.sum("valu")')),
+        "hours names the column 'valu', which is not there",
+        "Did you mean 'value'?",
+    ),
+    "an unknown column of a group": Mistake(
+        a_table(rows=HOURS.replace('groupBy("sensor"', 'groupBy("sensr"')), "the column 'sensr'", "mean 'sensor'?"
+    ),
+    "the time of the computation": Mistake(
+        a_table(rows='readings.withColumn("at", F.current_timestamp())'), "calls current_timestamp()", "pure function"
+    ),
+    "the time of the computation in SQL": Mistake(
+        a_table(rows='readings.withColumn("at", F.expr("now() - INTERVAL 1 DAY"))'), "calls now()", "pure function"
+    ),
+    "chance": Mistake(a_table(rows="readings.where(F.rand() < 0.5)"), "calls rand()", "pure function"),
+    "a made-up identifier": Mistake(a_table(rows='readings.withColumn("id", F.uuid())'), "calls uuid()"),
+    "an empty key": Mistake(a_table(parameters="key=[]"), "key", ""),
+    "a range without a time": Mistake(
+        a_table(KEPT, parameters='key=["sensor"], recompute_by=["sensor"], lookback="1 hour", event_time=None'),
+        "lookback needs event_time",
+    ),
+    "two declarations": Mistake(a_table() + "\n\nAGAIN = hours\n", "expected exactly one declaration", "One file"),
+    "the clock of Python": Mistake(
+        a_table(rows=f"{KEPT}.where(F.lit(datetime.now()) > 'x')", above="from datetime import datetime\n"),
+        "uses datetime.datetime.now in line 8",
+        "Take times from the events",
+    ),
+    "the clock of another module": Mistake(
+        a_table(above="import time as clock\nSINCE = clock.time()\n"), "uses time.time in line 3"
+    ),
+    "chance of Python": Mistake(
+        a_table(rows=f"{KEPT}.limit(random.randint(1, 2))", above="import random\n"), "uses random.randint in line 8"
+    ),
+    "a file": Mistake(
+        a_table(rows='readings.where(F.col("sensor").isin(open("sensors.txt").read().split()))'),
+        "uses open in line 7",
+        "as a parameter of the function",
+    ),
+    "a file of Spark": Mistake(
+        a_table(rows='readings.join(SparkSession.active().read.csv("x"), "sensor")').replace(
+            "    return", "    from pyspark.sql import SparkSession\n\n    return"
+        ),
+        "uses pyspark.sql.SparkSession",
+        "as a parameter of the function",
+    ),
+    "a rank without an order": Mistake(a_table(rows=ranked(""), parameters=FOLLOWED), "row_number() without a total"),
+    "a rank with ties": Mistake(
+        a_table(rows=ranked('.orderBy("read_at")'), parameters=FOLLOWED),
+        "row_number() without a total order",
+        "add sensor to orderBy.",
+    ),
+    "a window function on a stream": Mistake(
+        a_table(
+            rows=HOURS.replace(', "total")', ', F.sum("total").over(Window.partitionBy("sensor")).alias("t"))'),
+            parameters=OPEN,
+        ),
+        "uses a window function",
+        "or leave closes_at out",
+    ),
+    "an exact count of distinct values on a stream": Mistake(
+        a_table(rows=HOURS.replace('F.sum("value")', 'F.countDistinct("value")')),
+        "counts distinct values exactly",
+        "F.approx_count_distinct",
+    ),
+    "two windows at once": Mistake(
+        a_table(
+            rows='readings.groupBy("sensor", F.window("read_at", "1 hour"), F.window("read_at", "1 day")).count()',
+            parameters='key=["sensor"], event_time="sensor", closes_at="sensor", lookback="1 day", '
+            'recompute_by=["sensor"]',
+        ),
+        "groups by several time windows at once",
+        "join them in a third one",
+    ),
+    "an order on a stream": Mistake(
+        a_table(rows=f'{HOURS}.orderBy("hour")'), "orderBy has no meaning on a stream", "those who query the table"
+    ),
+}
+WITH_SPARK: Mapping[str, Mistake] = {
+    "an event time that is no time": Mistake(
+        a_table(
+            rows='readings.select("sensor", F.col("read_at").cast("string").alias("at"))',
+            parameters='key=["sensor", "at"], event_time="at", recompute_by=["sensor"]',
+        ),
+        "event_time='at' is a string; expected a timestamp or a date.",
+        'F.to_timestamp("at")',
+    ),
+    "a rule on a column that there is not": Mistake(
+        a_table(parameters='rules=[not_null("totl")]'), "the rule not_null(totl) names totl", "Did you mean 'total'?"
+    ),
+    "a rule on a column of another type": Mistake(
+        a_table(parameters='rules=[between("sensor", 0, 1)]'), "judges a number; sensor is", "as the column holds them"
+    ),
+    "a condition on a column that there is not": Mistake(
+        a_table(parameters='rules=[expression("totl > 0")]'), "names the column 'totl'", "Did you mean 'total'?"
+    ),
+    "no frame": Mistake(
+        a_table(rows="readings.columns", parameters=FOLLOWED), "returned list; expected a DataFrame", "Its inputs have"
+    ),
+    "a mistake of Python": Mistake(
+        a_table(rows="readings.where(1 / 0)", parameters=FOLLOWED), "fails: ZeroDivisionError", "Its inputs have"
+    ),
+    "a column of the platform in a table": Mistake(
+        a_table(rows='readings.withColumn("_nth", F.lit(1))', parameters=FOLLOWED), "the columns _nth begin with _"
+    ),
+    "an unknown column in SQL": Mistake(
+        a_table(rows=HOURS.replace("readings.", 'readings.where("valu > 0").')),
+        "hours names the column 'valu', which is not there",
+        "Did you mean 'value'?",
+    ),
+    "a function for another type": Mistake(
+        a_table(rows='readings.select("sensor", "read_at", F.explode("value").alias("v"))', parameters=FOLLOWED),
+        "hours fails: ",
+        "Its inputs have sensor, read_at, value.",
+    ),
+    "a key that the function does not return": Mistake(
+        a_table(
+            rows='readings.selectExpr("sensor", "value * 2 AS v")', parameters='key=["sensr"], recompute_by=["sensor"]'
+        ),
+        "key names sensr, which hours does not return",
+        "Did you mean 'sensor'?",
+    ),
+}
+
+
+def checked(cli: Cli, monkeypatch: pytest.MonkeyPatch, folder: Path, files: Mapping[str, str], *options: str) -> Ran:
+    declared = registry.load(written(folder / "tables", files))
+    monkeypatch.setattr(registry, "load", lambda: declared)
+    return cli("check", *options, "--json")
+
+
+@pytest.mark.parametrize("mistake", WITHOUT_SPARK.values(), ids=WITHOUT_SPARK)
+def test_a_mistake_is_found_without_spark(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, mistake: Mistake
+) -> None:
+    ran = checked(cli, monkeypatch, tmp_path, mistake.files, "--quick")
+    said = [m for m in ran.document if mistake.message in m["message"]]
+    assert said, ran.document
+    assert mistake.hint in (said[0]["hint"] or "")
+    assert "plant/" in said[0]["message"], "the file is named"
+    assert ran.code == 2
+
+
+@pytest.mark.parametrize("mistake", WITH_SPARK.values(), ids=WITH_SPARK)
+def test_a_mistake_is_found_by_the_analysis_of_spark(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession, mistake: Mistake
+) -> None:
+    monkeypatch.setattr("cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    ran = checked(cli, monkeypatch, tmp_path, mistake.files)
+    assert [mistake.message in m["message"] for m in ran.document] == [True], ran.document
+    assert mistake.hint in ran.document[0]["hint"]
+    assert ran.code == 2
+
+
+def test_all_mistakes_of_all_files_are_found_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    wrong = HOURS.replace('F.sum("value")', 'F.sum("valu") + F.rand()')
+    files = {
+        **Mistake(a_table(rows=wrong), "").files,
+        "plant/days.py": a_table(name="days", parameters='late="drp"'),
+        "rail/readings.py": TOPIC,
+        "rail/hours.py": a_table(),
+    }
+    ran = checked(cli, monkeypatch, tmp_path, files, "--quick")
+    found = " ".join(m["message"] for m in ran.document)
+    assert all(part in found for part in ("'valu'", "rand()", "late='drp'"))
+    assert "rail" not in found
+    sound = cli("check", "rail", "--quick")
+    assert (sound.code, sound.out) == (0, "✓ 1 table without a mistake.\n")
+    assert len(cli("check", "plant.days", "--quick", "--json").document) == 1
+
+
+def test_the_declarations_of_the_platform_are_without_a_mistake(cli: Cli) -> None:
+    assert cli("check", "--quick").code == 0
