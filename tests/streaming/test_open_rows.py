@@ -57,20 +57,10 @@ TOPIC = Topic(
 '''
 ANSWERS = '''
 """Each call with the reading that answers it within a day."""
-from tables.declaration import Table
+from tables import F, table
 
 
-def answers(calls, readings):
-    from pyspark.sql import functions as F
-
-    day = F.expr("INTERVAL 1 DAY")
-    after = (F.col("r.read_at") >= F.col("called_at")) & (F.col("r.read_at") <= F.col("called_at") + day)
-    joined = calls.alias("c").join(readings.alias("r"), (F.col("c.sensor") == F.col("r.sensor")) & after, "left")
-    return joined.select("c.sensor", "called_at", "value", (F.col("called_at") + day).alias("closes_at"))
-
-
-TABLE = Table(
-    derive=answers,
+@table(
     key=["sensor", "called_at"],
     event_time="called_at",
     watermark="10 minutes",
@@ -78,6 +68,11 @@ TABLE = Table(
     recompute_by=["sensor"],
     lookback="1 day",
 )
+def answers(calls, readings):
+    day = F.expr("INTERVAL 1 DAY")
+    after = (F.col("r.read_at") >= F.col("called_at")) & (F.col("r.read_at") <= F.col("called_at") + day)
+    joined = calls.alias("c").join(readings.alias("r"), (F.col("c.sensor") == F.col("r.sensor")) & after, "left")
+    return joined.select("c.sensor", "called_at", "value", (F.col("called_at") + day).alias("closes_at"))
 '''
 
 
