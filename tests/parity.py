@@ -167,7 +167,7 @@ def _require_equal(table: Table, found: Sequence[Row], expected: Sequence[Row]) 
         differing = [c for c in columns if not _equal(nearest.get(c), wanted.get(c))]
         if differing:
             facts = ", ".join(f"{c} is {_shown(nearest.get(c))}, expected {_shown(wanted.get(c))}" for c in differing)
-            said.append(f"differs: {_text(wanted, key)}: {facts}")
+            said.append(f"differs: {_text(nearest, key)}: {facts}")
     said += [f"not expected: {_text(row, columns)}" for row in left]
     if said:
         raise AssertionError("\n".join([f"{table.full_name} gives other rows:", *said]))

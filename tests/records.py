@@ -40,7 +40,7 @@ def _record(topic: Topic, number: int, at: datetime, chance: random.Random) -> d
     times = {topic.event_time, *(topic.clock.columns if topic.clock else ())}
     record: dict[str, Any] = {}
     for column, kind in topic.types.items():
-        if column in times or (kind.name == "timestamp" and not kind.array):
+        if column in times or kind.name == "timestamp":
             record[column] = at.isoformat()
         elif kind.nullable and chance.random() < 0.1:
             record[column] = None
@@ -50,9 +50,14 @@ def _record(topic: Topic, number: int, at: datetime, chance: random.Random) -> d
 
 
 def _value(topic: Topic, column: str, kind: FieldType, number: int, chance: random.Random) -> Any:
-    if kind.array:
-        single = FieldType(kind.name)
-        return [_value(topic, column, single, number, chance) for _ in range(chance.randint(0, 3))]
+    if kind.name == "array" and kind.element:
+        return [_value(topic, column, kind.element, number, chance) for _ in range(chance.randint(0, 3))]
+    if kind.name == "map" and kind.element:
+        return {name: _value(topic, column, kind.element, number, chance) for name in NAMES[: chance.randint(0, 3)]}
+    if kind.name == "struct":
+        return {name: _value(topic, f"{column}.{name}", inner, number, chance) for name, inner in kind.fields}
+    if kind.name == "json":
+        return {"number": number}
     for rule in topic.rules:
         if column in rule.columns and isinstance(rule, OneOf):
             return chance.choice(rule.values)
@@ -69,6 +74,12 @@ def _value(topic: Topic, column: str, kind: FieldType, number: int, chance: rand
         return chance.random() < 0.5
     if kind.name in ("int", "long"):
         return chance.randint(int(low), int(high))
+    if kind.name == "decimal":
+        return f"{chance.randint(0, 9)}.{'0' * kind.scale}" if kind.scale else "1"
+    if kind.name in ("timestamp", "timestamp_ntz"):
+        return START.isoformat() if kind.name == "timestamp" else "2013-01-01T00:00:00"
+    if kind.name == "binary":
+        return "AAAA"
     if kind.name == "double":
         return round(chance.uniform(low, high), 3)
     return (date(2013, 1, 1) + timedelta(days=chance.randint(0, 1))).isoformat()

@@ -4,15 +4,41 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
 import pytest
 
+from quality.rules import between, matches, one_of
+from tables.decode import RAW_SCHEMA, Decoder
 from tests.mutations.test_mutations import repetitions_that_count
 from tests.parity import assert_parity
+from tests.records import records_of
+from tests.tables.declared import a_topic
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.settings import Settings
+
+
+def test_records_are_made_for_every_type_and_only_the_broken_ones_are_refused() -> None:
+    schema = {
+        **{name: name for name in ("string", "boolean", "int", "long", "double", "date", "timestamp")},
+        "zoneless": "timestamp_ntz",
+        "bytes": "binary?",
+        "any": "json",
+        "price": "decimal(10,2)",
+        "list": "array<int>",
+        "named": "map<string,double>",
+        "place": "struct<city: string, size: long?>?",
+        "sensor": "string",
+        "read_at": "timestamp",
+    }
+    rules = [matches("string", "[A-Z]{2}[0-9]+(-x)?"), one_of("int", [3, 5]), between("double", 10, 20)]
+    topic = a_topic(schema=schema, rules=rules)
+    rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(records_of(topic))]
+    decoded = Decoder(topic).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
+    reasons = {reason for row in decoded.rejected.to_pylist() for reason in row["reasons"]}
+    assert (len(rows), len(decoded.rejected)) == (420, 8), reasons
 
 
 def test_a_table_that_follows_another_is_right(spark: SparkSession, settings: Settings) -> None:

@@ -232,7 +232,9 @@ WITH_SPARK: Mapping[str, Mistake] = {
         a_table(parameters='rules=[between("sensor", 0, 1)]'), "judges a number; sensor is", "as the column holds them"
     ),
     "a condition on a column that there is not": Mistake(
-        a_table(parameters='rules=[expression("totl > 0")]'), "names the column 'totl'", "Did you mean 'total'?"
+        a_table(parameters='rules=[expression("totl > 0")]'),
+        "expression(totl > 0) does not fit the table",
+        "on sensor, hour, closes_at, total",
     ),
     "no frame": Mistake(
         a_table(rows="readings.columns", parameters=FOLLOWED), "returned list; expected a DataFrame", "Its inputs have"
