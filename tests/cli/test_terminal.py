@@ -287,7 +287,16 @@ def _started(home: Path, *arguments: str, **options: Any) -> Any:
     environment = {**os.environ, "TWOFOLD_HOME": str(home), "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONUNBUFFERED", None)  # with it Python overlooks a write that was cut short
     command = [sys.executable, "-P", "-m", "cli.start", *arguments]
-    process = subprocess.Popen(command, cwd=ROOT, env=environment, text=True, start_new_session=True, **options)
+    process = subprocess.Popen(
+        command,
+        cwd=ROOT,
+        env=environment,
+        text=True,
+        start_new_session=True,
+        # What runs in the background of a shell ignores it, and so would all that it starts.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        **options,
+    )
     try:
         yield process
     finally:
