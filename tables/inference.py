@@ -318,7 +318,10 @@ def _require_agreement(draft: Draft, inference: Inference) -> None:
     """Refuse what contradicts the plan."""
     given, inferred = draft.given, inference.parameters
     name = draft.derive.__name__
-    if "key" in given and "key" in inferred and inference.several and set(given["key"]) != set(inferred["key"]):
+    key, groups = set(given.get("key", ())), set(inferred.get("key", ()))
+    # Of the rows of several groups `latest_by` keeps one.
+    is_kept_of_several = bool(given.get("latest_by")) and key < groups
+    if key and groups and inference.several and key != groups and not is_kept_of_several:
         raise BadDeclaration(
             f"key={list(given['key'])} contradicts {name}, which groups by {', '.join(inferred['key'])}.",
             hint="Leave key out, or group by other columns.",

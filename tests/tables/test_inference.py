@@ -195,6 +195,7 @@ def test_parameters_follow_from_the_plan(tmp_path: Path, text: str, expected: di
     ("given", "message"),
     [
         ('key=["sensor"]', r"key=\['sensor'\] contradicts hours, which groups by sensor, hour"),
+        ('key=["sensor"], latest_by=["hour"], lookback="3 hours"', None),
         ('recompute_by=["n"]', r"recompute_by=\['n'\] contradicts hours: a row depends on rows with another n"),
         (
             'lookback="1 hour"',
