@@ -201,7 +201,7 @@ def test_a_commit_too_large_for_this_process_is_not_loaded(world: World, monkeyp
     world.maintain([NAME])
     world.settings = replace(world.settings, small_rows=1)
     world.lake = Lake(world.settings)
-    monkeypatch.setattr(follow, "_ROWS_IN_MEMORY", 2)
+    monkeypatch.setattr(follow, "CHANGED", 2)
     world.append({"readings": [reading("a", 1.5, 1)]})
     world.maintain([NAME])
     monkeypatch.setattr(follow, "changed_rows", _crash)

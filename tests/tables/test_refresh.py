@@ -274,7 +274,7 @@ def test_a_row_that_goes_away_may_have_been_bad(plant: Plant) -> None:
 
 
 def test_more_rows_than_memory_should_hold_are_compared_by_spark(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tables.refresh._ROWS_IN_MEMORY", 1)
+    monkeypatch.setattr("tables.refresh.COMPARED", 1)
     plant.read(*((s, TEN, 1.0) for s in "abc"))
     plant.live(*((s, 0, 9, 9.0) for s in "bcd"))
     settings = plant.lake.settings
