@@ -291,7 +291,7 @@ class PlanReader:
         columns: dict[str, Origin] = {}
         for number, expression in enumerate(one.grouping_expressions):
             origin, name = _origin(expression, below), _name(expression)
-            if isinstance(origin, Window):
+            if isinstance(origin, Window) and expression.WhichOneof("expr_type") != "alias":
                 name = "session_window" if origin.is_session else "window"
             origin = origin or Computed(number)
             if name is not None:

@@ -83,6 +83,20 @@ def of(table: Table) -> dict[str, Any]:
             id="session of a renamed column",
         ),
         pytest.param(
+            '@table()\ndef t(readings):\n    visit = F.session_window("read_at", "6 hours").alias("visit")\n'
+            '    found = readings.groupBy("sensor", visit).agg(F.count("*").alias("n"))\n'
+            '    first, last = F.col("visit.start").alias("first"), F.col("visit.end").alias("last")\n'
+            '    return found.select("sensor", first, last, "n")\n',
+            {
+                "key": ("sensor", "first"),
+                "event_time": "first",
+                "lookback": "6 hours",
+                "ends_at": "last",
+                "recompute_by": ("sensor",),
+            },
+            id="session under another name",
+        ),
+        pytest.param(
             '@table()\ndef t(readings):\n    day = F.to_date(F.from_utc_timestamp("read_at", "America/New_York"))\n'
             '    return readings.withColumn("day", day).groupBy("sensor", "day").agg(F.avg("value").alias("mean"))\n',
             {"key": ("sensor", "day"), "event_time": "day", "lookback": "2 days", "recompute_by": ("sensor",)},
