@@ -139,8 +139,8 @@ def kept(
 
 
 def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
-    facts = [(name, type(s).__name__, s.event_time, _identity(s), columns[name]) for name, s in sources.items()]
-    lines = [_own_code(), repr(facts), repr(draft.given.get("key")), str("latest_by" in draft.given)]
+    facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
+    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("key")), str("latest_by" in draft.given)]
     return hashlib.sha256("\n".join([*lines, *read_code(draft.derive)]).encode()).hexdigest()
 
 

@@ -260,7 +260,8 @@ def test_rows_that_depend_on_others_are_followed_by_changes_without_an_invented_
 
 
 def test_what_is_inferred_is_kept_beside_the_code_until_the_code_changes(tmp_path: Path) -> None:
-    plant(tmp_path, mine=HOURS.format(given=""))
+    above = "@table()\ndef above(mine):\n    return mine\n"
+    plant(tmp_path, mine=HOURS.format(given=""), above=above)
     kept = tmp_path / "plant" / "__pycache__" / "mine.inferred.json"
     first = json.loads(kept.read_text())
     assert (first["parameters"]["lookback"], first["columns"]) == ("2 hours", ["hour", "sensor", "closes_at", "n"])
