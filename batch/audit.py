@@ -208,7 +208,7 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
 def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
     """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
     table, span = pinned.table, _days(pinned)
-    if turn.of == 1 or span is None or not table.lookback or table.ends_at:
+    if turn.of == 1 or span is None or not table.depends_within or table.ends_at:
         return everything(table)
     anything = tuple(... for _ in table.recompute_by)
     days = [day for day in range(span[0], span[1] + 1) if turn.takes(day)]
@@ -218,14 +218,14 @@ def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
 def _days(pinned: Pinned) -> tuple[int, int] | None:
     """The first and the last day that a row can have, by the statistics of the table and its inputs."""
     lake, table = pinned.platform.lake, pinned.table
-    lookback = table.lookback_ms or 0
+    depends_within = table.depends_within_ms or 0
     bounds = [_span(lake, table.full_name, table.event_time)]
     bounds += [_span(lake, s.full_name, s.event_time) for s in pinned.sources]
     known = [bound for bound in bounds if bound]
     if not known or None in bounds:
         return None
     first, last = min(first for first, _ in known), max(last for _, last in known)
-    return (first - lookback) // DAY_MS, (last + lookback) // DAY_MS
+    return (first - depends_within) // DAY_MS, (last + depends_within) // DAY_MS
 
 
 def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:

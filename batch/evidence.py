@@ -34,10 +34,10 @@ def evidence_of(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
     """What of the table a row of an input can change: the facts of `Evidence` that say so."""
-    time, lookback = source.event_time, table.lookback_ms
+    time, within = source.event_time, table.depends_within_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
-    around = None if at is None or lookback is None else Interval(at, at + 1).widened(lookback)
+    around = None if at is None or within is None else Interval(at, at + 1).widened(within)
     return {
         "event_ms": at,
         "scope": {column: plain(row[column]) for column in table.recompute_by if column in row},

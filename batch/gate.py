@@ -39,8 +39,8 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
             Subject(
                 df=p.lake.frame(spark, table.full_name, p.lake.version(table.full_name)),
                 table=table.full_name,
-                rules=table.rules,
-                key=table.key,
+                rules=table.checks,
+                key=table.primary_key,
             )
             for table in wanted
         )

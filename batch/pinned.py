@@ -182,12 +182,12 @@ class Pinned:
         """Whether rows of the scope can still be the stream's: looked at again once they are closed."""
         if self.watermark_ms is None or scope.interval is None:
             return False
-        return scope.interval.end + (self.table.lookback_ms or 0) >= self.watermark_ms
+        return scope.interval.end + (self.table.depends_within_ms or 0) >= self.watermark_ms
 
     def closed_at(self, scopes: Sequence[Scope]) -> datetime | None:
         """The watermark beyond which no row of the scopes is the stream's any more; None where none of them is now."""
         ends = [s.interval.end for s in scopes if s.interval is not None and self.reaches_open(s)]
-        return from_epoch_ms(max(ends) + (self.table.lookback_ms or 0)) if ends else None
+        return from_epoch_ms(max(ends) + (self.table.depends_within_ms or 0)) if ends else None
 
     def _scopes_touched(self, before: Reconciled) -> Iterator[Scope]:
         for touched in self.touched(before, with_stream=True):

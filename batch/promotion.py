@@ -204,7 +204,7 @@ class Promotion:
                 "which of them they touch.",
                 hint="Run it again: it takes them in first.",
             )
-        reach_ms = sum(table.lookback_ms or 0 for table in self.shadow.registry.tables.values())
+        reach_ms = sum(table.depends_within_ms or 0 for table in self.shadow.registry.tables.values())
         return min(ms for ms in (self._watermark_ms, in_flight_ms - reach_ms) if ms is not None)
 
     def _in_flight_ms(self) -> int | None:

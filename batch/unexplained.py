@@ -22,13 +22,15 @@ def named(table: Table, rows: pa.Table) -> list[Difference]:
     found = []
     for row in rows.slice(0, _KEPT).to_pylist():
         should = {
-            c: plain(v) for c, v in row.items() if c not in table.key and c != CHANGE and not c.startswith(BEFORE)
+            c: plain(v)
+            for c, v in row.items()
+            if c not in table.primary_key and c != CHANGE and not c.startswith(BEFORE)
         }
         before = {c: plain(row[BEFORE + c]) for c in should}
         differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
         found.append(
             Difference(
-                key={c: plain(row[c]) for c in table.key},
+                key={c: plain(row[c]) for c in table.primary_key},
                 change=row[CHANGE],
                 before={} if row[CHANGE] == "insert" else {c: before[c] for c in differ},
                 should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},

@@ -129,11 +129,11 @@ class Race:
             .dropDuplicates(list(topic.same_record))
         )
         frame = events.select(*topic.columns)
-        return frame.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.records else frame
+        return frame.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.lineage_columns else frame
 
     def differing(self, table: Table) -> int:
         """Rows in which the two results differ, beside the records that ours name."""
-        spark, named = self.platform.spark, table.records or ()
+        spark, named = self.platform.spark, table.lineage_columns or ()
         ours = self.platform.lake.frame(spark, table.full_name).drop(*named)
         bare = spark.read.format("delta").load(str(self._place(table))).drop(*named)
         return ours.exceptAll(bare).count() + bare.exceptAll(ours).count()
@@ -146,7 +146,7 @@ class Race:
 
 
 def _merging(target: DeltaTable, table: Table) -> Callable[[DataFrame, int], None]:
-    same = " AND ".join(f"t.{column} = s.{column}" for column in table.key)
+    same = " AND ".join(f"t.{column} = s.{column}" for column in table.primary_key)
 
     def merge(rows: DataFrame, _: int) -> None:
         merger = target.alias("t").merge(rows.alias("s"), same)

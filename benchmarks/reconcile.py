@@ -29,7 +29,10 @@ TOPIC = '''"""Measurements of sensors."""
 from tables import Topic
 
 TOPIC = Topic(
-    schema={"sensor": "string", "at": "timestamp", "value": "int"}, event_time="at", key="sensor", identity=["sensor"]
+    schema={"sensor": "string", "at": "timestamp", "value": "int"},
+    event_time="at",
+    message_key="sensor",
+    dedup_keys=["sensor"],
 )
 '''
 TABLE = '''"""Measurements by sensor and hour."""
@@ -37,12 +40,12 @@ from tables import F, table
 
 
 @table(
-    key=["sensor", "hour"],
+    primary_key=["sensor", "hour"],
     event_time="hour",
     watermark="2 hours",
     closes_at="closes_at",
     recompute_by=["sensor"],
-    lookback="1 hour",
+    depends_within="1 hour",
 )
 def by_hour(measured):
     """One row per sensor and hour: how many, and their sum."""

@@ -158,7 +158,7 @@ def _verdict(analyst: Analyst, table: Table, start: date, end: date, before: dat
     name = table.full_name
     condition = truth.is_final(name, before) if before else "true"
     live = analyst.run(f"FROM {name} WHERE {condition}").to_arrow_table()
-    compared = compare(truth.expected(name, start, end, before), live, truth.KEYS[name], table.approximate)
+    compared = compare(truth.expected(name, start, end, before), live, truth.KEYS[name], table.tolerances)
     return {
         "compared": compared.rows,
         "missing": compared.missing,

@@ -73,7 +73,7 @@ def try_(
         session = open_session(settings, "try")
         try:
             frame = preview(session, Lake(settings), registry, declared)
-            found = frame.orderBy(*declared.key).limit(rows).toArrow().to_pylist()
+            found = frame.orderBy(*declared.primary_key).limit(rows).toArrow().to_pylist()
             columns = frame.columns
         finally:
             session.stop()

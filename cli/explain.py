@@ -53,7 +53,7 @@ def why(
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
     schema = pa.schema(lake.open(declared.full_name).schema())
-    told = story(lake, declared, parse_key(key, declared.key, schema))
+    told = story(lake, declared, parse_key(key, declared.primary_key, schema))
     if not told.chapters and told.now is None:
         raise BadArgument(
             f"{told.table} has no row {_key(told.key)}, and never had one since version {told.since}.",

@@ -31,7 +31,7 @@ from __future__ import annotations
 from tables import DataFrame, F, between, not_null, table
 
 
-@table(watermark="2 hours", rules=[not_null("${column}"), between("records", 1, None)])
+@table(watermark="2 hours", checks=[not_null("${column}"), between("records", 1, None)])
 def ${name}(${input}: DataFrame) -> DataFrame:
     """One row per ${column} and hour.
 
@@ -58,7 +58,7 @@ from __future__ import annotations
 from tables import DataFrame, F, between, not_null, table
 
 
-@table(rules=[not_null("${column}"), between("records", 1, None)])
+@table(checks=[not_null("${column}"), between("records", 1, None)])
 def ${name}(${input}: DataFrame) -> DataFrame:
     """One row per ${column}.
 
@@ -108,8 +108,8 @@ TOPIC = Topic(
 ${schema}
     },
     event_time="${event_time}",
-    key="${key}",
-    identity=[${identity}],
+    message_key="${key}",
+    dedup_keys=[${identity}],
 )
 ''')
 
@@ -294,7 +294,7 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     registry.require_domain(domain)
     _require_name(name, domain, registry)
     source = _input(reads or next(topic.name for topic in registry.domain_topics(domain)), domain, registry)
-    column = _grouping(source) if isinstance(source, Topic) else source.key[0]
+    column = _grouping(source) if isinstance(source, Topic) else source.primary_key[0]
     value = _literal(column, registry)
     if isinstance(source, Topic):
         rows = [f'{{"{column}": {value}, "{source.event_time}": "2013-01-01T10:{minute}"}}' for minute in ("05", "50")]
@@ -358,11 +358,11 @@ def _declaration(name: str, source: Topic | Table) -> str:
     from tables.declaration import Topic
 
     if not isinstance(source, Topic):
-        return OVER_TABLE.substitute(name=name, input=source.name, column=source.key[0])
+        return OVER_TABLE.substitute(name=name, input=source.name, column=source.primary_key[0])
     return OVER_TOPIC.substitute(name=name, input=source.name, event_time=source.event_time, column=_grouping(source))
 
 
 def _grouping(topic: Topic) -> str:
     """A text column that groups records: not one that tells them apart, if there is another."""
     texts = [column for column, kind in topic.types.items() if kind.name == "string" and not kind.nullable]
-    return next((column for column in texts if column not in (*topic.identity, topic.key)), topic.key)
+    return next((column for column in texts if column not in (*topic.dedup_keys, topic.message_key)), topic.message_key)

@@ -54,17 +54,17 @@ def as_of(
         if to is not None:
             import pyarrow.parquet
 
-            pyarrow.parquet.write_table(rows.orderBy(*declared.key).toArrow(), to)
+            pyarrow.parquet.write_table(rows.orderBy(*declared.primary_key).toArrow(), to)
             out.print(f"Written to {to}.")
             return
         rows = rows.persist()  # or all of it is computed twice
-        found = rows.orderBy(*declared.key).limit(MOST_ROWS).toArrow().to_pylist()
+        found = rows.orderBy(*declared.primary_key).limit(MOST_ROWS).toArrow().to_pylist()
         count = rows.count()
         rows.unpersist()
     if as_json:
         print_json({"table": declared.full_name, "rows": count, "first": found})
         return
-    columns = list(found[0]) if found else [*declared.key]
+    columns = list(found[0]) if found else [*declared.primary_key]
     out.print(
         make_table(
             f"{declared.full_name} as of {' '.join(at)}", columns, [[shown(v) for v in row.values()] for row in found]

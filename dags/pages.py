@@ -278,7 +278,7 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
 def table_task(table: Table) -> str:
     """The page of one table's task in reconcile."""
     late = LATE[table.late]
-    facts = [f"Key: {_names(table.key)}. Late records {late}."]
+    facts = [f"Key: {_names(table.primary_key)}. Late records {late}."]
     facts += [f"Owner: {table.owner}."] if table.owner else []
     facts += [f"Fresh within {table.freshness}."] if table.freshness else []
     columns = "\n".join(f"- `{column}`: {text}" for column, text in table.columns.items())
@@ -297,7 +297,9 @@ def _tables(tables: Sequence[Table], registry: Registry) -> str:
     for table in tables:
         reads = _names([declaration.full_name for declaration in registry.upstream(table)])
         keeps = STRATEGIES[registry.strategy(table)]
-        lines.append(f"- **{table.full_name}**: {table.description} Reads {reads}; key {_names(table.key)}; {keeps}.")
+        lines.append(
+            f"- **{table.full_name}**: {table.description} Reads {reads}; key {_names(table.primary_key)}; {keeps}."
+        )
     return "\n".join(lines)
 
 
@@ -310,7 +312,7 @@ def _topics(topics: Sequence[Topic]) -> str:
 
 
 def _listed(table: Table) -> str:
-    return "\n".join(f"- `{rule}`" for rule in table.rules) or "No rules are declared."
+    return "\n".join(f"- `{rule}`" for rule in table.checks) or "No rules are declared."
 
 
 def _names(names: Sequence[str]) -> str:

@@ -176,7 +176,7 @@ def ledgers() -> str:
     }
     if set(schemas) != set(LEDGERS):
         raise ValueError(f"docs/ledgers.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
-    any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", key="id", identity=["id"])
+    any_topic = Topic(schema={"at": "timestamp", "id": "string"}, event_time="at", message_key="id", dedup_keys=["id"])
     added = [field for field in events_schema(any_topic) if field.name.startswith("_")]
     about = 'Ledgers are Delta tables: `./twofold sql "FROM ledger.corrections"`.'
     parts = [f"# Ledgers and columns of the platform\n\n{GENERATED}{about}\n"]

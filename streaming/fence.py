@@ -55,10 +55,10 @@ class Fence:
         from pyspark.sql import functions as F
 
         closed_before_ms = self.closed_before_ms
-        if closed_before_ms is None or self._table.lookback_ms is None:
+        if closed_before_ms is None or self._table.depends_within_ms is None:
             return events
-        # A row closes at most `lookback` after its own time, of which what it is made from is as near.
-        first_ms = closed_before_ms - 2 * self._table.lookback_ms
+        # A row closes at most `depends_within` after its own time, of which what it is made from is as near.
+        first_ms = closed_before_ms - 2 * self._table.depends_within_ms
         return events.where(F.col(topic.event_time) >= F.lit(from_epoch_ms(first_ms)))
 
     def take_out_open(self, writer: Writer) -> None:
@@ -75,11 +75,11 @@ class Fence:
         rows = connection.sql(f"FROM live WHERE {condition}").to_arrow_table().cast(pa.schema(table.schema()))
         changes = rows.append_column(CHANGE, pa.repeat(pa.scalar("delete"), len(rows)))
         for column in rows.column_names:
-            if column not in self._table.key:
+            if column not in self._table.primary_key:
                 changes = changes.append_column(BEFORE + column, rows[column])
         if len(rows):
             stamp = Stamp(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={"cause": "stream"})
-            writer.apply(changes, self._table.key, stamp)
+            writer.apply(changes, self._table.primary_key, stamp)
 
     @property
     def closed_before_ms(self) -> int | None:

@@ -14,13 +14,13 @@ class Pulse:
     """Where a topic stands; all in epoch milliseconds.
 
     Attributes:
-        idle_after_ms: the pause after which it is idle; None: never.
+        idle_timeout_ms: the pause after which it is idle; None: never.
         newest_ms: its greatest event time; None when it has none.
         appended_ms: when the broker appended its newest record; where none was seen, since when one is waited for.
         moved_ms: when it was last moved, by the same clock; None: not since the last record.
     """
 
-    idle_after_ms: int | None
+    idle_timeout_ms: int | None
     newest_ms: int | None
     appended_ms: int
     moved_ms: int | None = None
@@ -35,7 +35,7 @@ def due(pulses: Mapping[str, Pulse]) -> dict[str, int]:
     now_ms = max((pulse.appended_ms for pulse in pulses.values()), default=0)
     found = {}
     for name, pulse in pulses.items():
-        pause_ms = pulse.idle_after_ms
+        pause_ms = pulse.idle_timeout_ms
         if pause_ms is None or now_ms - pulse.appended_ms < pause_ms:
             continue
         if pulse.moved_ms is not None and (now_ms - pulse.moved_ms) * BEATS_PER_PAUSE < pause_ms:

@@ -233,7 +233,7 @@ class Ingest:
         self._since_ms = self._since_ms or self._log_ms
         return {
             name: Pulse(
-                idle_after_ms=self._topics[name].idle_after_ms,
+                idle_timeout_ms=self._topics[name].idle_timeout_ms,
                 newest_ms=feed.events.newest_ms,
                 appended_ms=self._since_ms if feed.appended_ms is None else feed.appended_ms,
                 moved_ms=feed.moved_ms,

@@ -112,7 +112,7 @@ class Maintain(Upkeep):
 
     def _derived_with_state(self) -> tuple[DataFrame, str]:
         """The rows, and how they are emitted: `update` revises them until they close, joins and sessions cannot."""
-        rows = self._counting_until(self.table.lookback_ms or 0)
+        rows = self._counting_until(self.table.depends_within_ms or 0)
         plan = str(rows._jdf.queryExecution().analyzed().toString())
         if "Join " in plan:
             # A join drops by itself what the watermark has passed: to remember more would be of no use.
@@ -167,7 +167,7 @@ class Maintain(Upkeep):
 
     def _write(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
         how: dict[str, Any] = {"keep": True} if self._strategy is Strategy.APPEND else {}
-        if self.table.latest_by:
+        if self.table.sequence_by:
             how = {"greatest": greatest_by(self.table, frame.columns)}
         if not self._strategy.has_state:
             rows = one_of_each_key(frame, self.table, self._strategy)
@@ -187,7 +187,7 @@ class Maintain(Upkeep):
     def _upsert(self, rows: pa.Table | DataFrame, stamp: Stamp, **how: Any) -> Written:
         if isinstance(rows, pa.Table) and not len(rows):
             return Written()
-        return self._writer.upsert(rows, self.table.key, stamp, **how)
+        return self._writer.upsert(rows, self.table.primary_key, stamp, **how)
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
         """Rows that the micro-batch read, and the next version of each input."""

@@ -69,7 +69,7 @@ class Upkeep:
     @property
     def _every_ms(self) -> int:
         """Milliseconds from the beginning of a micro-batch to that of the next."""
-        return self.table.every_ms or self.lake.settings.table_trigger_ms
+        return self.table.trigger_interval_ms or self.lake.settings.table_trigger_ms
 
     def _begin_by_one_definition(self) -> None:
         """Leave a checkpoint of another definition: what its stream kept, counts and half-joined rows, is of that one.

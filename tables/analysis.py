@@ -63,7 +63,7 @@ def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
     from pyspark.sql.pandas.types import from_arrow_type
 
     fields = [T.StructField(name, from_arrow_type(t.arrow), t.nullable) for name, t in source.columns.items()]
-    if table.records:
+    if table.lineage_columns:
         place = [("topic", T.StringType()), ("partition", T.IntegerType()), ("offset", T.LongType())]
         fields.append(T.StructField(RECORD, T.StructType([T.StructField(name, kind) for name, kind in place])))
     return spark.createDataFrame([], T.StructType(fields))
@@ -131,7 +131,7 @@ def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
     from quality.check import split
     from quality.rules import ROW_RULES
 
-    for rule in table.rules:
+    for rule in table.checks:
         place = f"tables/{table.domain}/{table.name}.py: the rule {rule}"
         missing = [column for column in rule.columns if column not in rows.columns]
         if missing:

@@ -86,7 +86,7 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Compari
     from pyspark.sql import functions as F
 
     wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
-    compared = [c for c in live.columns if not (table.approximate or {}).get(c)]
+    compared = [c for c in live.columns if not (table.tolerances or {}).get(c)]
     found = compare_groups(live, wanted, {_DAY: _day(table), _PART: _part(table)}, compared)
     return Comparison(
         buckets=len(found),

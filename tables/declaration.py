@@ -23,9 +23,33 @@ if TYPE_CHECKING:
     Derive = Callable[..., DataFrame]
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+# What parameters were called before; `key` was two things.
+_RENAMED = {
+    "rules": ["checks"],
+    "every": ["trigger_interval"],
+    "approximate": ["tolerances"],
+    "records": ["lineage_columns"],
+    "identity": ["dedup_keys"],
+    "idle_after": ["idle_timeout"],
+    "future_bound": ["max_future_skew"],
+    "latest_by": ["sequence_by"],
+    "key": ["primary_key", "message_key"],
+    "lookback": ["depends_within"],
+}
 BOUND = frozenset({"domain", "name", "description", "several", "inferred"})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+NAMING = (
+    "primary_key",
+    "recompute_by",
+    "sequence_by",
+    "event_time",
+    "ends_at",
+    "closes_at",
+    "tolerances",
+    "lineage_columns",
+)
+"""The parameters of a table that name columns of its result."""
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
@@ -105,14 +129,14 @@ class Topic:
             decoder adds.
         clock: the event time is told from these columns, since the devices' clocks are not trusted.
         report_time: the `timestamp` column that says when the fact was reported, for those who ask how late that was.
-        future_bound: a record whose event time lies further beyond the time at which the broker appended it is
+        max_future_skew: a record whose event time lies further beyond the time at which the broker appended it is
             quarantined, so that no clock that runs ahead moves the watermark; None: any future is believed.
-        idle_after: once nothing came for so long, while other topics of the domain go on, the topic's time goes on with
-            theirs, so that no table waits for it; None: tables wait for ever.
-        key: the column that producers use as the record key: what must stay in order shares it.
-        identity: two records that agree in these columns and in the event time, with `clock` in the device's own, are
+        idle_timeout: after this long without a record, while other topics of the domain have some, the topic's
+            watermark follows the slowest of theirs; None: never, so that tables wait for the topic.
+        message_key: the column that producers use as the record key: what must stay in order shares it.
+        dedup_keys: two records that agree in these columns and in the event time, with `clock` in the device's own, are
             one record, sent twice.
-        rules: what a good record is; a record that breaks any is quarantined.
+        checks: what a good record is; a record that breaks any is quarantined.
         partitions: of the topic; the order of records is kept within one.
         max_bytes: a longer value is quarantined without being decoded.
         tiered: closed segments are copied to the archive and kept for ever.
@@ -122,13 +146,13 @@ class Topic:
 
     schema: Mapping[str, str]
     event_time: str
-    key: str
-    identity: Sequence[str]
+    message_key: str
+    dedup_keys: Sequence[str]
     clock: DeviceClock | None = None
     report_time: str | None = None
-    future_bound: str | None = "1 hour"
-    idle_after: str | None = None
-    rules: Sequence[Rule] = ()
+    max_future_skew: str | None = "1 hour"
+    idle_timeout: str | None = None
+    checks: Sequence[Rule] = ()
     partitions: int = 3
     unknown_fields: Literal["refuse", "ignore", "keep"] = "refuse"
     max_bytes: int = 65_536
@@ -141,11 +165,11 @@ class Topic:
     description: str = ""
 
     def __post_init__(self) -> None:
-        _require_list("identity", self.identity)
-        _set(self, schema=dict(self.schema), identity=tuple(self.identity), rules=tuple(self.rules))
+        _require_list("dedup_keys", self.dedup_keys)
+        _set(self, schema=dict(self.schema), dedup_keys=tuple(self.dedup_keys), checks=tuple(self.checks))
         self._require_event_time()
         _require_names([*self.types, *([] if self.clock is None else [self.event_time])])
-        for what, names in {"key": [self.key], "identity": self.identity}.items():
+        for what, names in {"message_key": [self.message_key], "dedup_keys": self.dedup_keys}.items():
             _require_columns(what, names, self.types)
             nested = [name for name in names if self.types[name].name in ("array", "map", "struct", "json")]
             if nested:
@@ -155,17 +179,17 @@ class Topic:
                 )
         if self.unknown_fields not in ("refuse", "ignore", "keep"):
             raise BadDeclaration(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
-        if not self.identity:
-            raise BadDeclaration("identity is empty.", hint="Name the columns in which a repeated record agrees.")
-        _require_rules(self.rules, allowed=RECORD_RULES, columns=self.columns, of="a topic")
+        if not self.dedup_keys:
+            raise BadDeclaration("dedup_keys is empty.", hint="Name the columns in which a repeated record agrees.")
+        _require_rules(self.checks, allowed=RECORD_RULES, columns=self.columns, of="a topic")
         for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
             if getattr(self, name) < least:
                 raise BadDeclaration(f"{name}={getattr(self, name)}: expected at least {least}.")
-        for name in ("local_retention", "future_bound", "idle_after"):
+        for name in ("local_retention", "max_future_skew", "idle_timeout"):
             if getattr(self, name) is not None:
                 parse_interval(getattr(self, name), name)
-        if self.idle_after is not None and not self.idle_after_ms:
-            raise BadDeclaration(f"idle_after={self.idle_after!r}: expected more than nothing.")
+        if self.idle_timeout is not None and not self.idle_timeout_ms:
+            raise BadDeclaration(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
 
     def _require_event_time(self) -> None:
         if self.clock is None:
@@ -217,7 +241,7 @@ class Topic:
         With a clock that is the device's time of the event: the corrected one depends on how long each copy travelled.
         """
         moment = self.event_time if self.clock is None else self.clock.event
-        return tuple(dict.fromkeys([*self.identity, moment]))
+        return tuple(dict.fromkeys([*self.dedup_keys, moment]))
 
     @property
     def full_name(self) -> str:
@@ -229,12 +253,12 @@ class Topic:
         return parse_interval(self.local_retention, "local_retention")
 
     @property
-    def future_bound_ms(self) -> int | None:
-        return None if self.future_bound is None else parse_interval(self.future_bound, "future_bound")
+    def max_future_skew_ms(self) -> int | None:
+        return None if self.max_future_skew is None else parse_interval(self.max_future_skew, "max_future_skew")
 
     @property
-    def idle_after_ms(self) -> int | None:
-        return None if self.idle_after is None else parse_interval(self.idle_after, "idle_after")
+    def idle_timeout_ms(self) -> int | None:
+        return None if self.idle_timeout is None else parse_interval(self.idle_timeout, "idle_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -242,28 +266,28 @@ class Table:
     """A Delta table: a pure function of topics and other tables. A file declares it by `@table`.
 
     Args:
-        key: columns that identify an output row.
+        primary_key: columns that identify an output row.
         event_time: the output column that dates a row (`timestamp` or `date`); None for a row that lives for ever.
         ends_at: the output column where the time that a row covers ends, as that of a session: a change within that
-            time, or less than `lookback` from it, has the whole row computed again.
+            time, or less than `depends_within` from it, has the whole row computed again.
         watermark: how long the stream waits for stragglers before it closes a row.
-        closes_at: the output column that says when a row is final on the stream, at most `lookback` after its
+        closes_at: the output column that says when a row is final on the stream, at most `depends_within` after its
             `event_time`; needed by windows and joins.
-        latest_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest. With
+        sequence_by: keep of each key only the row that is greatest here, compared left to right, nulls lowest. With
             `closes_at`, of the final rows that a join gives for one key.
-        approximate: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
+        tolerances: column -> the relative error that it may have: a sketch, or an estimate by one. Rows that differ in
             nothing else, and here by no more than both errors together, are the same; `float("inf")` for the sketch.
             Doubles that are not named may differ by what another order of addition rounds; 0 for one that must not.
-        records: columns that name the log records which made a row. With it, each topic that the function reads has a
-            column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else are the
-            same: a record that was sent twice has two offsets, of which a row names one.
+        lineage_columns: columns that name the log records which made a row. With it, each topic that the function reads
+            has a column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else
+            are the same: a record that was sent twice has two offsets, of which a row names one.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
-        lookback: ... and whose event time is within this distance of its own; None: however far. With it, and without
-            `closes_at`, each micro-batch of the stream recomputes what its rows touch.
+        depends_within: ... and whose event time is within this distance of its own; None: however far. With it, and
+            without `closes_at`, each micro-batch of the stream recomputes what its rows touch.
         late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
-        every: how often the stream takes what is new, "2 seconds"; None: as often as the setting `table_trigger_ms`
-            says. Rare rounds leave the machine to tables that must be fresher.
-        rules: what a good row is; publications of the batch are checked before anybody sees them.
+        trigger_interval: how often the stream looks for new input, "2 seconds"; None: the setting `table_trigger_ms`.
+            Longer intervals leave the machine to tables that must be fresher.
+        checks: what a good row is; the batch publishes no row that breaks one.
         owner: who answers for the table: a team, an address.
         tags: words by which Airflow's UI finds the table's tasks, and `show` lists them.
         freshness: rows are to be visible this long after the broker had them; the stream's watch fails when they are
@@ -277,19 +301,19 @@ class Table:
     """
 
     derive: Derive
-    key: Sequence[str]
+    primary_key: Sequence[str]
     recompute_by: Sequence[str]
     event_time: str | None = None
     watermark: str = "0 seconds"
     closes_at: str | None = None
-    latest_by: Sequence[str] = ()
+    sequence_by: Sequence[str] = ()
     ends_at: str | None = None
-    approximate: Mapping[str, float] | None = None
-    records: Sequence[str] | None = None
-    lookback: str | None = None
+    tolerances: Mapping[str, float] | None = None
+    lineage_columns: Sequence[str] | None = None
+    depends_within: str | None = None
     late: Literal["correct", "drop"] = "correct"
-    every: str | None = None
-    rules: Sequence[Rule] = ()
+    trigger_interval: str | None = None
+    checks: Sequence[Rule] = ()
     owner: str | None = None
     tags: Sequence[str] = ()
     freshness: str | None = None
@@ -301,10 +325,10 @@ class Table:
     inferred: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("key", "recompute_by", "latest_by", "tags"):
+        for name in ("primary_key", "recompute_by", "sequence_by", "tags"):
             _require_list(name, getattr(self, name))
             _set(self, **{name: tuple(getattr(self, name))})
-        _set(self, rules=tuple(self.rules))
+        _set(self, checks=tuple(self.checks))
         if not callable(self.derive):
             raise BadDeclaration(f"derive={self.derive!r}: expected a function from DataFrames to a DataFrame.")
         if not self.inputs:
@@ -312,43 +336,43 @@ class Table:
                 f"{self.derive.__name__} has no parameters.",
                 hint="Its parameters name the topics and tables it reads.",
             )
-        if not self.key:
-            raise BadDeclaration("key is empty.", hint="Name the columns that identify a row.")
+        if not self.primary_key:
+            raise BadDeclaration("primary_key is empty.", hint="Name the columns that identify a row.")
         if self.late not in ("correct", "drop"):
             raise BadDeclaration(f"late={self.late!r}: expected 'correct' or 'drop'.")
-        if self.closes_at and self.latest_by and self.latest_by[0] != self.event_time:
+        if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
-                f"latest_by begins with {self.latest_by[0]!r} beside closes_at; "
+                f"sequence_by begins with {self.sequence_by[0]!r} beside closes_at; "
                 f"expected event_time={self.event_time!r}.",
                 hint="Of several rows of one key the later one must also be the one that closes later.",
             )
-        if self.closes_at and not (self.event_time and self.lookback):
+        if self.closes_at and not (self.event_time and self.depends_within):
             raise BadDeclaration(
-                "closes_at needs event_time and lookback.",
+                "closes_at needs event_time and depends_within.",
                 hint="They tell reconcile which rows a late record can change.",
             )
-        if self.ends_at and (self.closes_at or not (self.event_time and self.lookback)):
+        if self.ends_at and (self.closes_at or not (self.event_time and self.depends_within)):
             raise BadDeclaration(
-                "ends_at needs event_time and lookback, and no closes_at.",
-                hint="A row covers the time from event_time to ends_at; for sessions, lookback is their gap.",
+                "ends_at needs event_time and depends_within, and no closes_at.",
+                hint="A row covers the time from event_time to ends_at; for sessions, depends_within is their gap.",
             )
-        if self.records is not None:
-            _require_list("records", self.records)
-            _set(self, records=tuple(self.records))
-        errors = {**dict(self.approximate or {}), **dict.fromkeys(self.records or (), float("inf"))}
-        _set(self, approximate=errors)
-        wrong = [c for c, error in errors.items() if c in self.key or not error >= 0]
+        if self.lineage_columns is not None:
+            _require_list("lineage_columns", self.lineage_columns)
+            _set(self, lineage_columns=tuple(self.lineage_columns))
+        errors = {**dict(self.tolerances or {}), **dict.fromkeys(self.lineage_columns or (), float("inf"))}
+        _set(self, tolerances=errors)
+        wrong = [c for c, error in errors.items() if c in self.primary_key or not error >= 0]
         if wrong:
             raise BadDeclaration(
-                f"approximate or records name {', '.join(wrong)}: expected columns outside of the key and "
+                f"tolerances or lineage_columns name {', '.join(wrong)}: expected columns outside of primary_key and "
                 'relative errors of at least 0, like {"planes": 0.02}.'
             )
-        if self.lookback and not self.event_time:
-            raise BadDeclaration("lookback needs event_time: the distance is measured from it.")
-        for name in ("watermark", "lookback", "every", "freshness"):
+        if self.depends_within and not self.event_time:
+            raise BadDeclaration("depends_within needs event_time: the distance is measured from it.")
+        for name in ("watermark", "depends_within", "trigger_interval", "freshness"):
             if getattr(self, name) is not None:
                 parse_interval(getattr(self, name), name)
-        _require_rules(self.rules, allowed=None, columns=None, of="a table")
+        _require_rules(self.checks, allowed=None, columns=None, of="a table")
 
     @property
     def columns(self) -> dict[str, str]:
@@ -368,7 +392,7 @@ class Table:
     @property
     def statistics(self) -> list[str]:
         """The columns by which files of the table are chosen: their least and greatest values are kept of each."""
-        columns = [*self.key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
+        columns = [*self.primary_key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
         return list(dict.fromkeys(column for column in columns if column))
 
     @property
@@ -376,12 +400,12 @@ class Table:
         return parse_interval(self.watermark, "watermark")
 
     @property
-    def every_ms(self) -> int | None:
-        return parse_interval(self.every, "every") if self.every else None
+    def trigger_interval_ms(self) -> int | None:
+        return parse_interval(self.trigger_interval, "trigger_interval") if self.trigger_interval else None
 
     @property
-    def lookback_ms(self) -> int | None:
-        return parse_interval(self.lookback, "lookback") if self.lookback else None
+    def depends_within_ms(self) -> int | None:
+        return parse_interval(self.depends_within, "depends_within") if self.depends_within else None
 
     @property
     def freshness_ms(self) -> int | None:
@@ -391,19 +415,19 @@ class Table:
 class Parameters(TypedDict, total=False):
     """What `@table` takes; `Table` says what each means."""
 
-    key: Sequence[str]
+    primary_key: Sequence[str]
     recompute_by: Sequence[str]
     event_time: str
     watermark: str
     closes_at: str
-    latest_by: Sequence[str]
+    sequence_by: Sequence[str]
     ends_at: str
-    approximate: Mapping[str, float]
-    records: Sequence[str]
-    lookback: str
+    tolerances: Mapping[str, float]
+    lineage_columns: Sequence[str]
+    depends_within: str
     late: Literal["correct", "drop"]
-    every: str
-    rules: Sequence[Rule]
+    trigger_interval: str
+    checks: Sequence[Rule]
     owner: str
     tags: Sequence[str]
     freshness: str
@@ -433,7 +457,7 @@ def table(**parameters: Unpack[Parameters]) -> Callable[[Derive], Draft]:
         BadDeclaration: an unknown parameter.
     """
     require_known(parameters, Parameters.__annotations__, "@table")
-    for name in ("key", "recompute_by", "latest_by", "records"):
+    for name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns"):
         _require_list(name, parameters.get(name, ()))
     return lambda function: Draft(function, dict(parameters))
 
@@ -446,7 +470,8 @@ def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None
     """
     for name in given:
         if name not in known:
-            near = difflib.get_close_matches(name, list(known), n=1)
+            near = [new for new in _RENAMED.get(name, ()) if new in known]
+            near = near or difflib.get_close_matches(name, list(known), n=1)
             raise BadDeclaration(
                 f"{what} has no parameter {name!r}.",
                 hint=f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known)}.",
@@ -505,7 +530,7 @@ def _require_rules(
 ) -> None:
     for rule in rules:
         if not isinstance(rule, Rule):
-            raise BadDeclaration(f"rules holds {rule!r}; expected rules.", hint="Import them from quality.rules.")
+            raise BadDeclaration(f"checks holds {rule!r}; expected rules.", hint="Import them from tables.")
         if allowed is not None and rule.kind not in allowed:
             raise BadDeclaration(
                 f"The rule {rule} cannot be decided on a record alone.",

@@ -163,9 +163,9 @@ class Decoder:
         for row, ahead in self._ahead(events).items():
             found.setdefault(row, []).append(
                 f"`{self.topic.event_time}` is {ahead} beyond the time at which the broker appended the record: "
-                f"expected at most {self.topic.future_bound}"
+                f"expected at most {self.topic.max_future_skew}"
             )
-        reasons = broken(events, self.topic.rules)
+        reasons = broken(events, self.topic.checks)
         if reasons.null_count < len(reasons):
             for row in pc.indices_nonzero(reasons.is_valid()).to_pylist():
                 found.setdefault(row, []).extend(reasons[row].as_py())
@@ -173,7 +173,7 @@ class Decoder:
 
     def _ahead(self, events: pa.Table) -> dict[int, timedelta]:
         """Row -> how far it lies ahead of the log, of those that claim too far a future."""
-        bound_ms = self.topic.future_bound_ms
+        bound_ms = self.topic.max_future_skew_ms
         if bound_ms is None:
             return {}
         event, appended = (events[c].cast(pa.int64()) for c in (self.topic.event_time, APPENDED_AT))

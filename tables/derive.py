@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.duck import query
 from infra.errors import BadDeclaration
-from tables.declaration import Strategy, Table, Topic
+from tables.declaration import NAMING, Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.inference import RECORD
 
@@ -101,22 +101,22 @@ def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed
         closed: a column that says which rows are closed: of a key that has some, one of these stays. None: they are all
             closed, or all the stream's.
     """
-    if table.latest_by:
+    if table.sequence_by:
         return latest_of_each(rows, table, [closed] if closed else [])
-    return rows.dropDuplicates(list(table.key)) if strategy is Strategy.APPEND else rows
+    return rows.dropDuplicates(list(table.primary_key)) if strategy is Strategy.APPEND else rows
 
 
 def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
     """What a declaration sees of events: the columns that the topic declares, and no heartbeats.
 
-    With `table.records` also where each stands in the log, as the column `record`. On a stream this stands after the
+    With `table.lineage_columns` also the place of each in the log, as the column `record`. On a stream this follows the
     watermark, which heartbeats are there to move.
     """
     from pyspark.sql import functions as F
 
     frame = frame.where(f"{OFFSET} IS NOT NULL")
     columns = [F.col(column) for column in frame.columns if not column.startswith("_")]
-    if table.records:
+    if table.lineage_columns:
         known = F.col(OFFSET).isNotNull()  # always; what is never null by its type could not be null in an outer join
         parts = {"topic": F.lit(topic.full_name), "partition": F.col(PARTITION), "offset": F.col(OFFSET)}
         place = F.struct(*(F.when(known, value).alias(name) for name, value in parts.items()))
@@ -177,17 +177,17 @@ def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) ->
     from pyspark.sql import functions as F
 
     version = [*before, *version_columns(table, [c for c in rows.columns if c not in before])]
-    greatest = rows.groupBy(*table.key).agg(F.max(F.struct(*version)).alias("_greatest"))
-    return greatest.select(*table.key, "_greatest.*").select(*rows.columns)
+    greatest = rows.groupBy(*table.primary_key).agg(F.max(F.struct(*version)).alias("_greatest"))
+    return greatest.select(*table.primary_key, "_greatest.*").select(*rows.columns)
 
 
 def require_closing(table: Table, rows: pa.Table) -> None:
-    """Refuse rows that stay open for longer than `lookback`: a late record of one would be forgotten before it closes.
+    """Refuse rows that are open for longer than `depends_within`: late records would be forgotten before they close.
 
     Raises:
         BadDeclaration: names such a row.
     """
-    if not (table.closes_at and table.event_time and table.lookback_ms is not None and len(rows)):
+    if not (table.closes_at and table.event_time and table.depends_within_ms is not None and len(rows)):
         return
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -195,29 +195,30 @@ def require_closing(table: Table, rows: pa.Table) -> None:
     dated, closes = (rows[c].cast(pa.timestamp("us")).cast(pa.int64()) for c in (table.event_time, table.closes_at))
     open_us = pc.subtract(closes, dated)
     longest = pc.max(open_us).as_py()
-    if longest is not None and longest > table.lookback_ms * 1_000:
+    if longest is not None and longest > table.depends_within_ms * 1_000:
         row = rows.slice(pc.index(open_us, longest).as_py(), 1).to_pylist()[0]
         raise BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: the row { ({c: row[c] for c in table.key}) } closes "
-            f"{timedelta(microseconds=longest)} after its event time; expected at most lookback, {table.lookback}.",
-            hint="closes_at is the end of what a row is made from, which lookback bounds: lengthen lookback, or let "
-            "the row close earlier.",
+            f"tables/{table.domain}/{table.name}.py: the row { ({c: row[c] for c in table.primary_key}) } closes "
+            f"{timedelta(microseconds=longest)} after its event time; expected at most depends_within, "
+            f"{table.depends_within}.",
+            hint="closes_at is the end of what a row is made from: lengthen depends_within, or let the row close "
+            "earlier.",
         )
 
 
 def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
-    """`latest_by`, then all other columns, so that any two different rows of one key have an order.
+    """`sequence_by`, then all other columns, so that any two different rows of one key have an order.
 
     Columns that name the records of a row come last: rows that differ in these alone are the same.
     """
-    records = table.records or ()
-    rest = [c for c in columns if c not in table.key and c not in table.latest_by and c not in records]
-    return [*(c for c in table.latest_by if c not in table.key), *rest, *(c for c in columns if c in records)]
+    records = table.lineage_columns or ()
+    rest = [c for c in columns if c not in table.primary_key and c not in table.sequence_by and c not in records]
+    return [*(c for c in table.sequence_by if c not in table.primary_key), *rest, *(c for c in columns if c in records)]
 
 
 def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
     """The columns that decide which of two rows of one key stays."""
-    return [c for c in version_columns(table, columns) if c not in (table.records or ())]
+    return [c for c in version_columns(table, columns) if c not in (table.lineage_columns or ())]
 
 
 def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
@@ -232,8 +233,7 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
 
 def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
     """What the declaration names and the function does not return, or returns and must not."""
-    parameters = ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records")
-    for what in (*parameters, "columns"):
+    for what in (*NAMING, "columns"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])
         what = "a line of its docstring" if what == "columns" else what

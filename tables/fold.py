@@ -41,10 +41,10 @@ def unfolded_rows(lake: Lake, table: Table) -> int:
     schema = pa.schema(live.schema())
     rows = pa.table(live.scan()).cast(schema)
     if oldest > 0:
-        same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.key)
+        same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.primary_key)
         found = query(f"SELECT live.* FROM live SEMI JOIN changed ON {same}", live=rows, changed=changed)
         rows = found.cast(schema)
-    return len(difference_of_tables(_left(changed), rows, table.key))
+    return len(difference_of_tables(_left(changed), rows, table.primary_key))
 
 
 def _left(changed: pa.Table) -> pa.Table:
@@ -60,7 +60,7 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
     streamed = [c.version for c in commits if c.changes and c.info.get("cause") == "stream"]
     feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
     corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
-    key = ", ".join(f'"{column}"' for column in table.key)
+    key = ", ".join(f'"{column}"' for column in table.primary_key)
     columns = ", ".join(f'"{column}"' for column in schema.names)
     rows = query(
         f"""WITH changes AS (

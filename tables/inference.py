@@ -17,7 +17,7 @@ from typing import Any
 from infra.errors import BadDeclaration
 from infra.files import write_at_once
 from infra.interval import parse_interval
-from tables.declaration import Draft, Table, Topic
+from tables.declaration import NAMING, Draft, Table, Topic
 from tables.fingerprint import read_code
 from tables.plan_mistakes import PlanMistake, find_mistakes
 from tables.unresolved_plan import (
@@ -37,10 +37,10 @@ from tables.unresolved_plan import (
 )
 
 _READERS = ("unresolved_plan.py", "plan_mistakes.py")
-INFERRED = ("key", "recompute_by", "event_time", "lookback", "closes_at", "ends_at")
+INFERRED = ("primary_key", "recompute_by", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 RECORD = "record"
-"""The column that says, for a declaration with `records`, which log record an event is."""
+"""The column that says, for a declaration with `lineage_columns`, which log record an event is."""
 
 
 @dataclass(frozen=True)
@@ -76,7 +76,7 @@ def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
     _require_columns(draft, inference)
     _require_agreement(draft, inference)
     found = {**inference.parameters, **draft.given}
-    for name in ("key", "recompute_by"):
+    for name in ("primary_key", "recompute_by"):
         if name not in found:
             reason = inference.reasons.get(name, "the function's plan does not say it")
             raise BadDeclaration(
@@ -108,7 +108,7 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
     try:
         relation = plan_of(draft.derive, columns)
     except BadDeclaration as fault:
-        return Inference(reasons=dict.fromkeys(("key", "recompute_by"), fault.message))
+        return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message))
     frame = PlanReader(columns).read(relation)
     mistakes = find_mistakes(relation, columns, {name: _identity(source) for name, source in sources.items()})
     inferred = _Inferring(draft, frame, sources).infer()
@@ -140,7 +140,7 @@ def kept(
 
 def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
     facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
-    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("key")), str("latest_by" in draft.given)]
+    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("primary_key")), str("sequence_by" in draft.given)]
     return hashlib.sha256("\n".join([*lines, *read_code(draft.derive)]).encode()).hexdigest()
 
 
@@ -152,7 +152,7 @@ def _own_code() -> str:
 
 def _identity(source: Source) -> tuple[str, ...]:
     """The columns that tell any two rows apart."""
-    return source.same_record if isinstance(source, Topic) else tuple(source.key)
+    return source.same_record if isinstance(source, Topic) else tuple(source.primary_key)
 
 
 class _Inferring:
@@ -168,7 +168,7 @@ class _Inferring:
             return self._of_join(frame.join)
         if frame.several or len(frame.inputs) != 1:
             why = f"the function uses {frame.several or 'several inputs'}"
-            return Inference(reasons={"key": why, "recompute_by": why})
+            return Inference(reasons={"primary_key": why, "recompute_by": why})
         return self._of_rows()
 
     def _time_of(self, source: str) -> Column | None:
@@ -190,24 +190,24 @@ class _Inferring:
         identity = _identity(self.sources[name])
         found = {column: frame.named(Column(name, column)) for column in identity}
         lost = [column for column, output in found.items() if output is None]
-        if "latest_by" in self.draft.given:
-            reasons["key"] = "with latest_by it says of which rows the greatest is kept"
+        if "sequence_by" in self.draft.given:
+            reasons["primary_key"] = "with sequence_by it says of which rows the greatest is kept"
         elif frame.is_multiplied:
-            reasons["key"] = "the function makes several rows of one"
+            reasons["primary_key"] = "the function makes several rows of one"
         elif lost:
-            reasons["key"] = f"the result lacks {', '.join(lost)} of {name}, which tell its rows apart"
+            reasons["primary_key"] = f"the result lacks {', '.join(lost)} of {name}, which tell its rows apart"
         else:
-            parameters["key"] = [output for output in found.values() if output]
+            parameters["primary_key"] = [output for output in found.values() if output]
             time = self._time_of(name)
             dated = frame.named(time) if time else None
             if dated:
                 parameters["event_time"] = dated
-        key = self.draft.given.get("key", parameters.get("key", ()))
+        key = self.draft.given.get("primary_key", parameters.get("primary_key", ()))
         same = self._same_named(key)
         if same:
             parameters["recompute_by"] = same
         else:
-            reasons["recompute_by"] = f"no column of the key has the name of a column of {name}"
+            reasons["recompute_by"] = f"no column of the primary key has the name of a column of {name}"
         return Inference(parameters, reasons, scope=self._same_named(frame.columns))
 
     def _of_group(self, group: Group) -> Inference:
@@ -219,14 +219,14 @@ class _Inferring:
             output = output or (self.frame.named(origin) if not isinstance(origin, Window) else None)
             if output is None:
                 what = "the start of its window" if isinstance(origin, Window) else name
-                reasons.setdefault("key", f"the function groups by {what}, which it does not return")
+                reasons.setdefault("primary_key", f"the function groups by {what}, which it does not return")
             else:
                 key.append(output)
                 self._of_day(origin, output, parameters)
         if self.frame.is_multiplied:
-            reasons["key"] = "the function makes several rows of one"
-        if "key" not in reasons:
-            parameters["key"] = key
+            reasons["primary_key"] = "the function makes several rows of one"
+        if "primary_key" not in reasons:
+            parameters["primary_key"] = key
         scope = self._same_named(key)
         if len(set(self.frame.inputs)) == 1:
             parameters["recompute_by"] = scope
@@ -243,7 +243,7 @@ class _Inferring:
         if not is_dated:
             return begins
         if begins:
-            parameters |= {"event_time": begins, "lookback": window.length}
+            parameters |= {"event_time": begins, "depends_within": window.length}
         ends = named(last) or named(end) if window.is_session else named(end)
         if begins and ends and window.is_session:
             parameters["ends_at"] = ends
@@ -253,7 +253,7 @@ class _Inferring:
 
     def _of_day(self, origin: Origin, output: str, parameters: dict[str, Any]) -> None:
         if isinstance(origin, Truncated) and self._is_event_time(origin.time):
-            parameters |= {"event_time": output, "lookback": origin.within}
+            parameters |= {"event_time": output, "depends_within": origin.within}
 
     def _of_join(self, join: Join) -> Inference:
         why = "a join can give several rows for one of each input"
@@ -262,7 +262,7 @@ class _Inferring:
         found = ((a.name, self.frame.named(*_of_either(a, b, join.how))) for a, b in pairs)
         scope = [output for name, output in found if output == name]
         parameters["recompute_by"] = scope
-        reasons = {"key": why}
+        reasons = {"primary_key": why}
         if not scope:
             del parameters["recompute_by"]
             reasons["recompute_by"] = "the function returns no column in which both inputs agree by the same name"
@@ -285,7 +285,7 @@ class _Inferring:
         dated = self.frame.named(*either)
         if dated is None:
             return
-        parameters |= {"event_time": dated, "lookback": last.by}
+        parameters |= {"event_time": dated, "depends_within": last.by}
         closes = [Shifted(time, last.ms, last.by) for time in either]
         closes_at = self.frame.named(*closes)
         if closes_at and not self.has_tables:
@@ -303,7 +303,7 @@ def _require_columns(draft: Draft, inference: Inference) -> None:
     if inference.columns is None:
         return
     known = {name.lower() for name in inference.columns}
-    for what in ("key", "recompute_by", "latest_by", "event_time", "ends_at", "closes_at", "approximate", "records"):
+    for what in NAMING:
         value = draft.given.get(what) or ()
         wanted = [value] if isinstance(value, str) else list(value)
         missing = [column for column in wanted if isinstance(column, str) and column.lower() not in known]
@@ -318,13 +318,14 @@ def _require_agreement(draft: Draft, inference: Inference) -> None:
     """Refuse what contradicts the plan."""
     given, inferred = draft.given, inference.parameters
     name = draft.derive.__name__
-    key, groups = set(given.get("key", ())), set(inferred.get("key", ()))
-    # Of the rows of several groups `latest_by` keeps one.
-    is_kept_of_several = bool(given.get("latest_by")) and key < groups
+    key, groups = set(given.get("primary_key", ())), set(inferred.get("primary_key", ()))
+    # Of the rows of several groups `sequence_by` keeps one.
+    is_kept_of_several = bool(given.get("sequence_by")) and key < groups
     if key and groups and inference.several and key != groups and not is_kept_of_several:
         raise BadDeclaration(
-            f"key={list(given['key'])} contradicts {name}, which groups by {', '.join(inferred['key'])}.",
-            hint="Leave key out, or group by other columns.",
+            f"primary_key={list(given['primary_key'])} contradicts {name}, which groups by "
+            f"{', '.join(inferred['primary_key'])}.",
+            hint="Leave primary_key out, or group by other columns.",
         )
     wrong = [] if inference.scope is None else [c for c in given.get("recompute_by", ()) if c not in inference.scope]
     if wrong:
@@ -333,11 +334,11 @@ def _require_agreement(draft: Draft, inference: Inference) -> None:
             f"{', '.join(wrong)}.",
             hint=f"Choose from {', '.join(inference.scope)}." if inference.scope else "Write recompute_by=[].",
         )
-    if given.get("lookback") and "lookback" in inferred:
-        least = parse_interval(inferred["lookback"], "lookback")
-        if parse_interval(given["lookback"], "lookback") < least:
+    if given.get("depends_within") and "depends_within" in inferred:
+        least = parse_interval(inferred["depends_within"], "depends_within")
+        if parse_interval(given["depends_within"], "depends_within") < least:
             raise BadDeclaration(
-                f"lookback={given['lookback']!r} contradicts {name}, in which rows depend on rows that are "
-                f"{inferred['lookback']} away.",
-                hint="Leave lookback out, or lengthen it.",
+                f"depends_within={given['depends_within']!r} contradicts {name}, in which rows depend on rows that are "
+                f"{inferred['depends_within']} away.",
+                hint="Leave depends_within out, or lengthen it.",
             )

@@ -311,7 +311,7 @@ class Ledgers:
             kind = row.pop("_change_type")
             values = {c: v for c, v in row.items() if not c.startswith("_commit")}
             side = "before" if kind in ("update_preimage", "delete") else "after"
-            sides[to_json({c: values[c] for c in table.key})][side] = values
+            sides[to_json({c: values[c] for c in table.primary_key})][side] = values
         changed = ChangedRows(
             Changed(name, plain(row), *span_of(table, row)) for name, both in sides.items() for row in both.values()
         )

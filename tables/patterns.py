@@ -1,7 +1,7 @@
 """Runs one pure function over the events of each key in the order of time, the same in the stream and in the batch.
 
-A table that uses it reads tables, or has a `lookback`, so that the stream recomputes what a micro-batch touches: an
-event that comes late is in its place in the order at once, and a match that it undoes goes.
+A table that uses it reads tables, or has a `depends_within`, so that the stream recomputes what a micro-batch touches:
+a late event is in its place in the order at once, and a match that it undoes is deleted.
 
 What only the passing of time decides, such as "A without B within an hour", needs no clock: the function yields the
 match from the moment of A on, with a column that says when it is final, and no longer yields it once B is there.
@@ -28,7 +28,7 @@ Find = Callable[[Sequence[Event]], Iterable[Match]]
 Is = Callable[[Event], bool]
 
 RECORD = "struct<topic: string, partition: int, offset: bigint>"
-"""The type of the column `record` of topics, for the matches of a table that declares `records`."""
+"""The type of the column `record` of topics, for the matches of a table that declares `lineage_columns`."""
 _NAN = object()
 
 
@@ -70,7 +70,7 @@ def times_then(
     """`times` times A, then B: the last events A before each B with it, where they lie no further back than `within`.
 
     What is neither A nor B does not matter; each A counts for the next B only. A match is made by events within
-    `within` of its B, which is the `lookback` of a table that dates matches by their B.
+    `within` of its B, which is the `depends_within` of a table that dates matches by their B.
 
     Args:
         events: of one key, in the order of time.

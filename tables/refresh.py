@@ -51,7 +51,7 @@ class _Input:
 
     Attributes:
         rows: at most so many, None where that is not known.
-        is_near: none of them is further than the lookback from a scope.
+        is_near: none of them is further than the depends_within from a scope.
     """
 
     frame: DataFrame
@@ -149,7 +149,7 @@ class Refresher:
         """
         if self._closings is None or scope.interval is None:
             return self.closed_before_ms or 0
-        return self._closings.get(scope, scope.interval.end + (self.table.lookback_ms or 0))
+        return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
         """How many rows of the scopes the table has now."""
@@ -194,7 +194,7 @@ class Refresher:
         """
         if self._has_rivals:
             return changes
-        columns, key, target = self._target.columns(), self.table.key, self._target
+        columns, key, target = self._target.columns(), self.table.primary_key, self._target
         if not isinstance(changes, pa.Table):
             inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
             changed = target.difference(inserts, matching(target.live(), inserts, key, "left_semi"))
@@ -215,7 +215,7 @@ class Refresher:
     @property
     def _has_rivals(self) -> bool:
         """Whether a row of the scopes can meet another of its key that lies outside of them."""
-        return bool(self.table.latest_by) and self._strategy is not Strategy.LATEST
+        return bool(self.table.sequence_by) and self._strategy is not Strategy.LATEST
 
     def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
         """The scopes, widened to the rows that they meet where rows cover a time."""
@@ -266,7 +266,9 @@ class Refresher:
 
         open_rows = "open" if wanted.leaves_open_rows else None
         if open_rows:
-            connection.register(open_rows, table.scan(columns=list(self.table.key), predicate=wanted.open_sql(schema)))
+            connection.register(
+                open_rows, table.scan(columns=list(self.table.primary_key), predicate=wanted.open_sql(schema))
+            )
         should = should.select(schema.names).cast(schema)
         if has_open_rows:
             self._closings = self._next_closings(table, should, known, wanted)

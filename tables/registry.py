@@ -103,9 +103,9 @@ class Registry:
             return Strategy.TOUCHED
         if table.closes_at:
             return Strategy.STATEFUL
-        if table.lookback or len(table.inputs) > 1 or table.several:
+        if table.depends_within or len(table.inputs) > 1 or table.several:
             return Strategy.TOUCHED
-        return Strategy.LATEST if table.latest_by else Strategy.APPEND
+        return Strategy.LATEST if table.sequence_by else Strategy.APPEND
 
     def in_order(self, domain: str | None = None) -> list[Table]:
         """Tables, each after the tables that it reads."""
@@ -259,7 +259,7 @@ def _table(
 ) -> tuple[Table, Sequence[str] | None]:
     """The table, its parameters inferred where the file does not give them, and its columns where they are known."""
     draft, sources = file.draft, {name: declared[full] for name, full in read.items()}
-    has_record = "records" in draft.given
+    has_record = "lineage_columns" in draft.given
     seen = {name: columns[full] for name, full in read.items()}
     for name, source in sources.items():
         if isinstance(source, Topic) and has_record:
@@ -394,20 +394,20 @@ def _check(table: Table, registry: Registry) -> None:
     _check_records(table, registry)
     for declaration in registry.upstream(table):
         columns = declaration.types if isinstance(declaration, Topic) else None
-        if columns is not None and not set(table.recompute_by) & set(columns) and table.lookback is None:
+        if columns is not None and not set(table.recompute_by) & set(columns) and table.depends_within is None:
             raise BadDeclaration(
                 f"recompute_by={list(table.recompute_by)}: none of these is a column of {declaration.full_name}, "
-                "and there is no lookback: any of its rows would touch the whole table.",
-                hint="Carry the column through from the input, or declare lookback.",
+                "and there is no depends_within: any of its rows would touch the whole table.",
+                hint="Carry the column through from the input, or declare depends_within.",
             )
 
 
 def _check_records(table: Table, registry: Registry) -> None:
     topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
     taken = [topic.full_name for topic in topics if RECORD in topic.columns]
-    if table.records and taken:
+    if table.lineage_columns and taken:
         raise BadDeclaration(
-            f"records={list(table.records)}: {taken[0]} has a column {RECORD!r} of its own.",
+            f"lineage_columns={list(table.lineage_columns)}: {taken[0]} has a column {RECORD!r} of its own.",
             hint="Rename the column of the topic.",
         )
 

@@ -61,17 +61,17 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     if not len(rows):
         return []
     by = [c for c in table.recompute_by if c in rows.column_names]
-    lookback, time = table.lookback_ms, source.event_time
+    within, time = table.depends_within_ms, source.event_time
     touched = rows.select(by).append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
-    # Rows less than a lookback apart have overlapping scopes: a bin of that width needs only its first and last row.
-    bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(lookback or 1, 1)))
+    # Rows less than `within` apart have overlapping scopes: a bin of that width needs only its first and last row.
+    bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(within or 1, 1)))
     spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()
     return merged(
         Scope(
             tuple(span[c] if c in by else ... for c in table.recompute_by),
             None
-            if lookback is None or span[_BIN] is None
-            else Interval(span[f"{_AT}_min"], span[f"{_AT}_max"] + 1).widened(lookback),
+            if within is None or span[_BIN] is None
+            else Interval(span[f"{_AT}_min"], span[f"{_AT}_max"] + 1).widened(within),
         )
         for span in spans
     )

@@ -36,7 +36,7 @@ class ScopeFilter:
     closed_before_ms: int | None = None
 
     def inputs(self, frame: DataFrame, source: Topic | Table, *, many: bool) -> DataFrame:
-        """Rows of an input that can matter: a superset of those within `lookback` of a scope's rows.
+        """Rows of an input that can matter: a superset of those within `depends_within` of a scope's rows.
 
         Of a topic with a clock also those that may repeat one of them: copies of a record differ in the corrected time,
         each by the clock's bound at most, and the first in the log stands for all.
@@ -59,7 +59,7 @@ class ScopeFilter:
         return self._bounds(self.table.event_time, 0, columns)
 
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
-        """DuckDB's clauses that keep of an input, as `rows`, those within `lookback` of a scope in `scopes`.
+        """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
 
         Where the input does not tell its rows' scopes, or a scope is of any value, they keep more: all rows of the
         scopes' times.
@@ -97,7 +97,7 @@ class ScopeFilter:
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
         """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
 
-        return matching(rows, live.where(~self.is_closed), self.table.key, "left_anti")
+        return matching(rows, live.where(~self.is_closed), self.table.primary_key, "left_anti")
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
@@ -136,7 +136,7 @@ class ScopeFilter:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
         if open_rows:
-            same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.key)
+            same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.primary_key)
             where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
         return f"{join} {where}"
 
@@ -165,12 +165,12 @@ class ScopeFilter:
         return pa.table(columns)
 
     def is_near(self, source: Topic | Table) -> bool:
-        """Whether what is read of an input lies within `lookback` of a scope."""
-        return self._input_slack_ms(source) == (self.table.lookback_ms or 0)
+        """Whether what is read of an input lies within `depends_within` of a scope."""
+        return self._input_slack_ms(source) == (self.table.depends_within_ms or 0)
 
     def _input_slack_ms(self, source: Topic | Table) -> int:
         clock = source.clock if isinstance(source, Topic) else None
-        return (self.table.lookback_ms or 0) + (2 * clock.bound_ms if clock else 0)
+        return (self.table.depends_within_ms or 0) + (2 * clock.bound_ms if clock else 0)
 
     @property
     def leaves_open_rows(self) -> bool:

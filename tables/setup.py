@@ -123,7 +123,7 @@ def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
     gaps.ensure(lake)
     transactions.ensure(lake)
     for topic in registry.domain_topics(domain):
-        statistics = [topic.event_time, topic.key, PARTITION, OFFSET, LATE_BY_MS]
+        statistics = [topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
         lake.extend(topic.full_name, events_schema(topic))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])

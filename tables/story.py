@@ -107,7 +107,7 @@ def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:
     since = lake.oldest_commit(name, -1, newest)
     ledgers = Ledgers(lake)
     feed = _changes(lake, name, key, since, newest)
-    corrections = {c["version"]: c for c in ledgers.corrections(name, key={c: key[c] for c in table.key})}
+    corrections = {c["version"]: c for c in ledgers.corrections(name, key={c: key[c] for c in table.primary_key})}
     chapters = []
     for version, sides in feed:
         (commit,) = lake.commits(name, version - 1, version)

@@ -81,9 +81,9 @@ class Target:
             spark=spark,
             lake=lake,
             name=table.full_name,
-            key=table.key,
-            approximate=table.approximate or {},
-            rules=table.rules,
+            key=table.primary_key,
+            approximate=table.tolerances or {},
+            rules=table.checks,
             statistics=table.statistics,
             file=f"tables/{table.domain}/{table.name}.py",
         )

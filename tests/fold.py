@@ -24,7 +24,7 @@ def assert_ledger_explains(world: World, tables: Iterable[str]) -> None:
     ledger = world.rows("ledger.corrections").to_pylist()
     for name in tables:
         corrections = [c for c in ledger if c["table"] == name]
-        key = world.registry.find_table(name).key
+        key = world.registry.find_table(name).primary_key
         runs = {
             commit.version
             for commit in world.lake.commits(name, -1, world.lake.version(name))

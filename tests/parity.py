@@ -154,8 +154,8 @@ def _utc(row: Row) -> dict[str, Any]:
 
 
 def _require_equal(table: Table, found: Sequence[Row], expected: Sequence[Row]) -> None:
-    columns = list(dict.fromkeys(column for row in expected for column in row)) or list(table.key)
-    key = [column for column in table.key if column in columns] or columns
+    columns = list(dict.fromkeys(column for row in expected for column in row)) or list(table.primary_key)
+    key = [column for column in table.primary_key if column in columns] or columns
     left, said = [dict(row) for row in found], []
     for wanted in expected:
         same_key = [row for row in left if all(_equal(row.get(c), wanted.get(c)) for c in key)]

@@ -15,12 +15,12 @@ from tables import F, table
 
 
 @table(
-    key=["sensor", "hour"],
+    primary_key=["sensor", "hour"],
     event_time="hour",
     watermark="1 hour",
     closes_at="closes_at",
     recompute_by=["sensor"],
-    lookback="1 hour",
+    depends_within="1 hour",
     late="{late}",
 )
 def {name}(readings):
@@ -39,7 +39,7 @@ DAYS_FILE = '''\
 from tables import F, table
 
 
-@table(key=["sensor"], recompute_by=["sensor"])
+@table(primary_key=["sensor"], recompute_by=["sensor"])
 def days(hours):
     return hours.groupBy("sensor").agg(F.sum("total").alias("total"))
 '''

@@ -58,7 +58,7 @@ def _value(topic: Topic, column: str, kind: FieldType, number: int, chance: rand
         return {name: _value(topic, f"{column}.{name}", inner, number, chance) for name, inner in kind.fields}
     if kind.name == "json":
         return {"number": number}
-    for rule in topic.rules:
+    for rule in topic.checks:
         if column in rule.columns and isinstance(rule, OneOf):
             return chance.choice(rule.values)
         if column in rule.columns and isinstance(rule, Matches):
@@ -67,7 +67,7 @@ def _value(topic: Topic, column: str, kind: FieldType, number: int, chance: rand
     if kind.name == "string":
         return (
             f"{chance.choice(NAMES)}{number}"
-            if column in topic.identity and column != topic.key
+            if column in topic.dedup_keys and column != topic.message_key
             else chance.choice(NAMES)
         )
     if kind.name == "boolean":
@@ -86,7 +86,7 @@ def _value(topic: Topic, column: str, kind: FieldType, number: int, chance: rand
 
 
 def _bounds(topic: Topic, column: str) -> tuple[float, float]:
-    for rule in topic.rules:
+    for rule in topic.checks:
         if column in rule.columns and isinstance(rule, Between):
             low = rule.low if isinstance(rule.low, int | float) else 0
             high = rule.high if isinstance(rule.high, int | float) else low + 100

@@ -34,7 +34,7 @@ def test_records_are_made_for_every_type_and_only_the_broken_ones_are_refused() 
         "read_at": "timestamp",
     }
     rules = [matches("string", "[A-Z]{2}[0-9]+(-x)?"), one_of("int", [3, 5]), between("double", 10, 20)]
-    topic = a_topic(schema=schema, rules=rules)
+    topic = a_topic(schema=schema, checks=rules)
     rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(records_of(topic))]
     decoded = Decoder(topic).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
     reasons = {reason for row in decoded.rejected.to_pylist() for reason in row["reasons"]}

@@ -164,7 +164,7 @@ def _epoch_milliseconds(value: bytes, topic: Topic, dice: random.Random) -> byte
 
 def _invalid_utf8(value: bytes, topic: Topic, dice: random.Random) -> bytes:
     """A byte that UTF-8 never has, inside the text of the key's column."""
-    start = b'"%b":"' % topic.key.encode()
+    start = b'"%b":"' % topic.message_key.encode()
     return value.replace(start, start + dice.choice([b"\xff", b"\xc0", b"\xfe"]), 1)
 
 

@@ -41,7 +41,7 @@ def events(spark: SparkSession, topic: Topic, table: Table, task: Task, max_offs
         .withWatermark(topic.event_time, table.watermark)
         .dropDuplicates(list(topic.same_record))
     )
-    return rows.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.records else rows
+    return rows.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.lineage_columns else rows
 
 
 def start(spark: SparkSession, table: Table, task: Task, max_offsets: int) -> StreamingQuery:
@@ -50,7 +50,7 @@ def start(spark: SparkSession, table: Table, task: Task, max_offsets: int) -> St
 
     sources = [source for source in load().upstream(table) if isinstance(source, Topic)]
     inputs = {source.name: events(spark, source, table, task, max_offsets) for source in sources}
-    rows = table.derive(**inputs).drop(*(table.records or ()))
+    rows = table.derive(**inputs).drop(*(table.lineage_columns or ()))
     place = str(task.home / table.name)
     writer = rows.writeStream.option("checkpointLocation", str(task.home / "checkpoints" / table.name))
     writer = writer.trigger(availableNow=True) if task.rounds else writer
@@ -62,7 +62,7 @@ def start(spark: SparkSession, table: Table, task: Task, max_offsets: int) -> St
 
 
 def _merging(target: DeltaTable, table: Table) -> Callable[[DataFrame, int], None]:
-    same = " AND ".join(f"t.{column} = s.{column}" for column in table.key)
+    same = " AND ".join(f"t.{column} = s.{column}" for column in table.primary_key)
 
     def merge(rows: DataFrame, _: int) -> None:
         merger = target.alias("t").merge(rows.alias("s"), same)

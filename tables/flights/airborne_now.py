@@ -6,12 +6,12 @@ from tables import DataFrame, F, Window, between, expression, not_null, table, u
 
 
 @table(
-    key=["flight_id"],
+    primary_key=["flight_id"],
     event_time="departed_at",
     recompute_by=["origin"],
-    lookback="25 hours",  # a flight lands within 24, and the longest day has 25
-    every="5 seconds",
-    rules=[
+    depends_within="25 hours",  # a flight lands within 24, and the longest day has 25
+    trigger_interval="5 seconds",
+    checks=[
         unique("flight_id"),
         not_null("origin"),
         between("in_the_air", 0, 1_000),

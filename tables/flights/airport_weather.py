@@ -6,10 +6,10 @@ from tables import DataFrame, between, not_null, table, unique
 
 
 @table(
-    key=["airport"],
-    latest_by=["observed_at"],
-    every="2 seconds",
-    rules=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
+    primary_key=["airport"],
+    sequence_by=["observed_at"],
+    trigger_interval="2 seconds",
+    checks=[unique("airport"), not_null("observed_at"), between("temperature_f", -80, 140)],
 )
 def airport_weather(weather: DataFrame) -> DataFrame:
     """One row per airport: what was observed last.

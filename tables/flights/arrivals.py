@@ -16,9 +16,9 @@ TOPIC = Topic(
     },
     event_time="arrived_at",
     report_time="reported_at",
-    key="flight_id",
-    identity=["flight_id"],
-    rules=[
+    message_key="flight_id",
+    dedup_keys=["flight_id"],
+    checks=[
         matches("destination", r"[A-Z]{3}"),
         between("arrived_at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
         between("delay_min", -240, 2_880),

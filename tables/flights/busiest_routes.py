@@ -7,8 +7,8 @@ from tables import DataFrame, F, between, not_null, table
 
 @table(
     watermark="2 hours",
-    every="2 seconds",
-    rules=[not_null("destination"), between("flights", 1, 200)],
+    trigger_interval="2 seconds",
+    checks=[not_null("destination"), between("flights", 1, 200)],
 )
 def busiest_routes(departures: DataFrame) -> DataFrame:
     """One row per route and window of three hours, one starting each hour: flights that left, and their rate.

@@ -6,8 +6,8 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 
 @table(
-    every="2 seconds",
-    rules=[
+    trigger_interval="2 seconds",
+    checks=[
         not_null("carrier"),
         expression("landed <= flights"),
         between("mean_departure_delay_min", -240, 2_880),

@@ -6,11 +6,11 @@ from tables import DataFrame, F, between, not_null, table
 
 
 @table(
-    key=["origin", "hour"],
+    primary_key=["origin", "hour"],
     event_time="hour",
-    lookback="7 days",
-    every="5 seconds",
-    rules=[not_null("origin"), between("flights", 1, 200)],
+    depends_within="7 days",
+    trigger_interval="5 seconds",
+    checks=[not_null("origin"), between("flights", 1, 200)],
 )
 def delay_trend(delays_by_hour: DataFrame) -> DataFrame:
     """One row per origin and hour: flights and mean delay in minutes, those of 168 hours before, and the change.

@@ -7,7 +7,7 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 @table(
     watermark="2 hours",
-    rules=[
+    checks=[
         not_null("origin"),
         between("flights", 1, 200),
         between("mean_delay_min", -240, 2_880),

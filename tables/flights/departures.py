@@ -20,9 +20,9 @@ TOPIC = Topic(
     },
     event_time="occurred_at",
     report_time="reported_at",
-    key="flight_id",
-    identity=["flight_id", "kind"],
-    rules=[
+    message_key="flight_id",
+    dedup_keys=["flight_id", "kind"],
+    checks=[
         one_of("kind", ["departed", "cancelled"]),
         matches("carrier", r"[A-Z0-9]{2}"),
         matches("origin", r"[A-Z]{3}"),

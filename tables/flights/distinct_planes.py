@@ -6,12 +6,12 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 
 @table(
-    every="5 seconds",
-    approximate={
+    trigger_interval="5 seconds",
+    tolerances={
         "planes": 0.02,
         **dict.fromkeys(["planes_sketch", "planes_theta", "delays_sketch", "destinations_sketch"], float("inf")),
     },
-    rules=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
+    checks=[not_null("carrier"), between("planes", 0, 1_000), expression("size(top_destinations) BETWEEN 1 AND 3")],
 )
 def distinct_planes(flights: DataFrame) -> DataFrame:
     """One row per carrier and New York day: planes and the 90th percentile of delay in minutes, with their sketches.

@@ -6,11 +6,11 @@ from tables import DataFrame, F, expression, not_null, one_of, table, unique
 
 
 @table(
-    key=["flight_id"],
-    latest_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
+    primary_key=["flight_id"],
+    sequence_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
     watermark="2 hours",
-    records=["departed_record", "arrived_record"],
-    rules=[
+    lineage_columns=["departed_record", "arrived_record"],
+    checks=[
         unique("flight_id"),
         not_null("carrier"),
         one_of("outcome", ["landed", "never landed"]),

@@ -6,13 +6,13 @@ from tables import DataFrame, F, Window, expression, not_null, table, unique
 
 
 @table(
-    key=["flight_id"],
-    latest_by=["departed_at"],  # as flights has it
+    primary_key=["flight_id"],
+    sequence_by=["departed_at"],  # as flights has it
     event_time="departed_at",
     recompute_by=["origin"],  # which observations lack: one of any airport touches the departures of its two hours
-    lookback="2 hours",
-    every="5 seconds",
-    rules=[unique("flight_id"), not_null("carrier"), expression("observed_at IS NULL OR observed_at <= departed_at")],
+    depends_within="2 hours",
+    trigger_interval="5 seconds",
+    checks=[unique("flight_id"), not_null("carrier"), expression("observed_at IS NULL OR observed_at <= departed_at")],
 )
 def flights_in_weather(departures: DataFrame, weather: DataFrame) -> DataFrame:
     """One row per departure: the latest observation at its origin, by then at most two hours old; nulls without one.

@@ -14,13 +14,13 @@ LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
 
 
 @table(
-    key=["landed_flight_id"],
+    primary_key=["landed_flight_id"],
     event_time="departed_at",
     recompute_by=["tail_number"],
-    lookback="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
-    records=["landed_record", "left_record"],
-    every="5 seconds",
-    rules=[
+    depends_within="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
+    lineage_columns=["landed_record", "left_record"],
+    trigger_interval="5 seconds",
+    checks=[
         unique("landed_flight_id"),
         between("arrival_delay_min", 31, None),
         between("departure_delay_min", 16, None),

@@ -6,8 +6,8 @@ from tables import DataFrame, F, expression, not_null, table
 
 
 @table(
-    every="5 seconds",
-    rules=[not_null("tail_number"), expression("last_departed_at >= first_departed_at AND legs > 0")],
+    trigger_interval="5 seconds",
+    checks=[not_null("tail_number"), expression("last_departed_at >= first_departed_at AND legs > 0")],
 )
 def plane_days(departures: DataFrame) -> DataFrame:
     """One row per plane and session of departures, each at most six hours after the one before; delays in minutes.

@@ -21,9 +21,9 @@ TOPIC = Topic(
     },
     event_time="observed_at",
     report_time="reported_at",
-    key="airport",
-    identity=["airport"],
-    rules=[
+    message_key="airport",
+    dedup_keys=["airport"],
+    checks=[
         matches("airport", r"[A-Z]{3}"),
         between("observed_at", "2000-01-01T00:00:00Z", "2100-01-01T00:00:00Z"),
         between("temperature_f", -80, 140),

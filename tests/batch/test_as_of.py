@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 TOPIC = "plant.readings"
 TABLES = ["hours", "days", "newest"]
 LAST = HOURS_FILE.format(name="last", late="correct").replace(
-    'key=["sensor", "hour"]', 'key=["sensor"],\n    latest_by=["hour"]'
+    'primary_key=["sensor", "hour"]', 'primary_key=["sensor"],\n    sequence_by=["hour"]'
 )
 """The last hour of each sensor."""
 

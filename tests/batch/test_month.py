@@ -55,7 +55,7 @@ def judged(world: World, name: str) -> Comparison:
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("live", live)
         live = connection.sql(f"SELECT * FROM live WHERE {truth.is_final(name, before)}").to_arrow_table()
-    approximate = world.registry.find_table(name).approximate
+    approximate = world.registry.find_table(name).tolerances
     exact = live.select(expected.column_names).cast(expected.schema)
     return compare(expected, exact, truth.KEYS[name], approximate)
 

@@ -205,7 +205,7 @@ def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:
 
 def test_what_is_pending_waits_until_the_last_row_that_it_reaches_has_closed() -> None:
     pinned = object.__new__(Pinned)
-    pinned.table, pinned.watermark_ms = a_table(lookback="1 hour"), 3 * HOUR_MS
+    pinned.table, pinned.watermark_ms = a_table(depends_within="1 hour"), 3 * HOUR_MS
     closed, open_, more = (Scope(("a",), Interval(n * HOUR_MS, (n + 1) * HOUR_MS)) for n in (0, 2, 3))
     assert pinned.closed_at([closed, open_]) == EPOCH + timedelta(hours=4)
     assert pinned.closed_at([more, closed, open_]) == EPOCH + timedelta(hours=5)

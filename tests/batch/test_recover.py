@@ -34,8 +34,8 @@ from tables import Topic
 TOPIC = Topic(
     schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
     event_time="raised_at",
-    key="sensor",
-    identity=["alarm"],
+    message_key="sensor",
+    dedup_keys=["alarm"],
 )
 '''
 ALARMED_FILE = '''\
@@ -44,12 +44,12 @@ from tables import F, table
 
 
 @table(
-    key=["alarm", "read_at"],
+    primary_key=["alarm", "read_at"],
     event_time="read_at",
     watermark="1 hour",
     closes_at="closes_at",
     recompute_by=["sensor"],
-    lookback="1 hour",
+    depends_within="1 hour",
 )
 def alarmed(readings, alarms):
     r, a = readings.alias("r"), alarms.alias("a")
@@ -60,7 +60,7 @@ def alarmed(readings, alarms):
 WATCHED_FILE = (
     ALARMED_FILE.replace("alarmed", "watched")
     .replace("r.join(a, near)", 'r.join(a, near, "left")')
-    .replace('key=["alarm", "read_at"]', 'key=["sensor", "read_at", "alarm"]')
+    .replace('primary_key=["alarm", "read_at"]', 'primary_key=["sensor", "read_at", "alarm"]')
 )
 
 

@@ -31,7 +31,7 @@ LONG = b" " * 500
 
 def topic(greatest: int, max_bytes: int) -> str:
     """A topic that takes values up to one, in records up to a size."""
-    rules = f'    rules=[between("value", 0, {greatest})],\n    max_bytes={max_bytes},\n)\n'
+    rules = f'    checks=[between("value", 0, {greatest})],\n    max_bytes={max_bytes},\n)\n'
     file = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
     return file.rstrip().removesuffix(")") + rules
 

@@ -40,7 +40,7 @@ EACH_FILE = '''\
 from tables import table
 
 
-@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
+@table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 def each(readings):
     return readings.where("value < 100")
 '''
@@ -51,7 +51,7 @@ NEWEST_FILE = NEWEST_FILE.replace("derive=latest", "derive=newest")
 FILES = {"each": EACH_FILE, "newest": NEWEST_FILE, "hours": HOURS, "days": DAYS_FILE}
 """A table of each strategy: append, latest, stateful, touched."""
 STRICT = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
-    'identity=["sensor"],\n', 'identity=["sensor"],\n    rules=[between("value", 0, 50)],\n'
+    'dedup_keys=["sensor"],\n', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],\n'
 )
 # Sensor `b`, which the changes are about; its hours 0 to 2 are closed, 9 is open.
 BEFORE = [("b", 0, 1.0), ("b", 1, 2.0), ("b", 2, 3.0)]
@@ -271,13 +271,13 @@ def _add_row(world: World, name: str, total: float) -> dict[str, Any]:
     schema = pa.schema(lake.open(table.full_name).schema())
     row = {column: columns[column] for column in schema.names}
     stamp = Stamp(app="stream/test", version=1, info={"cause": "stream"})
-    Writer(lake, table.full_name).upsert(pa.Table.from_pylist([row], schema=schema), table.key, stamp)
+    Writer(lake, table.full_name).upsert(pa.Table.from_pylist([row], schema=schema), table.primary_key, stamp)
     return row
 
 
 def _require_in_ledger(world: World, name: str, outcome: Outcome) -> None:
     """The ledger of corrections has just the rows that the change feeds of the run's commits have."""
-    full_name, key = f"plant.{name}", world.registry.find_table(name).key
+    full_name, key = f"plant.{name}", world.registry.find_table(name).primary_key
     assert outcome.version_before is not None
     assert outcome.version_after is not None
     fed = set()

@@ -51,7 +51,7 @@ STEPS = [
 def declared(settings: Settings, kind: str) -> Registry:
     """The readings, their hours by this definition, and what follows the hours."""
     topic = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
-    topic = topic.replace('identity=["sensor"],', 'identity=["sensor"],\n    rules=[between("value", 0, 100)],')
+    topic = topic.replace('dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 100)],')
     texts = {"readings": topic, "hours": KINDS[kind], "days": DAYS_FILE}
     folder = settings.home / "declared" / kind
     return load(written(folder, {f"plant/{name}.py": text for name, text in texts.items()}))

@@ -31,7 +31,7 @@ from tests.streaming.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
 RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 6
-STRICT, LOOSE = a_topic(rules=[between("value", 0, 10)]), a_topic()
+STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
 NAME = LOOSE.full_name
 PARTITIONS = (0, 1)
 Place = tuple[int, int]

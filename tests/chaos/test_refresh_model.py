@@ -46,7 +46,7 @@ from tests.tables.declared import a_topic, named
 RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 4
 WINDOW_S, DELAY_S = 100, 50
 GOOD, BAD_VALUE = 0.1, 99.0
-STRICT, LOOSE = a_topic(rules=[between("value", 0, 10)]), a_topic()
+STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
 START = APPENDED - timedelta(days=2)
 START_MS = cast(int, epoch_ms(START))
 WINDOW_MS, DELAY_MS = WINDOW_S * 1_000, DELAY_S * 1_000
@@ -62,12 +62,12 @@ def windows(readings: Any) -> Any:
 TABLE = named(
     Table(
         derive=windows,
-        key=["sensor", "starts_at"],
+        primary_key=["sensor", "starts_at"],
         event_time="starts_at",
         watermark=f"{DELAY_S} seconds",
         closes_at="closes_at",
         recompute_by=["sensor"],
-        lookback=f"{WINDOW_S} seconds",
+        depends_within=f"{WINDOW_S} seconds",
     ),
     "windows",
 )
@@ -243,7 +243,7 @@ class Stream:
         }
         stamp = Stamp(app=f"stream/{self.checkpoint.stream}", version=self.batch, info=info)
         if sums:
-            Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.key, stamp)
+            Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.primary_key, stamp)
 
 
 @dataclass

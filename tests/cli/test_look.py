@@ -32,7 +32,13 @@ def test_show_tells_a_declaration_before_anything_ran(cli: Cli) -> None:
     assert page["name"] == "flights.delays_by_hour"
     assert page["declaration"]["watermark"] == "2 hours"
     assert page["declaration"]["key"] == ["origin", "hour"]
-    assert sorted(page["declaration"]["inferred"]) == ["closes_at", "event_time", "key", "lookback", "recompute_by"]
+    assert sorted(page["declaration"]["inferred"]) == [
+        "closes_at",
+        "depends_within",
+        "event_time",
+        "primary_key",
+        "recompute_by",
+    ]
     assert page["declaration"]["reads"] == ["flights.departures"]
     assert "not_null(origin)" in page["rules"]
     [late_share] = [column for column in page["columns"] if column["name"] == "late_share"]

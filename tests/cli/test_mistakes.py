@@ -24,8 +24,8 @@ from tables import Topic, between, unique
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
     event_time="read_at",
-    key="sensor",
-    identity=["sensor"],
+    message_key="sensor",
+    dedup_keys=["sensor"],
 )
 '''
 IMPORTS = "from tables import F, Window, between, expression, not_null, table\n"
@@ -66,8 +66,11 @@ def ranked(order: str) -> str:
     return f'readings.withColumn("nth", F.row_number().over({by})).where("nth = 1")'
 
 
-FOLLOWED = 'key=["sensor"], recompute_by=["sensor"]'
-OPEN = 'key=["sensor", "hour"], event_time="hour", closes_at="closes_at", lookback="1 hour", recompute_by=["sensor"]'
+FOLLOWED = 'primary_key=["sensor"], recompute_by=["sensor"]'
+OPEN = (
+    'primary_key=["sensor", "hour"], event_time="hour", closes_at="closes_at", '
+    'depends_within="1 hour", recompute_by=["sensor"]'
+)
 WITHOUT_SPARK: Mapping[str, Mistake] = {
     "a type that there is not": Mistake(
         {"readings": a_topic("double?", "doubel")}, "value has the type 'doubel'", "Did you mean 'double'?"
@@ -80,19 +83,23 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
     "an event time that is a text": Mistake(
         {"readings": a_topic('event_time="read_at"', 'event_time="sensor"')}, "event_time='sensor' is declared 'string'"
     ),
-    "no identity": Mistake({"readings": a_topic('["sensor"]', "[]")}, "identity is empty", "Name the columns"),
+    "no identity": Mistake({"readings": a_topic('["sensor"]', "[]")}, "dedup_keys is empty", "Name the columns"),
     "one column where a list is expected": Mistake(
-        {"readings": a_topic('["sensor"]', '"sensor"')}, "identity='sensor': expected a list", "identity=['sensor']"
+        {"readings": a_topic('["sensor"]', '"sensor"')}, "dedup_keys='sensor': expected a list", "dedup_keys=['sensor']"
     ),
-    "no partition": Mistake({"readings": a_topic("key=", "partitions=0,key=")}, "partitions=0: expected at least 1"),
+    "no partition": Mistake(
+        {"readings": a_topic("message_key=", "partitions=0,message_key=")}, "partitions=0: expected at least 1"
+    ),
     "a parameter of a topic that there is not": Mistake(
         {"readings": a_topic("event_time=", "event_tme=")}, "no parameter 'event_tme'", "Did you mean 'event_time'?"
     ),
     "a rule of a topic on a column that there is not": Mistake(
-        {"readings": a_topic("key=", 'rules=[between("valu", 0, 1)],key=')}, "names valu, which the schema lacks"
+        {"readings": a_topic("message_key=", 'checks=[between("valu", 0, 1)],message_key=')},
+        "names valu, which the schema lacks",
     ),
     "a rule that no record decides": Mistake(
-        {"readings": a_topic("key=", 'rules=[unique("sensor")],key=')}, "cannot be decided on a record alone"
+        {"readings": a_topic("message_key=", 'checks=[unique("sensor")],message_key=')},
+        "cannot be decided on a record alone",
     ),
     "a column of the platform": Mistake({"readings": a_topic('"value"', '"_value"')}, "'_value' cannot name a column"),
     "two columns that differ in case": Mistake(
@@ -126,15 +133,21 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         "it reads plant.hours, which cannot be loaded",
         "late='drp'",
     ),
-    "a key that is a text": Mistake(a_table(parameters='key="sensor"'), "key='sensor': expected a list"),
+    "a key that is a text": Mistake(
+        a_table(parameters='primary_key="sensor"'), "primary_key='sensor': expected a list"
+    ),
     "neither late nor correct": Mistake(a_table(parameters='late="drp"'), "late='drp': expected 'correct' or 'drop'"),
     "an interval that is none": Mistake(a_table(parameters='watermark="2 hourz"'), "watermark='2 hourz'"),
-    "a rule that is none": Mistake(a_table(parameters='rules=["total > 0"]'), "rules holds 'total > 0'"),
+    "a rule that is none": Mistake(a_table(parameters='checks=["total > 0"]'), "checks holds 'total > 0'"),
     "a key that is not what the rows are grouped by": Mistake(
-        a_table(parameters='key=["sensor"]'), "key=['sensor'] contradicts hours", "Leave key out"
+        a_table(parameters='primary_key=["sensor"]'),
+        "primary_key=['sensor'] contradicts hours",
+        "Leave primary_key out",
     ),
     "a range that is too short": Mistake(
-        a_table(parameters='lookback="10 minutes"'), "lookback='10 minutes' contradicts hours", "lengthen it"
+        a_table(parameters='depends_within="10 minutes"'),
+        "depends_within='10 minutes' contradicts hours",
+        "lengthen it",
     ),
     "a scope that the function mixes": Mistake(
         a_table(parameters='recompute_by=["total"]'), "recompute_by=['total'] contradicts hours", "Choose from sensor."
@@ -155,10 +168,12 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
     ),
     "chance": Mistake(a_table(rows="readings.where(F.rand() < 0.5)"), "calls rand()", "pure function"),
     "a made-up identifier": Mistake(a_table(rows='readings.withColumn("id", F.uuid())'), "calls uuid()"),
-    "an empty key": Mistake(a_table(parameters="key=[]"), "key", ""),
+    "an empty key": Mistake(a_table(parameters="primary_key=[]"), "key", ""),
     "a range without a time": Mistake(
-        a_table(KEPT, parameters='key=["sensor"], recompute_by=["sensor"], lookback="1 hour", event_time=None'),
-        "lookback needs event_time",
+        a_table(
+            KEPT, parameters='primary_key=["sensor"], recompute_by=["sensor"], depends_within="1 hour", event_time=None'
+        ),
+        "depends_within needs event_time",
     ),
     "two declarations": Mistake(a_table() + "\n\nAGAIN = hours\n", "expected exactly one declaration", "One file"),
     "the clock of Python": Mistake(
@@ -206,7 +221,7 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
     "two windows at once": Mistake(
         a_table(
             rows='readings.groupBy("sensor", F.window("read_at", "1 hour"), F.window("read_at", "1 day")).count()',
-            parameters='key=["sensor"], event_time="sensor", closes_at="sensor", lookback="1 day", '
+            parameters='primary_key=["sensor"], event_time="sensor", closes_at="sensor", depends_within="1 day", '
             'recompute_by=["sensor"]',
         ),
         "groups by several time windows at once",
@@ -220,19 +235,19 @@ WITH_SPARK: Mapping[str, Mistake] = {
     "an event time that is no time": Mistake(
         a_table(
             rows='readings.select("sensor", F.col("read_at").cast("string").alias("at"))',
-            parameters='key=["sensor", "at"], event_time="at", recompute_by=["sensor"]',
+            parameters='primary_key=["sensor", "at"], event_time="at", recompute_by=["sensor"]',
         ),
         "event_time='at' is a string; expected a timestamp or a date.",
         'F.to_timestamp("at")',
     ),
     "a rule on a column that there is not": Mistake(
-        a_table(parameters='rules=[not_null("totl")]'), "the rule not_null(totl) names totl", "Did you mean 'total'?"
+        a_table(parameters='checks=[not_null("totl")]'), "the rule not_null(totl) names totl", "Did you mean 'total'?"
     ),
     "a rule on a column of another type": Mistake(
-        a_table(parameters='rules=[between("sensor", 0, 1)]'), "judges a number; sensor is", "as the column holds them"
+        a_table(parameters='checks=[between("sensor", 0, 1)]'), "judges a number; sensor is", "as the column holds them"
     ),
     "a condition on a column that there is not": Mistake(
-        a_table(parameters='rules=[expression("totl > 0")]'),
+        a_table(parameters='checks=[expression("totl > 0")]'),
         "expression(totl > 0) does not fit the table",
         "on sensor, hour, closes_at, total",
     ),
@@ -257,9 +272,10 @@ WITH_SPARK: Mapping[str, Mistake] = {
     ),
     "a key that the function does not return": Mistake(
         a_table(
-            rows='readings.selectExpr("sensor", "value * 2 AS v")', parameters='key=["sensr"], recompute_by=["sensor"]'
+            rows='readings.selectExpr("sensor", "value * 2 AS v")',
+            parameters='primary_key=["sensr"], recompute_by=["sensor"]',
         ),
-        "key names sensr, which hours does not return",
+        "primary_key names sensr, which hours does not return",
         "Did you mean 'sensor'?",
     ),
 }

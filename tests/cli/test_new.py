@@ -55,7 +55,7 @@ def test_what_it_writes_can_be_loaded(checkout: Path, reads: str, strategy: str,
     declared = registry.load(checkout / "tables")
     table = declared.find_table("my_counts")
     assert declared.strategy(table) == strategy
-    assert table.key == key
+    assert table.primary_key == key
     assert [i.full_name for i in declared.upstream(table)] == [f"flights.{reads.removeprefix('flights.')}"]
     tests = [node.name for node in ast.walk(ast.parse(written.test.read_text())) if isinstance(node, ast.FunctionDef)]
     assert tests == ["test_rows_in_rows_out", "test_the_stream_and_the_batch_agree_after_reconcile"]
@@ -152,9 +152,9 @@ def test_a_domain_of_ones_own_is_three_commands(tmp_path: Path) -> None:
     a_domain(tmp_path)
     declared = registry.load(tmp_path / "tables").require_sound()
     topic = declared.find_topic("sales")
-    assert (topic.event_time, topic.key, topic.identity) == ("sold_at", "id", ("id",))
-    assert declared.find_table("hourly").key == ("shop", "hour")
-    assert declared.find_table("totals").key == ("shop",)
+    assert (topic.event_time, topic.message_key, topic.dedup_keys) == ("sold_at", "id", ("id",))
+    assert declared.find_table("hourly").primary_key == ("shop", "hour")
+    assert declared.find_table("totals").primary_key == ("shop",)
     rows = [{"partition": 0, "offset": n, "value": line.encode()} for n, line in enumerate(lines(*SAMPLE))]
     decoded = Decoder(topic).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
     assert (len(decoded.accepted), len(decoded.rejected)) == (3, 0)

@@ -303,7 +303,7 @@ CIRCULAR = '''"""A table that reads the other."""
 from tables import table
 
 
-@table(key=["id"], recompute_by=["id"])
+@table(primary_key=["id"], recompute_by=["id"])
 def {name}({reads}):
     return {reads}
 '''

@@ -210,7 +210,7 @@ def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
     [
         ("delays_by_hour", "def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
         ("delays_by_hour", 'watermark="2 hours"', 'watermark="2 months"'),
-        ("flights", '    key=["flight_id"],\n', ""),
+        ("flights", '    primary_key=["flight_id"],\n', ""),
     ],
 )
 def test_a_mistake_is_reported_as_the_page_shows(
@@ -252,7 +252,7 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
         connection.execute(f"CREATE TABLE {name} AS FROM _empty")
     for table in declared.tables.values():
         dated = [table.event_time] if table.event_time else []
-        columns = dict.fromkeys([*table.key, *table.recompute_by, *dated, *(table.records or ())])
+        columns = dict.fromkeys([*table.primary_key, *table.recompute_by, *dated, *(table.lineage_columns or ())])
         connection.execute(f"CREATE TABLE {table.full_name} ({', '.join(f'{c} VARCHAR' for c in columns)})")
         connection.execute(f"CREATE VIEW {table.name} AS FROM {table.full_name}")
     connection.execute("CREATE TABLE mean_taxi_time (records BIGINT)")

@@ -90,4 +90,4 @@ def judged(
     connection.register("live", world.rows(table))
     live = connection.execute(f"SELECT * FROM live WHERE {is_final(table, before)}").to_arrow_table()
     exact = live.select(expected.column_names).cast(expected.schema)
-    return compare(expected, exact, declared.key, declared.approximate)
+    return compare(expected, exact, declared.primary_key, declared.tolerances)

@@ -61,8 +61,8 @@ def faults(settings: Settings, domain: str = "flights") -> Counter[str]:
 
 
 def _events(lake: Lake, topic: Topic) -> pa.Table:
-    rows = pa.table(lake.open(topic.full_name).scan(columns=["_partition", "_offset", topic.key]))
-    return _side(topic, "events", rows, rows[topic.key].to_pylist(), [None] * len(rows))
+    rows = pa.table(lake.open(topic.full_name).scan(columns=["_partition", "_offset", topic.message_key]))
+    return _side(topic, "events", rows, rows[topic.message_key].to_pylist(), [None] * len(rows))
 
 
 def _bad(lake: Lake, topic: Topic) -> pa.Table:

@@ -85,7 +85,7 @@ def content(world: World, name: str) -> Counter[str]:
     """The rows of a table, without what says when they were written, and what may differ by how it was computed."""
     rows = world.rows(name)
     table = world.registry.tables.get(name)
-    left_out = {"_replayed", "_late_by_ms", "_appended_at", *((table.approximate or {}) if table else {})}
+    left_out = {"_replayed", "_late_by_ms", "_appended_at", *((table.tolerances or {}) if table else {})}
     columns = [c for c in rows.column_names if c not in left_out]
     connection = duckdb.connect()
     connection.execute("SET TimeZone = 'UTC'")

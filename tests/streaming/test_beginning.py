@@ -32,12 +32,12 @@ EACH_FILE = '''
 from tables import table
 
 
-@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
+@table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"])
 def each(readings):
     return readings.select("sensor", "read_at", "value")
 '''
 STRICT_TOPIC = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
-    'identity=["sensor"],', 'identity=["sensor"],\n    rules=[between("value", 0, 50)],'
+    'dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],'
 )
 TABLES = ["hours", "each", "newest"]
 

@@ -32,8 +32,8 @@ TOPIC = Topic(
     schema={"meter": "string", "read_at": "timestamp", "sent_at": "timestamp", "received_at": "timestamp"},
     event_time="at",
     clock=DeviceClock(event="read_at", sent="sent_at", received="received_at", bound="2 hours"),
-    key="meter",
-    identity=["meter"],
+    message_key="meter",
+    dedup_keys=["meter"],
 )
 ''',
     "plant/hours.py": '''
@@ -42,12 +42,12 @@ from tables import F, table
 
 
 @table(
-    key=["meter", "hour"],
+    primary_key=["meter", "hour"],
     event_time="hour",
     watermark="30 minutes",
     closes_at="closes_at",
     recompute_by=["meter"],
-    lookback="1 hour",
+    depends_within="1 hour",
 )
 def hours(readings):
     """One row per meter and hour."""

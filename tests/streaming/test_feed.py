@@ -22,7 +22,7 @@ from tests.tables.declared import a_topic
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-STRICT = a_topic(rules=[between("value", 0, 10)])
+STRICT = a_topic(checks=[between("value", 0, 10)])
 LOOSE = a_topic()
 NAME = LOOSE.full_name
 

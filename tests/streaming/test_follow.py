@@ -42,7 +42,7 @@ from tables import F, Window, table
 from tables.lake import Lake
 
 
-@table(key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], lookback="1 hour")
+@table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], depends_within="1 hour")
 def {name}(readings):
     seconds = F.col("read_at").cast("long")
     before = Window.partitionBy("sensor").orderBy(seconds).rangeBetween(-3600, 0)

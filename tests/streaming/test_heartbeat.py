@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 MINUTE = 60_000
-IDLE = Pulse(idle_after_ms=10 * MINUTE, newest_ms=5, appended_ms=0)
+IDLE = Pulse(idle_timeout_ms=10 * MINUTE, newest_ms=5, appended_ms=0)
 
 
 def awake(newest_ms: int | None, appended_ms: int = 10 * MINUTE) -> Pulse:
-    return Pulse(idle_after_ms=None, newest_ms=newest_ms, appended_ms=appended_ms)
+    return Pulse(idle_timeout_ms=None, newest_ms=newest_ms, appended_ms=appended_ms)
 
 
 @pytest.mark.parametrize(
@@ -42,7 +42,7 @@ def awake(newest_ms: int | None, appended_ms: int = 10 * MINUTE) -> Pulse:
         ({"a": IDLE}, {}),
         ({"a": IDLE, "b": awake(70)}, {"a": 70}),
         ({"a": IDLE, "b": awake(70, 10 * MINUTE - 1)}, {}),
-        ({"a": replace(IDLE, idle_after_ms=None), "b": awake(70)}, {}),
+        ({"a": replace(IDLE, idle_timeout_ms=None), "b": awake(70)}, {}),
         ({"a": IDLE, "b": awake(70), "c": awake(60)}, {"a": 60}),
         ({"a": IDLE, "b": awake(70), "c": awake(60, 0)}, {"a": 70}),  # silent as well, though it may be so for ever
         ({"a": IDLE, "b": awake(None)}, {}),
@@ -80,10 +80,10 @@ from tables.declaration import Topic
 TOPIC = Topic(
     schema={"id": "string", "at": "timestamp"},
     event_time="at",
-    key="id",
-    identity=["id"],
+    message_key="id",
+    dedup_keys=["id"],
     partitions=1,
-    idle_after=%r,
+    idle_timeout=%r,
 )
 """
 TABLE = '''
@@ -92,12 +92,12 @@ from tables import F, table
 
 
 @table(
-    key=["hour"],
+    primary_key=["hour"],
     event_time="hour",
     watermark="10 minutes",
     closes_at="closes_at",
     recompute_by=[],
-    lookback="1 hour",
+    depends_within="1 hour",
 )
 def uses(doors, lamps):
     """One row per hour."""

@@ -31,7 +31,7 @@ NEWEST_FILE = '''\
 from tables import table
 
 
-@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+@table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     return readings.select("sensor", "read_at", "value")
 '''
@@ -40,7 +40,7 @@ PLACES_FILE = '''\
 from tables import table
 
 
-@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+@table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
 def places(readings):
     return readings.select("sensor", "read_at", "place")
 '''

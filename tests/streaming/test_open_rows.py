@@ -31,12 +31,12 @@ from tables import F, table
 
 
 @table(
-    key=["sensor", "day"],
+    primary_key=["sensor", "day"],
     event_time="day",
     watermark="10 minutes",
     closes_at="closes_at",
     recompute_by=["sensor"],
-    lookback="1 day",
+    depends_within="1 day",
 )
 def days(readings):
     return (
@@ -52,7 +52,10 @@ CALLS = '''
 from tables.declaration import Topic
 
 TOPIC = Topic(
-    schema={"sensor": "string", "called_at": "timestamp"}, event_time="called_at", key="sensor", identity=["sensor"]
+    schema={"sensor": "string", "called_at": "timestamp"},
+    event_time="called_at",
+    message_key="sensor",
+    dedup_keys=["sensor"],
 )
 '''
 ANSWERS = '''
@@ -61,12 +64,12 @@ from tables import F, table
 
 
 @table(
-    key=["sensor", "called_at"],
+    primary_key=["sensor", "called_at"],
     event_time="called_at",
     watermark="10 minutes",
     closes_at="closes_at",
     recompute_by=["sensor"],
-    lookback="1 day",
+    depends_within="1 day",
 )
 def answers(calls, readings):
     day = F.expr("INTERVAL 1 DAY")

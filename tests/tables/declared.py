@@ -20,8 +20,8 @@ READINGS = Topic(
         "count": "int?",
     },
     event_time="read_at",
-    key="sensor",
-    identity=["sensor"],
+    message_key="sensor",
+    dedup_keys=["sensor"],
 )
 
 
@@ -43,12 +43,12 @@ def a_table(**changes: Any) -> Table:
 
     parameters: dict[str, Any] = {
         "derive": hours,
-        "key": ["sensor", "hour"],
+        "primary_key": ["sensor", "hour"],
         "event_time": "hour",
         "watermark": "2 hours",
         "closes_at": "closes_at",
         "recompute_by": ["sensor"],
-        "lookback": "1 hour",
+        "depends_within": "1 hour",
     }
     return named(Table(**{**parameters, **changes}), "hours")
 
@@ -69,8 +69,8 @@ from tables import Topic
 TOPIC = Topic(
     schema={"sensor": "string", "read_at": "timestamp", "value": "double?"},
     event_time="read_at",
-    key="sensor",
-    identity=["sensor"],
+    message_key="sensor",
+    dedup_keys=["sensor"],
 )
 '''
 
@@ -79,7 +79,7 @@ TABLE_FILE = '''\
 from tables import table
 
 
-@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+@table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     return readings
 '''

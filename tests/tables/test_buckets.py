@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 pytestmark = pytest.mark.spark
 
-TABLE = a_table(key=["sensor", "hour"], closes_at=None, approximate={"planes": 0.1})
+TABLE = a_table(primary_key=["sensor", "hour"], closes_at=None, tolerances={"planes": 0.1})
 COLUMNS = (
     "sensor string",
     "hour timestamp",
@@ -75,7 +75,7 @@ def test_a_missing_an_extra_and_a_repeated_row_are_found(spark: SparkSession, sh
 
 def test_every_row_has_its_turn_once(spark: SparkSession) -> None:
     rows = frame(spark, *(changed(sensor=f"s{n}", hour=START + timedelta(hours=n)) for n in range(100)))
-    for table in (TABLE, a_table(key=["sensor"], event_time=None, lookback=None, closes_at=None)):
+    for table in (TABLE, a_table(primary_key=["sensor"], event_time=None, depends_within=None, closes_at=None)):
         turns = [of_turn(table, rows, Turn(number, 3)) for number in range(3)]
         seen = [row["sensor"] for turn in turns for row in turn.collect()]
         assert sorted(seen) == sorted(f"s{n}" for n in range(100))

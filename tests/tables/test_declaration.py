@@ -29,13 +29,13 @@ from tests.tables.declared import READINGS, a_table, a_topic
     ],
 )
 def test_a_length_of_time_is_read_in_milliseconds(text: str, milliseconds: int) -> None:
-    assert parse_interval(text, "lookback") == milliseconds
+    assert parse_interval(text, "depends_within") == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", " ", "2", "hours", "2 months", "1 year", "-1 hours", "2 hours and", "1.5 hours"])
 def test_what_is_no_fixed_length_of_time_is_refused_under_its_parameter(text: str) -> None:
-    with pytest.raises(BadDeclaration, match="lookback=") as error:
-        parse_interval(text, "lookback")
+    with pytest.raises(BadDeclaration, match="depends_within=") as error:
+        parse_interval(text, "depends_within")
     assert "90 seconds" in str(error.value.hint)
 
 
@@ -91,7 +91,7 @@ def test_a_corrected_event_time_is_a_column_of_the_events_alone() -> None:
     assert list(topic.columns) == [*topic.types, "at"]
     assert topic.same_record == ("sensor", "read_at")
     assert a_topic().same_record == ("sensor", "read_at")
-    assert a_topic(identity=["read_at", "sensor"]).same_record == ("read_at", "sensor")
+    assert a_topic(dedup_keys=["read_at", "sensor"]).same_record == ("read_at", "sensor")
 
 
 @pytest.mark.parametrize(
@@ -100,20 +100,20 @@ def test_a_corrected_event_time_is_a_column_of_the_events_alone() -> None:
         ({"event_time": "at"}, "event_time names at, which the schema lacks"),
         ({"event_time": "sensor"}, "event_time='sensor' is declared 'string'"),
         ({"schema": {**READINGS.schema, "read_at": "timestamp?"}}, "event_time='read_at' is declared 'timestamp[?]'"),
-        ({"key": "senser"}, "key names senser"),
-        ({"identity": ["sensor", "nonce"]}, "identity names nonce"),
-        ({"identity": []}, "identity is empty"),
-        ({"identity": "sensor"}, "identity='sensor': expected a list of columns"),
-        ({"rules": [unique("sensor")]}, "cannot be decided on a record alone"),
-        ({"rules": [not_null("colour")]}, "names colour, which the schema lacks"),
-        ({"rules": ["value > 0"]}, "expected rules"),
+        ({"message_key": "senser"}, "message_key names senser"),
+        ({"dedup_keys": ["sensor", "nonce"]}, "dedup_keys names nonce"),
+        ({"dedup_keys": []}, "dedup_keys is empty"),
+        ({"dedup_keys": "sensor"}, "dedup_keys='sensor': expected a list of columns"),
+        ({"checks": [unique("sensor")]}, "cannot be decided on a record alone"),
+        ({"checks": [not_null("colour")]}, "names colour, which the schema lacks"),
+        ({"checks": ["value > 0"]}, "expected rules"),
         ({"partitions": 0}, "partitions=0: expected at least 1"),
         ({"max_bytes": 0}, "max_bytes=0: expected at least 1"),
         ({"segment_bytes": 1_000}, "segment_bytes=1000: expected at least 1048576"),
         ({"local_retention": "a while"}, "local_retention='a while'"),
-        ({"future_bound": "soon"}, "future_bound='soon'"),
-        ({"idle_after": "a while"}, "idle_after='a while'"),
-        ({"idle_after": "0 seconds"}, "idle_after='0 seconds': expected more than nothing"),
+        ({"max_future_skew": "soon"}, "max_future_skew='soon'"),
+        ({"idle_timeout": "a while"}, "idle_timeout='a while'"),
+        ({"idle_timeout": "0 seconds"}, "idle_timeout='0 seconds': expected more than nothing"),
         ({"report_time": "reported_at"}, "report_time names reported_at, which the schema lacks"),
         ({"report_time": "sensor"}, "report_time='sensor' is declared 'string'; expected 'timestamp'."),
         ({"clock": CLOCK}, "event_time='read_at' is a column of the schema; with a clock it is the corrected time"),
@@ -141,22 +141,22 @@ def test_a_topic_that_cannot_hold_is_refused(changes: dict[str, Any], message: s
 @pytest.mark.parametrize(
     ("changes", "message"),
     [
-        ({"key": "sensor"}, "key='sensor': expected a list of columns"),
+        ({"primary_key": "sensor"}, "primary_key='sensor': expected a list of columns"),
         ({"recompute_by": "sensor"}, "recompute_by='sensor': expected a list"),
-        ({"key": []}, "key is empty"),
+        ({"primary_key": []}, "primary_key is empty"),
         ({"derive": "hours"}, "derive='hours': expected a function"),
         ({"derive": lambda: None}, "has no parameters"),
         ({"late": "ignore"}, "late='ignore': expected 'correct' or 'drop'"),
         (
-            {"latest_by": ["total", "hour"]},
-            "latest_by begins with 'total' beside closes_at; expected event_time='hour'",
+            {"sequence_by": ["total", "hour"]},
+            "sequence_by begins with 'total' beside closes_at; expected event_time='hour'",
         ),
-        ({"lookback": None}, "closes_at needs event_time and lookback"),
-        ({"event_time": None}, "closes_at needs event_time and lookback"),
-        ({"event_time": None, "closes_at": None}, "lookback needs event_time"),
+        ({"depends_within": None}, "closes_at needs event_time and depends_within"),
+        ({"event_time": None}, "closes_at needs event_time and depends_within"),
+        ({"event_time": None, "closes_at": None}, "depends_within needs event_time"),
         ({"watermark": "2 month"}, "watermark='2 month'"),
-        ({"lookback": "soon"}, "lookback='soon'"),
-        ({"rules": ["flights > 0"]}, "expected rules"),
+        ({"depends_within": "soon"}, "depends_within='soon'"),
+        ({"checks": ["flights > 0"]}, "expected rules"),
     ],
 )
 def test_a_table_that_cannot_hold_is_refused(changes: dict[str, Any], message: str) -> None:
@@ -165,12 +165,12 @@ def test_a_table_that_cannot_hold_is_refused(changes: dict[str, Any], message: s
 
 
 def test_what_is_declared_can_be_read_back() -> None:
-    topic = a_topic(rules=[between("value", 0, 1)], local_retention="2 hours")
-    assert (topic.full_name, topic.local_retention_ms, topic.identity) == ("plant.readings", 7_200_000, ("sensor",))
+    topic = a_topic(checks=[between("value", 0, 1)], local_retention="2 hours")
+    assert (topic.full_name, topic.local_retention_ms, topic.dedup_keys) == ("plant.readings", 7_200_000, ("sensor",))
     table = a_table()
-    assert (table.full_name, table.inputs, table.key) == ("plant.hours", ("readings",), ("sensor", "hour"))
-    assert (table.watermark_ms, table.lookback_ms) == (7_200_000, 3_600_000)
-    assert a_table(closes_at=None, lookback=None).lookback_ms is None
+    assert (table.full_name, table.inputs, table.primary_key) == ("plant.hours", ("readings",), ("sensor", "hour"))
+    assert (table.watermark_ms, table.depends_within_ms) == (7_200_000, 3_600_000)
+    assert a_table(closes_at=None, depends_within=None).depends_within_ms is None
 
 
 def test_the_columns_of_a_table_are_described_by_its_functions_docstring() -> None:

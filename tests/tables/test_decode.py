@@ -158,7 +158,10 @@ def test_deep_nesting_ends_in_quarantine() -> None:
 
 
 def vars_of(topic: Topic) -> dict[str, Any]:
-    return {name: getattr(topic, name) for name in ("schema", "event_time", "key", "identity", "rules", "max_bytes")}
+    return {
+        name: getattr(topic, name)
+        for name in ("schema", "event_time", "message_key", "dedup_keys", "checks", "max_bytes")
+    }
 
 
 def test_every_broken_rule_is_a_reason() -> None:

@@ -19,9 +19,9 @@ METERED = named(
         schema={"id": "string", "measured_at": "timestamp", "sent_at": "timestamp", "received_at": "timestamp"},
         event_time="at",
         clock=DeviceClock(event="measured_at", sent="sent_at", received="received_at", bound="1 hour"),
-        key="id",
-        identity=["id"],
-        rules=[between("at", "2012-01-01T00:00:00Z", None)],
+        message_key="id",
+        dedup_keys=["id"],
+        checks=[between("at", "2012-01-01T00:00:00Z", None)],
     ),
     "meters",
 )
@@ -94,7 +94,7 @@ def test_a_record_holds_no_corrected_time() -> None:
     ],
 )
 def test_a_record_that_claims_the_future_is_quarantined(at: str, ahead: str | None) -> None:
-    topic = named(replace(TOPIC, future_bound="1 hour"), "records")
+    topic = named(replace(TOPIC, max_future_skew="1 hour"), "records")
     value = GOOD.replace(b"2013-01-01T10:00:00Z", at.encode())
     result = Decoder(topic).decode(raw([GOOD, value, GOOD]), None)
     reason = f"`at` is {ahead} beyond the time at which the broker appended the record: expected at most 1 hour"

@@ -20,7 +20,7 @@ HOUR_MS = 3_600_000
 PLAIN, LONG, TIMELESS = (
     a_table(),
     a_table(ends_at="closes_at", closes_at=None),
-    a_table(event_time=None, closes_at=None, lookback=None),
+    a_table(event_time=None, closes_at=None, depends_within=None),
 )
 
 

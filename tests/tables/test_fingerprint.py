@@ -53,7 +53,7 @@ def unused(value):
     return value - 1
 
 
-@table(key=["sensor"], latest_by=["read_at"], recompute_by=["sensor"])
+@table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
 def latest(readings):
     import plain_helper
 
@@ -97,12 +97,12 @@ def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path:
     ("old", "new"),
     [
         ("return readings", "return readings.distinct()"),
-        ('key=["sensor"]', 'key=["sensor", "value"]'),
-        ('latest_by=["read_at"]', 'latest_by=["value"]'),
+        ('primary_key=["sensor"]', 'primary_key=["sensor", "value"]'),
+        ('sequence_by=["read_at"]', 'sequence_by=["value"]'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], watermark="1 hour"'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], event_time="read_at"'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], late="drop"'),
-        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], event_time="read_at", lookback="1 hour"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], event_time="read_at", depends_within="1 hour"'),
     ],
 )
 def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, new: str) -> None:
@@ -149,8 +149,8 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
         ("How a value is read.", "Something else."),
         ("return value - 1", "return value - 2"),
         ("SPARE = 1", "SPARE = 2"),
-        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], every="2 seconds"'),
-        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], approximate={"value": 0.1}'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], trigger_interval="2 seconds"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], tolerances={"value": 0.1}'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute"'),
         ("def latest(readings):", 'def latest(readings):\n    """The newest.\n\n    sensor: which\n    """'),
     ],
@@ -183,7 +183,7 @@ def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
 def test_rules_are_no_part_of_the_definition() -> None:
     from quality.rules import not_null
 
-    assert fingerprint(a_table()) == fingerprint(a_table(rules=[not_null("sensor")]))
+    assert fingerprint(a_table()) == fingerprint(a_table(checks=[not_null("sensor")]))
 
 
 def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
@@ -219,13 +219,13 @@ def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
 
 
 def test_versions_order_any_two_different_rows_of_a_key() -> None:
-    table = a_table(closes_at=None, lookback=None, key=["sensor"], latest_by=["read_at", "sensor"])
+    table = a_table(closes_at=None, depends_within=None, primary_key=["sensor"], sequence_by=["read_at", "sensor"])
     assert version_columns(table, ["value", "sensor", "read_at", "count"]) == ["read_at", "value", "count"]
 
 
 @pytest.mark.parametrize(
     "change",
-    [{"max_bytes": 10}, {"future_bound": "2 hours"}, {"schema": {**READINGS.schema, "unit": "string?"}}],
+    [{"max_bytes": 10}, {"max_future_skew": "2 hours"}, {"schema": {**READINGS.schema, "unit": "string?"}}],
     ids=lambda change: next(iter(change)),
 )
 def test_records_are_decoded_otherwise_when_their_declaration_says_so(change: dict[str, object]) -> None:

@@ -25,8 +25,8 @@ from tables import Topic
 TOPIC = Topic(
     schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
     event_time="raised_at",
-    key="sensor",
-    identity=["alarm"],
+    message_key="sensor",
+    dedup_keys=["alarm"],
 )
 '''
 HEAD = '"""A table."""\nfrom tables import F, Window, table\n\n\n'
@@ -38,7 +38,7 @@ def hours(readings):
     )
 """
 JOIN = """\
-@table(key=["alarm"]{given})
+@table(primary_key=["alarm"]{given})
 def alarmed(readings, alarms):
     r, a = readings.alias("r"), alarms.alias("a")
     near = F.col("a.raised_at").between(F.col("r.read_at"), F.col("r.read_at") + F.expr("INTERVAL 90 MINUTES"))
@@ -47,7 +47,7 @@ def alarmed(readings, alarms):
         (F.col("r.read_at") + F.expr("INTERVAL 90 MINUTES")).alias("until")
     )
 """
-INFERRED = ("key", "event_time", "lookback", "closes_at", "ends_at", "recompute_by")
+INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at", "recompute_by")
 
 
 def plant(folder: Path, **tables: str) -> Any:
@@ -66,9 +66,9 @@ def of(table: Table) -> dict[str, Any]:
         pytest.param(
             HOURS.format(given=""),
             {
-                "key": ("sensor", "hour"),
+                "primary_key": ("sensor", "hour"),
                 "event_time": "hour",
-                "lookback": "2 hours",
+                "depends_within": "2 hours",
                 "closes_at": "closes_at",
                 "recompute_by": ("sensor",),
             },
@@ -79,7 +79,7 @@ def of(table: Table) -> dict[str, Any]:
             '        "of", F.session_window("read_at", "6 hours"))\n'
             '    first, last = F.min("read_at").alias("first"), F.max("read_at").alias("last")\n'
             '    return by.agg(first, last).drop("session_window")\n',
-            {"key": ("of", "first"), "event_time": "first", "lookback": "6 hours", "ends_at": "last"},
+            {"primary_key": ("of", "first"), "event_time": "first", "depends_within": "6 hours", "ends_at": "last"},
             id="session of a renamed column",
         ),
         pytest.param(
@@ -88,9 +88,9 @@ def of(table: Table) -> dict[str, Any]:
             '    first, last = F.col("visit.start").alias("first"), F.col("visit.end").alias("last")\n'
             '    return found.select("sensor", first, last, "n")\n',
             {
-                "key": ("sensor", "first"),
+                "primary_key": ("sensor", "first"),
                 "event_time": "first",
-                "lookback": "6 hours",
+                "depends_within": "6 hours",
                 "ends_at": "last",
                 "recompute_by": ("sensor",),
             },
@@ -99,7 +99,12 @@ def of(table: Table) -> dict[str, Any]:
         pytest.param(
             '@table()\ndef t(readings):\n    day = F.to_date(F.from_utc_timestamp("read_at", "America/New_York"))\n'
             '    return readings.withColumn("day", day).groupBy("sensor", "day").agg(F.avg("value").alias("mean"))\n',
-            {"key": ("sensor", "day"), "event_time": "day", "lookback": "2 days", "recompute_by": ("sensor",)},
+            {
+                "primary_key": ("sensor", "day"),
+                "event_time": "day",
+                "depends_within": "2 days",
+                "recompute_by": ("sensor",),
+            },
             id="days of a zone",
         ),
         pytest.param(
@@ -109,18 +114,18 @@ def of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             '@table()\ndef t(readings):\n    return readings.groupBy("sensor").agg(F.max("value").alias("greatest"))\n',
-            {"key": ("sensor",), "recompute_by": ("sensor",)},
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
             id="group without a time",
         ),
         pytest.param(
             '@table()\ndef t(readings):\n    at = F.col("read_at").alias("at")\n'
             '    return readings.where("value > 0").select("sensor", at)\n',
-            {"key": ("sensor", "at"), "event_time": "at", "recompute_by": ("sensor",)},
+            {"primary_key": ("sensor", "at"), "event_time": "at", "recompute_by": ("sensor",)},
             id="projection",
         ),
         pytest.param(
-            '@table(key=["sensor"], latest_by=["read_at"])\ndef t(readings):\n    return readings\n',
-            {"key": ("sensor",), "recompute_by": ("sensor",)},
+            '@table(primary_key=["sensor"], sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
             id="latest",
         ),
         pytest.param(
@@ -134,7 +139,7 @@ def of(table: Table) -> dict[str, Any]:
             id="explode",
         ),
         pytest.param(
-            '@table(latest_by=["read_at"])\ndef t(readings):\n    return readings\n',
+            '@table(sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
             "of which rows the greatest is kept",
             id="latest of what",
         ),
@@ -142,7 +147,7 @@ def of(table: Table) -> dict[str, Any]:
             "@table()\ndef t(readings):\n"
             '    before = F.lag("value").over(Window.partitionBy("sensor").orderBy("read_at"))\n'
             '    return readings.withColumn("before", before)\n',
-            "needs key, which cannot be inferred: the function uses a window function",
+            "needs primary_key, which cannot be inferred: the function uses a window function",
             id="window function",
         ),
         pytest.param(
@@ -152,7 +157,7 @@ def of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             HOURS.format(given="").replace('window("read_at"', 'window(F.to_timestamp("sensor")'),
-            {"key": ("sensor", "hour"), "recompute_by": ("sensor",)},
+            {"primary_key": ("sensor", "hour"), "recompute_by": ("sensor",)},
             id="window over another time",
         ),
         pytest.param(
@@ -163,9 +168,9 @@ def of(table: Table) -> dict[str, Any]:
         pytest.param(
             JOIN.format(given="", how="left"),
             {
-                "key": ("alarm",),
+                "primary_key": ("alarm",),
                 "event_time": "at",
-                "lookback": "90 minutes",
+                "depends_within": "90 minutes",
                 "closes_at": "until",
                 "recompute_by": ("sensor",),
             },
@@ -173,7 +178,7 @@ def of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             JOIN.format(given=', recompute_by=["sensor"]', how="right").replace('"r.sensor"', '"a.sensor"'),
-            {"key": ("alarm",), "recompute_by": ("sensor",)},
+            {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
             id="right join, whose left time can be null",
         ),
         pytest.param(
@@ -182,14 +187,14 @@ def of(table: Table) -> dict[str, Any]:
             id="full join, of which the left column can be null",
         ),
         pytest.param(
-            '@table(key=["alarm"])\ndef t(readings, alarms):\n    both = readings.join(alarms, "sensor")\n'
+            '@table(primary_key=["alarm"])\ndef t(readings, alarms):\n    both = readings.join(alarms, "sensor")\n'
             '    return both.select("sensor", "alarm")\n',
-            {"key": ("alarm",), "recompute_by": ("sensor",)},
+            {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
             id="join without a bound",
         ),
         pytest.param(
-            JOIN.format(given="", how="inner").replace("key=", "#").replace('#["alarm"]', ""),
-            "needs key, which cannot be inferred: a join can give several rows",
+            JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),
+            "needs primary_key, which cannot be inferred: a join can give several rows",
             id="key of a join",
         ),
     ],
@@ -208,32 +213,32 @@ def test_parameters_follow_from_the_plan(tmp_path: Path, text: str, expected: di
 @pytest.mark.parametrize(
     ("given", "message"),
     [
-        ('key=["sensor"]', r"key=\['sensor'\] contradicts hours, which groups by sensor, hour"),
-        ('key=["sensor"], latest_by=["hour"], lookback="3 hours"', None),
+        ('primary_key=["sensor"]', r"primary_key=\['sensor'\] contradicts hours, which groups by sensor, hour"),
+        ('primary_key=["sensor"], sequence_by=["hour"], depends_within="3 hours"', None),
         ('recompute_by=["n"]', r"recompute_by=\['n'\] contradicts hours: a row depends on rows with another n"),
         (
-            'lookback="1 hour"',
-            "lookback='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away",
+            'depends_within="1 hour"',
+            "depends_within='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away",
         ),
         ('event_time="our"', "event_time names our, which hours does not return"),
-        ('key=["sensor", "hour"], lookback="3 hours", recompute_by=[]', None),
+        ('primary_key=["sensor", "hour"], depends_within="3 hours", recompute_by=[]', None),
     ],
 )
 def test_a_given_parameter_is_held_against_the_plan(tmp_path: Path, given: str, message: str | None) -> None:
     text = HOURS.format(given=", " + given)
     if message is None:
-        assert plant(tmp_path, mine=text).find_table("mine").lookback == "3 hours"
+        assert plant(tmp_path, mine=text).find_table("mine").depends_within == "3 hours"
         return
     with pytest.raises(BadDeclaration, match=message):
         plant(tmp_path, mine=text)
 
 
 def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -> None:
-    given = ', key=["sensor", "hour"], event_time="hour", lookback="2 hours", recompute_by=["sensor"]'
+    given = ', primary_key=["sensor", "hour"], event_time="hour", depends_within="2 hours", recompute_by=["sensor"]'
     registry = plant(tmp_path, short=HOURS.format(given=""), long=HOURS.format(given=given))
     assert fingerprint(registry.find_table("short")) == fingerprint(registry.find_table("long"))
     wider = plant(tmp_path / "wider", short=HOURS.format(given="").replace('"2 hours", ', '"3 hours", '))
-    assert wider.find_table("short").lookback == "3 hours"
+    assert wider.find_table("short").depends_within == "3 hours"
 
 
 def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input(tmp_path: Path) -> None:
@@ -241,16 +246,19 @@ def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input
     raw = '@table()\ndef raw(readings):\n    return readings.withColumn("twice", F.col("value") * 2)\n'
     registry = plant(tmp_path, raw=raw, mine=again, copied="@table()\ndef copied(mine):\n    return mine\n")
     assert of(registry.find_table("mine")) == {
-        "key": ("sensor", "hour"), "event_time": "hour", "lookback": "2 hours", "recompute_by": ("sensor",),
-    }  # fmt: skip
+        "primary_key": ("sensor", "hour"),
+        "event_time": "hour",
+        "depends_within": "2 hours",
+        "recompute_by": ("sensor",),
+    }
     assert of(registry.find_table("copied")) == {
-        "key": ("sensor", "hour"), "event_time": "hour", "recompute_by": ("sensor", "hour"),
+        "primary_key": ("sensor", "hour"), "event_time": "hour", "recompute_by": ("sensor", "hour"),
     }  # fmt: skip
 
 
 def test_rows_that_depend_on_others_are_followed_by_changes_without_an_invented_range(tmp_path: Path) -> None:
     ranked = (
-        '@table(key=["sensor", "read_at"], recompute_by=["sensor"])\ndef ranked(readings):\n'
+        '@table(primary_key=["sensor", "read_at"], recompute_by=["sensor"])\ndef ranked(readings):\n'
         '    rank = F.rank().over(Window.partitionBy("sensor").orderBy("value"))\n'
         '    return readings.withColumn("nth", rank)\n'
     )
@@ -264,10 +272,13 @@ def test_what_is_inferred_is_kept_beside_the_code_until_the_code_changes(tmp_pat
     plant(tmp_path, mine=HOURS.format(given=""), above=above)
     kept = tmp_path / "plant" / "__pycache__" / "mine.inferred.json"
     first = json.loads(kept.read_text())
-    assert (first["parameters"]["lookback"], first["columns"]) == ("2 hours", ["hour", "sensor", "closes_at", "n"])
+    assert (first["parameters"]["depends_within"], first["columns"]) == (
+        "2 hours",
+        ["hour", "sensor", "closes_at", "n"],
+    )
     script = (
         "import sys; from pathlib import Path; from tables.registry import load; "
-        f"print(load(Path({str(tmp_path)!r})).find_table('mine').lookback, 'pyspark' in sys.modules)"
+        f"print(load(Path({str(tmp_path)!r})).find_table('mine').depends_within, 'pyspark' in sys.modules)"
     )
 
     def loaded() -> str:

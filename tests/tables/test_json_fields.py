@@ -36,7 +36,12 @@ PUSH = {"push_id": 7, "commits": [{"sha": "f00", "size": 1}, {"sha": "f01", "at"
 
 def decoded(value: bytes | str, unknown_fields: str = "refuse") -> Decoded:
     topic = a_topic(
-        schema=SCHEMA, event_time="at", key="id", identity=["id"], future_bound=None, unknown_fields=unknown_fields
+        schema=SCHEMA,
+        event_time="at",
+        message_key="id",
+        dedup_keys=["id"],
+        max_future_skew=None,
+        unknown_fields=unknown_fields,
     )
     return Decoder(topic).decode(raw([value if isinstance(value, bytes) else value.encode()]), None)
 
@@ -210,8 +215,8 @@ def test_a_type_that_cannot_be_read_is_refused_where_it_ends_to_make_sense(text:
 
 @pytest.mark.parametrize("text", ["struct<a: int>", "array<string>", "json", "map<string,int>"])
 def test_what_identifies_a_record_is_one_value(text: str) -> None:
-    with pytest.raises(BadDeclaration, match="identity names value"):
-        a_topic(schema={"sensor": "string", "read_at": "timestamp", "value": text}, identity=["value"])
+    with pytest.raises(BadDeclaration, match="dedup_keys names value"):
+        a_topic(schema={"sensor": "string", "read_at": "timestamp", "value": text}, dedup_keys=["value"])
 
 
 WHOLE = record(payload=PUSH, labels={"a": 1}, price="1.10", extra={"b": [1]}, more={"c": 1}).encode()

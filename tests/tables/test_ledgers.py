@@ -297,7 +297,12 @@ def test_corrections_hold_every_type_as_json(lake: Lake, ledgers: Ledgers) -> No
     Writer(lake, TABLE).append(
         pa.Table.from_pylist([row], schema=schema), Stamp(app="refresh", version=1, info={"run": "r", "cause": "late"})
     )
-    assert ledgers.record_corrections(a_table(key=["sensor"], event_time=None, closes_at=None, lookback=None)) == 1
+    assert (
+        ledgers.record_corrections(
+            a_table(primary_key=["sensor"], event_time=None, closes_at=None, depends_within=None)
+        )
+        == 1
+    )
 
     def refuse(constant: str) -> None:
         raise AssertionError(f"{constant} is no JSON")

@@ -14,7 +14,7 @@ from tables.writer import BEFORE, CHANGE, Stamp, Writer
 from tests.tables.declared import a_table
 
 SCHEMA = pa.schema([("sensor", pa.string()), ("n", pa.int64())])
-TABLE = a_table(key=["sensor"], event_time=None, closes_at=None, lookback=None)
+TABLE = a_table(primary_key=["sensor"], event_time=None, closes_at=None, depends_within=None)
 
 
 def test_after_a_lost_race_only_files_that_can_hold_its_keys_are_read(lake: Lake) -> None:

@@ -180,8 +180,8 @@ from tables import Topic
 TOPIC = Topic(
     schema={"line": "string", "kind": "string", "at": "timestamp"},
     event_time="at",
-    key="line",
-    identity=["line", "kind"],
+    message_key="line",
+    dedup_keys=["line", "kind"],
 )
 '''
 UNANSWERED = '''\
@@ -194,7 +194,7 @@ from tables.patterns import matches
 HOUR = timedelta(hours=1)
 
 
-@table(key=["line", "called_at"], event_time="called_at", recompute_by=["line"], lookback="1 hour")
+@table(primary_key=["line", "called_at"], event_time="called_at", recompute_by=["line"], depends_within="1 hour")
 def unanswered(calls):
     return matches(
         calls, key=["line"], order=["at", "kind"], find=_unanswered,

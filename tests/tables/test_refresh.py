@@ -53,13 +53,13 @@ def hours(readings: DataFrame) -> DataFrame:
 HOURS = named(
     Table(
         derive=hours,
-        key=["sensor", "hour"],
+        primary_key=["sensor", "hour"],
         event_time="hour",
         watermark="2 hours",
         closes_at="closes_at",
         recompute_by=["sensor"],
-        lookback="1 hour",
-        rules=[between("total", -100, 100), unique("sensor", "hour")],
+        depends_within="1 hour",
+        checks=[between("total", -100, 100), unique("sensor", "hour")],
     ),
     "hours",
 )
@@ -185,7 +185,7 @@ def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: P
     assert [row[:3] for row in plant.stored()] == [(sensor, 0, 3) for sensor in "abc"]
     assert [row[3] for row in plant.stored()][:2] == [0.6, 0.6000000000000001]
     assert plant.stored()[2][3] == pytest.approx(0.6)
-    exact = named(replace(HOURS, approximate={"total": 0}), "hours")
+    exact = named(replace(HOURS, tolerances={"total": 0}), "hours")
     assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).updated == 1
 
 
@@ -222,7 +222,7 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
             F.sum("value").alias("total"),
         )
 
-    table = named(replace(HOURS, derive=since_first, key=["sensor"], rules=[]), "hours")
+    table = named(replace(HOURS, derive=since_first, primary_key=["sensor"], checks=[]), "hours")
     plant.read(*((sensor, TEN, 1.0) for sensor in ("a", "b", None)))
     plant.live(("a", 2, 1, 1.0), (None, 2, 1, 1.0))
     plant = using(plant, engine)
@@ -303,7 +303,7 @@ def test_a_record_that_was_sent_twice_counts_once(plant: Plant) -> None:
 
 
 def test_a_copy_with_another_value_in_recompute_by_counts_in_every_scope(plant: Plant, engine: Engine) -> None:
-    topic = replace(TOPIC, identity=["count"])
+    topic = replace(TOPIC, dedup_keys=["count"])
     plant.read(("a", TEN, 1.0), ("b", TEN, 2.0), ("a", TEN, 4.0), ("b", TEN, 8.0))
     plant = using(plant, engine)
     registry = Registry({TOPIC.full_name: topic}, {HOURS.full_name: HOURS})
@@ -345,7 +345,7 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
 
 def test_a_row_that_moved_into_the_scopes_takes_the_place_of_the_one_outside(plant: Plant, engine: Engine) -> None:
     """The one hour of each sensor: that of `a` was ten once, and is eleven by what the log says now."""
-    table = named(replace(HOURS, key=["sensor"], rules=[]), "hours")
+    table = named(replace(HOURS, primary_key=["sensor"], checks=[]), "hours")
     plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))
     plant.live(("a", 0, 1, 1.0))
     refresher = using(plant, engine).refresher(table)
@@ -431,8 +431,10 @@ def each_reading(readings: DataFrame) -> DataFrame:
     )
 
 
-EACH = named(Table(derive=each_reading, key=["sensor", "hour"], event_time="hour", recompute_by=["sensor"]), "hours")
-NEWEST = named(replace(EACH, key=["sensor"], latest_by=["hour"]), "hours")
+EACH = named(
+    Table(derive=each_reading, primary_key=["sensor", "hour"], event_time="hour", recompute_by=["sensor"]), "hours"
+)
+NEWEST = named(replace(EACH, primary_key=["sensor"], sequence_by=["hour"]), "hours")
 
 
 @pytest.mark.parametrize("table", [EACH, NEWEST], ids=["append", "latest"])
@@ -449,7 +451,7 @@ def test_what_a_stream_writes_meanwhile_stays(
         plant.read(("a", TEN + HOUR, 4.0))
         row = {"sensor": "a", "hour": TEN + HOUR, "closes_at": TEN + HOUR, "readings": 1, "total": 4.0}
         Writer(plant.lake, HOURS.full_name).upsert(
-            pa.Table.from_pylist([row], schema=HOURS_SCHEMA), table.key, Stamp(app="stream", version=1)
+            pa.Table.from_pylist([row], schema=HOURS_SCHEMA), table.primary_key, Stamp(app="stream", version=1)
         )
 
     def racing(refresher: Refresher, name: str) -> Any:

@@ -56,28 +56,47 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
             "One file declares",
         ),
         ("topic", TOPIC_FILE.replace("TOPIC =", "TABLE ="), r"found TABLE \(a Topic\)", "One file declares one"),
-        ("newest", TABLE_FILE.replace("key=", "keys="), "@table has no parameter 'keys'", "Did you mean 'key'"),
+        ("newest", TABLE_FILE.replace("key=", "keys="), "@table has no parameter 'primary_keys'", "mean 'primary_key'"),
+        ("newest", TABLE_FILE.replace("primary_key=", "key="), "@table has no parameter 'key'", "mean 'primary_key'"),
         (
             "newest",
-            TABLE_FILE.replace("key=", "zebra="),
-            "@table has no parameter 'zebra'",
-            "It takes key, recompute_by",
+            TABLE_FILE.replace("sequence_by", "latest_by"),
+            "@table has no parameter 'latest_by'",
+            "mean 'sequence",
         ),
         (
             "topic",
-            TOPIC_FILE.replace("key=", 'name="n", key='),
+            TOPIC_FILE.replace("dedup_keys", "identity"),
+            "Topic has no parameter 'identity'",
+            "mean 'dedup_keys'",
+        ),
+        ("topic", TOPIC_FILE.replace("message_key", "key"), "Topic has no parameter 'key'", "mean 'message_key'"),
+        (
+            "newest",
+            TABLE_FILE.replace("primary_key=", "zebra="),
+            "@table has no parameter 'zebra'",
+            "It takes primary_key, recompute_by",
+        ),
+        (
+            "topic",
+            TOPIC_FILE.replace("message_key=", 'name="n", message_key='),
             "name is given as a parameter",
             "the name is the file's",
         ),
-        ("topic", TOPIC_FILE.replace("key=", "keys="), "Topic has no parameter 'keys'", "Did you mean 'key'"),
+        ("topic", TOPIC_FILE.replace("key=", "keys="), "Topic has no parameter 'message_keys'", "mean 'message_key'"),
         (
             "newest",
-            TABLE_FILE.replace('key=["sensor"], ', ""),
-            "@table needs key, which",
-            "Write key=",
+            TABLE_FILE.replace('primary_key=["sensor"], ', ""),
+            "@table needs primary_key, which",
+            "Write primary_key=",
         ),
         ("newest", TABLE_FILE.replace("@table(", "@table(freshness='soon', "), "freshness='soon'", "90 seconds"),
-        ("newest", TABLE_FILE.replace('key=["sensor"]', 'key="sensor"'), "key='sensor': expected a list", "Write key="),
+        (
+            "newest",
+            TABLE_FILE.replace('primary_key=["sensor"]', 'primary_key="sensor"'),
+            "primary_key='sensor': expected a list",
+            "Write primary_key=",
+        ),
         (
             "newest",
             TABLE_FILE.replace("from tables", "import delta\nfrom tables"),
@@ -108,7 +127,7 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
                 "return readings", "return readings.selectExpr('*', '1 kind').dropDuplicates()"
             ),
             r"recompute_by=\['kind'\]: none of these is a column of plant.readings",
-            "declare lookback",
+            "declare depends_within",
         ),
     ],
 )
@@ -130,10 +149,10 @@ def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: s
 
 
 def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Path) -> None:
-    asking = TABLE_FILE.replace("key=", 'records=["told_by"], key=')
+    asking = TABLE_FILE.replace("primary_key=", 'lineage_columns=["told_by"], primary_key=')
     asking = asking.replace("return readings", 'return readings.withColumnRenamed("record", "told_by")')
     plain = plant(tmp_path / "plain", newest=asking)
-    assert load(plain).find_table("newest").approximate == {"told_by": float("inf")}
+    assert load(plain).find_table("newest").tolerances == {"told_by": float("inf")}
     taken = plant(tmp_path / "taken", newest=asking, readings=TOPIC_FILE.replace('"value"', '"record"'))
     with pytest.raises(BadDeclaration, match=r"plant\.readings has a column 'record' of its own"):
         load(taken).require_sound()
@@ -141,7 +160,7 @@ def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Pa
 
 def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
     closing = TABLE_FILE.replace("readings", "newest").replace(
-        'latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'
+        'sequence_by=["read_at"]', 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
     )
     with pytest.raises(BadDeclaration, match=r"again.py: closes_at: a table that reads tables never closes"):
         load(plant(tmp_path, newest=TABLE_FILE, again=closing)).require_sound()
@@ -164,12 +183,14 @@ def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -
     ("text", "strategy"),
     [
         (TABLE_FILE, "latest"),
-        (TABLE_FILE.replace(' latest_by=["read_at"],', ""), "append"),
+        (TABLE_FILE.replace(' sequence_by=["read_at"],', ""), "append"),
         (
-            TABLE_FILE.replace('latest_by=["read_at"]', 'event_time="read_at", lookback="1 hour", closes_at="read_at"'),
+            TABLE_FILE.replace(
+                'sequence_by=["read_at"]', 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
+            ),
             "stateful",
         ),
-        (TABLE_FILE.replace("recompute_by", 'event_time="read_at", lookback="1 hour", recompute_by'), "touched"),
+        (TABLE_FILE.replace("recompute_by", 'event_time="read_at", depends_within="1 hour", recompute_by'), "touched"),
         (TABLE_FILE.replace("readings", "newest"), "touched"),
         (table_reading("readings", "newest"), "touched"),
     ],

@@ -58,7 +58,7 @@ def test_many_scopes_are_within_one_of_any_value() -> None:
 
 
 def test_without_lookback_every_date_is_touched() -> None:
-    table = a_table(closes_at=None, lookback=None)
+    table = a_table(closes_at=None, depends_within=None)
     assert scopes_of(table, a_topic(), rows(("a", at(3)), ("a", at(9)))) == [Scope(("a",), None)]
 
 
@@ -68,7 +68,7 @@ def test_a_column_that_the_input_lacks_may_have_any_value() -> None:
 
 
 def test_an_input_whose_rows_have_no_time_touches_every_date() -> None:
-    newest = a_table(closes_at=None, lookback=None, event_time=None)
+    newest = a_table(closes_at=None, depends_within=None, event_time=None)
     assert scopes_of(a_table(), newest, rows(("a", at(3))).select(["sensor"])) == [Scope(("a",), None)]
 
 

@@ -23,7 +23,7 @@ UTC_TIME = pa.timestamp("us", "UTC")
 
 
 def found(path: Path, source: Topic | Table, scopes: list[Scope], most: int = 100, **table: Any) -> list[Any] | None:
-    """What is read of the input for these scopes of a table with a lookback of an hour: the column `n`."""
+    """What is read of the input for these scopes of a table with a depends_within of an hour: the column `n`."""
     files, wanted = DeltaTable(str(path)), ScopeFilter(a_table(**table), scopes)
     schema = pa.schema(files.schema())
     join = wanted.input_join(source, schema)
@@ -70,8 +70,8 @@ def test_an_input_may_be_dated_by_days(tmp_path: Path) -> None:
     days = pa.array([date(2013, 1, day) for day in range(1, 5)], pa.date32())
     write(tmp_path, sensor=["a"] * 4, day=days)
     day = Interval(AT_TEN.start + 14 * 3_600_000, AT_TEN.start + 38 * 3_600_000)  # the second of January
-    assert found(tmp_path, source, [Scope(("a",), day)], lookback="30 minutes") == [1, 2]
-    assert found(tmp_path, source, [Scope(("a",), day)], lookback="24 hours") == [0, 1, 2]
+    assert found(tmp_path, source, [Scope(("a",), day)], depends_within="30 minutes") == [1, 2]
+    assert found(tmp_path, source, [Scope(("a",), day)], depends_within="24 hours") == [0, 1, 2]
 
 
 def test_more_rows_than_are_few_are_not_read(tmp_path: Path) -> None:

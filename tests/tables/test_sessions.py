@@ -23,18 +23,18 @@ NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = '''"""Clicks."""
 from tables import Topic
 
-TOPIC = Topic(schema={"user": "string", "at": "timestamp"}, event_time="at", key="user", identity=["user"])
+TOPIC = Topic(schema={"user": "string", "at": "timestamp"}, event_time="at", message_key="user", dedup_keys=["user"])
 '''
 TABLE = '''"""Visits, which end after half an hour without a click."""
 from tables import F, table
 
 
 @table(
-    key=["user", "began_at"],
+    primary_key=["user", "began_at"],
     event_time="began_at",
     ends_at="ends_at",
     recompute_by=["user"],
-    lookback="30 minutes",
+    depends_within="30 minutes",
 )
 def visits(clicks):
     """One row per visit."""

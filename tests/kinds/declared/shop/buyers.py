@@ -8,7 +8,7 @@ from tables.membership import members
 
 @table(
     watermark="30 minutes",
-    rules=[between("orders", 1, None)],
+    checks=[between("orders", 1, None)],
 )
 def buyers(orders: DataFrame) -> DataFrame:
     """One row per product and hour: orders, and a Bloom filter of their customers."""

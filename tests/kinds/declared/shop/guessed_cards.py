@@ -13,12 +13,12 @@ ATTEMPTS = 3
 
 
 @table(
-    key=["payment_id"],
+    primary_key=["payment_id"],
     event_time="paid_at",
-    records=["records"],
+    lineage_columns=["records"],
     recompute_by=["card"],
-    lookback="10 minutes",
-    rules=[unique("payment_id"), expression("size(records) = 4")],
+    depends_within="10 minutes",
+    checks=[unique("payment_id"), expression("size(records) = 4")],
 )
 def guessed_cards(payments: DataFrame) -> DataFrame:
     """One row per payment of a card after three declined ones within ten minutes, with the records of all four."""

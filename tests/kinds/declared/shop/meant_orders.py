@@ -6,11 +6,11 @@ from tables import DataFrame, F, Window, table, unique
 
 
 @table(
-    key=["order_id"],
+    primary_key=["order_id"],
     event_time="ordered_at",
     recompute_by=["customer", "product"],
-    lookback="5 minutes",
-    rules=[unique("order_id")],
+    depends_within="5 minutes",
+    checks=[unique("order_id")],
 )
 def meant_orders(orders: DataFrame) -> DataFrame:
     """One row per order, but those of the same customer and product at most five minutes after another."""

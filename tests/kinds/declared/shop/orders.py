@@ -13,7 +13,7 @@ TOPIC = Topic(
         "ordered_at": "timestamp",
     },
     event_time="ordered_at",
-    key="order_id",
-    identity=["order_id"],
-    rules=[between("cents", 1, 10_000_000)],
+    message_key="order_id",
+    dedup_keys=["order_id"],
+    checks=[between("cents", 1, 10_000_000)],
 )

@@ -6,9 +6,9 @@ from tables import DataFrame, F, expression, table, unique
 
 
 @table(
-    key=["payment_id"],
+    primary_key=["payment_id"],
     watermark="30 minutes",
-    rules=[unique("payment_id"), expression("paid_at >= ordered_at")],
+    checks=[unique("payment_id"), expression("paid_at >= ordered_at")],
 )
 def paid_orders(orders: DataFrame, payments: DataFrame) -> DataFrame:
     """One row per accepted payment whose order was at most an hour before it."""

@@ -13,7 +13,7 @@ TOPIC = Topic(
         "tried_at": "timestamp",
     },
     event_time="tried_at",
-    key="payment_id",
-    identity=["payment_id"],
-    rules=[one_of("outcome", ["accepted", "declined"])],
+    message_key="payment_id",
+    dedup_keys=["payment_id"],
+    checks=[one_of("outcome", ["accepted", "declined"])],
 )

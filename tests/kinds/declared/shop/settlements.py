@@ -6,10 +6,10 @@ from tables import DataFrame, F, expression, one_of, table
 
 
 @table(
-    key=["order_id", "payment_id"],
+    primary_key=["order_id", "payment_id"],
     watermark="30 minutes",
-    records=["ordered_record", "paid_record"],
-    rules=[
+    lineage_columns=["ordered_record", "paid_record"],
+    checks=[
         one_of("outcome", ["paid", "not paid", "no order"]),
         expression("outcome = 'no order' OR cents IS NOT NULL"),
     ],
