@@ -18,7 +18,7 @@ from batch.topic_audit import TopicReport, compare_with_log
 from batch.transactions import explain_missing
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
-from infra.locks import is_held
+from infra.process.file_locks import is_held
 from tables.buckets import Turn, compare_buckets, in_buckets, of_turn
 from tables.completeness import Coverage, coverage
 from tables.declaration import Table, Topic
@@ -32,8 +32,8 @@ from tables.setup import Platform, opened
 from tables.target import Target
 
 if TYPE_CHECKING:
+    from infra.kafka.topic_admin import PartitionOffsets
     from infra.settings import Settings
-    from infra.topics import PartitionOffsets
     from tables.lake import Lake
 
 _LOOKS = 3
@@ -273,7 +273,7 @@ def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, Partitio
 
 
 def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]] | None:
-    from infra.topics import offsets
+    from infra.kafka.topic_admin import offsets
 
     try:
         return offsets(settings, topics)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from infra.ranges import Range, Ranges
+from infra.offset_ranges import Range, Ranges
 from tables.decode import OFFSET, PARTITION
 
 if TYPE_CHECKING:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.archive.rows import COLUMNS, HEADERS
+from infra.archive.format.record_rows import COLUMNS, HEADERS
 from tables import certificates
 from tables.buckets import compare_groups
 

@@ -10,14 +10,14 @@ from typing import TYPE_CHECKING
 
 from batch.copies import RECORD
 from batch.span import Edge, Span, require_past, require_there
-from infra.archive.catalog import open_archive
-from infra.archive.frame import frame
-from infra.archive.union import broker_frame, log_frame
-from infra.duck import duckdb_utc
+from infra.archive.archive_catalog import open_archive
+from infra.archive.archive_frame import frame
+from infra.archive.log_union import broker_frame, log_frame
+from infra.duckdb_session import duckdb_utc
 from infra.errors import NotArchived
-from infra.ranges import Range, Ranges, Spans, less, rounds, within
-from infra.topics import PartitionOffsets, offsets
-from infra.unseen import in_transactions
+from infra.kafka.topic_admin import PartitionOffsets, offsets
+from infra.kafka.uncommitted_offsets import in_transactions
+from infra.offset_ranges import Range, Ranges, Spans, less, rounds, within
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
 from tables.frontier import frontier
@@ -28,7 +28,7 @@ from tables.setup import Platform
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.archive.plan import Archive
+    from infra.archive.read_plan import Archive
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batch.evidence import evidence_of, touch
 from batch.plan import has_taken_in
-from infra.locks import is_held
+from infra.process.file_locks import is_held
 from tables.changes import changed_rows, late_within_commit, missed_by_streams
 from tables.checkpoint import Checkpoint
 from tables.declaration import Strategy, Table, Topic

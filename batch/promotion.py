@@ -15,9 +15,9 @@ from batch.backfill import accept_definition
 from batch.reconcile import Reconcile
 from batch.run import Run
 from batch.unexplained import named
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
-from infra.ranges import condition
+from infra.offset_ranges import condition
 from tables.buckets import row_hash
 from tables.changes import sides_of
 from tables.checkpoint import Checkpoint

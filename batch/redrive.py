@@ -8,9 +8,9 @@ import pyarrow as pa
 
 from batch.publication import KEY, Work, publish, reconcile_below
 from batch.span import Span
-from infra.duck import query
+from infra.duckdb_session import query
 from infra.errors import BadArgument
-from infra.ranges import condition
+from infra.offset_ranges import condition
 from tables.declaration import Topic
 from tables.decode import APPENDED_AT, OFFSET, PARTITION
 from tables.lake import QUARANTINE, Lake

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batch.log import Log
 from batch.publication import Work, publish, reconcile_below
 from batch.span import Span
-from infra.ranges import Range, Ranges, condition
+from infra.offset_ranges import Range, Ranges, condition
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION
 from tables.outcome import Outcome, run_name

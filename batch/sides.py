@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from batch.copies import Unlike, compare_copies
 from batch.log import Log
 from batch.transactions import note_transactions
-from infra.ranges import Ranges, Spans, less, size, spans, within
+from infra.offset_ranges import Ranges, Spans, less, size, spans, within
 from tables.declaration import Topic
 from tables.frontier import frontier
 from tables.gaps import gaps, places

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 
 from infra.errors import BadArgument, NotArchived
-from infra.ranges import Range
+from infra.offset_ranges import Range
 from tables.columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declaration import Topic
 

@@ -12,7 +12,7 @@ from batch.log import Log
 from batch.sides import Place, Sides, named, sides_of, told
 from batch.span import Span
 from infra.errors import BadArgument, UnexplainedDifference
-from infra.ranges import Ranges, condition
+from infra.offset_ranges import Ranges, condition
 from tables.certificates import Block, blocks_of, differing, read_certificate, write_certificate
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected

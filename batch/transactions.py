@@ -5,7 +5,7 @@ from __future__ import annotations
 from batch.contiguous import holes
 from batch.log import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
-from infra.ranges import Range, Spans, within
+from infra.offset_ranges import Range, Spans, within
 from tables.completeness import missing
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION

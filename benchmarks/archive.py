@@ -17,16 +17,16 @@ import psutil
 from benchmarks import drain
 from benchmarks.figures import report, spread
 from benchmarks.platform import broker_process, cpu_s, platform
-from infra.archive.catalog import open_archive
-from infra.archive.frame import frame
-from infra.archive.plan import Archive
-from infra.archive.read import read_all
-from infra.archive.source import ArchiveSource
-from infra.archive.union import broker_frame
-from infra.ranges import Ranges
+from infra.archive.archive_catalog import open_archive
+from infra.archive.archive_frame import frame
+from infra.archive.archive_source import ArchiveSource
+from infra.archive.log_union import broker_frame
+from infra.archive.read_plan import Archive
+from infra.archive.segment_reader import read_all
+from infra.kafka.topic_admin import TopicSpec, ensure_topics, offsets
+from infra.offset_ranges import Ranges
 from infra.settings import ROOT, Settings
-from infra.spark.session import session
-from infra.topics import TopicSpec, ensure_topics, offsets
+from infra.spark.spark_session import session
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -22,9 +22,9 @@ from benchmarks.drain import TOPIC, produce
 from benchmarks.figures import percentile, report
 from benchmarks.freshness import appended
 from benchmarks.platform import broker_process, command, cpu_s, driver, platform, traffic
+from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.settings import Settings
-from infra.spark.session import session
-from infra.topics import ensure_topics, offsets
+from infra.spark.spark_session import session
 from streaming.ingest import Ingest
 from tables.frontier import frontier
 from tables.lake import Lake

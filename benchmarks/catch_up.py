@@ -18,8 +18,8 @@ from pathlib import Path
 from benchmarks.cpu import Accountant
 from benchmarks.figures import report
 from benchmarks.platform import command, driver, platform
+from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
-from infra.topics import offsets
 from streaming import progress
 from tables.lake import Lake
 from tables.registry import Registry, load

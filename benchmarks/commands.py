@@ -22,9 +22,9 @@ from benchmarks.catch_up import caught_up
 from benchmarks.figures import report, spread
 from benchmarks.platform import command, free_ports
 from cli.dagrun import run_after, run_dag, triggered_runs
-from infra import supervisor, supervisord
-from infra.airflow_api import Client
-from infra.guard import marked
+from infra.airflow.airflow_api import Client
+from infra.process import supervisor, supervisord
+from infra.process.process_reaper import marked
 from infra.settings import ROOT, Settings
 from tables.frontier import frontier
 from tables.lake import Lake

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from tables.declaration import Topic
 from tables.decode import RAW_SCHEMA, decode_frame
 

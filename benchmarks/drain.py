@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import report, spread
 from benchmarks.platform import platform
 from infra.settings import Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from streaming.ingest import Ingest
 from tables.declaration import Topic
 from tables.decode import events_schema

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from streaming.maintain import Maintain
 from tables.declaration import Table, Topic
 from tables.inference import RECORD

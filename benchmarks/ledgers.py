@@ -17,7 +17,7 @@ from batch.plan import nothing_to_do
 from benchmarks.figures import report, spread
 from benchmarks.reconcile import History, declared, timed
 from infra.settings import ROOT, Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from tables.evidence import RECORD
 from tables.lake import Lake
 from tables.ledgers import CORRECTIONS, EVIDENCE

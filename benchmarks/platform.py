@@ -14,9 +14,10 @@ from datetime import date, timedelta
 
 import psutil
 
-from infra import broker, supervisor
+from infra.kafka import broker
+from infra.kafka.topic_admin import ensure_topics
+from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from infra.topics import ensure_topics
 from tables.registry import load
 from tables.topics import specs
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 from batch.reconcile import Reconcile
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from tables.declaration import Table
 from tables.derive import derive
 from tables.lake import Lake

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 from cli.query import Analyst
 from cli.snapshot import count_corrections, count_late
+from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
-from infra.topics import offsets
 from streaming.progress import read
 from tables.lake import QUARANTINE, Lake
 from traffic import journal, truth
 from traffic.comparison import compare
 
 if TYPE_CHECKING:
-    from infra.topics import PartitionOffsets
+    from infra.kafka.topic_admin import PartitionOffsets
     from tables.declaration import Table, Topic
     from tables.registry import Registry
 

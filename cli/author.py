@@ -62,7 +62,7 @@ def try_(
     A table that it reads, and that does not exist yet, is computed as well. Rows that are still open are shown, too.
     """
     settings = Settings.from_environment()
-    from infra.spark.client import naming_lost_server, open_session
+    from infra.spark.spark_client import naming_lost_server, open_session
     from tables.lake import Lake
     from tables.preview import preview
     from tables.registry import load
@@ -91,7 +91,7 @@ try_.__name__ = "try"
 
 
 def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
-    from infra.spark.client import naming_lost_server, open_session
+    from infra.spark.spark_client import naming_lost_server, open_session
     from tables.analysis import analyse
 
     with naming_lost_server():

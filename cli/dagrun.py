@@ -15,7 +15,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from rich.status import Status
 
-    from infra.airflow_api import Client, TaskState
+    from infra.airflow.airflow_api import Client, TaskState
 
 LOADED_S = 60.0
 FINISHED_S = 420.0
@@ -42,7 +42,7 @@ def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = 
     Raises:
         ProcessFailed: it failed; tells which task, and what that logged last.
     """
-    from infra.airflow_api import Client
+    from infra.airflow.airflow_api import Client
 
     client = Client(settings)
     _await_dag(client, dag)
@@ -55,7 +55,7 @@ def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
     Raises:
         ProcessFailed: as `run_dag`.
     """
-    from infra.airflow_api import Client
+    from infra.airflow.airflow_api import Client
 
     client = Client(settings)
     deadline = time.monotonic() + TRIGGERED_S
@@ -69,7 +69,7 @@ def run_after(settings: Settings, dag: str, earlier: Collection[str]) -> DagRun:
 
 def triggered_runs(settings: Settings, dag: str) -> list[str]:
     """The newest runs of a DAG that events of assets started; none while Airflow has not loaded it."""
-    from infra.airflow_api import Client
+    from infra.airflow.airflow_api import Client
 
     client = Client(settings)
     _await_dag(client, dag)
@@ -78,7 +78,7 @@ def triggered_runs(settings: Settings, dag: str) -> list[str]:
 
 def _follow(client: Client, dag: str, run: str) -> DagRun:
     """Show what a run does until it succeeded."""
-    from infra.airflow_api import FINISHED
+    from infra.airflow.airflow_api import FINISHED
 
     began = time.monotonic()
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:

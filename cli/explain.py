@@ -97,7 +97,7 @@ def late(
 
 def _in_archive(told: Story, settings: Settings) -> tuple[Story, str]:
     """The story with the archived segments of its records, or why they are not named."""
-    from infra.archive.catalog import open_archive
+    from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
     from tables.story import in_archive
 

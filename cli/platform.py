@@ -21,7 +21,7 @@ from infra.settings import ROOT, Settings
 if TYPE_CHECKING:
     from cli.snapshot import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
-    from infra.supervisor import Program
+    from infra.process.supervisor import Program
     from tables.registry import Registry
 
 STREAM_READY_S = 180.0
@@ -47,7 +47,7 @@ def up(
 
 def down() -> None:
     """Stop everything that `up` started; data stays."""
-    from infra import supervisor
+    from infra.process import supervisor
 
     settings = Settings.from_environment()
     running = len(supervisor.state(settings))
@@ -101,7 +101,8 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
-    from infra import jars, supervisor
+    from infra import jars
+    from infra.process import supervisor
     from tables.registry import load
 
     registry = load()
@@ -155,7 +156,7 @@ def print_addresses(settings: Settings, *, airflow: bool = True) -> None:
     """Where to go from here."""
     lines = []
     if airflow:
-        from infra.airflow import USER, base_url, password
+        from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
     lines += [
@@ -176,8 +177,8 @@ def stream_program_name(domain: str) -> str:
 
 def _require_ports(settings: Settings, *, airflow: bool, spark: bool) -> None:
     """Refuse ports that others hold; those of our own running processes are ours."""
-    from infra import supervisor
-    from infra.ports import require_free
+    from infra.process import supervisor
+    from infra.process.ports import require_free
 
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
     wanted = []
@@ -195,7 +196,7 @@ def _require_ports(settings: Settings, *, airflow: bool, spark: bool) -> None:
 
 
 def _broker(settings: Settings) -> list[Program]:
-    from infra import broker
+    from infra.kafka import broker
 
     if not settings.supervises_broker:
         return []
@@ -204,13 +205,13 @@ def _broker(settings: Settings) -> list[Program]:
 
 
 def _wait_broker(settings: Settings) -> None:
-    from infra.broker import wait_ready
+    from infra.kafka.broker import wait_ready
 
     wait_ready(settings)
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    from infra.topics import ensure_topics
+    from infra.kafka.topic_admin import ensure_topics
     from tables.topics import specs
 
     ensure_topics(settings, specs(registry))
@@ -218,7 +219,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 
 def _stream(settings: Settings, domain: str) -> Program:
     """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
-    from infra.supervisor import Program
+    from infra.process.supervisor import Program
 
     declared = hashlib.sha256()
     for path in sorted((ROOT / "tables" / domain).glob("*.py")):
@@ -234,33 +235,33 @@ def _stream(settings: Settings, domain: str) -> Program:
 
 
 def _spark(settings: Settings) -> Program:
-    from infra.spark.server import program
+    from infra.spark.connect_server import program
 
     return program(settings)
 
 
 def _wait_spark(settings: Settings) -> None:
-    from infra.spark.server import wait_warm
+    from infra.spark.connect_server import wait_warm
 
     wait_warm(settings)
 
 
 def _airflow(settings: Settings) -> list[Program]:
-    from infra.airflow import prepare, programs
+    from infra.airflow.airflow_processes import prepare, programs
 
     prepare(settings)
     return programs(settings)
 
 
 def _wait_airflow(settings: Settings) -> None:
-    from infra.airflow_api import wait_ready
+    from infra.airflow.airflow_api import wait_ready
 
     wait_ready(settings)
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     """Return when the driver runs and has made the tables of its domain, or has said why it cannot."""
-    from infra import supervisor
+    from infra.process import supervisor
     from streaming.progress import read
     from tables.lake import Lake
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from batch.log import Log
     from batch.promotion import Comparison, Promotion
-    from infra.ranges import Ranges
+    from infra.offset_ranges import Ranges
     from tables.declaration import Table
     from tables.setup import Platform
 
@@ -79,7 +79,7 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
     """The table, made anew as far as the live platform has taken in the log."""
     from batch.log import Log
     from infra.errors import ProcessFailed
-    from infra.locks import exclusive
+    from infra.process.file_locks import exclusive
     from tables.registry import load
     from tables.setup import opened
     from tables.shadow import drop

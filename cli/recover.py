@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from cli.recovery import Recovery
-    from infra.ranges import Ranges
+    from infra.offset_ranges import Ranges
 
 _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
 
@@ -57,7 +57,7 @@ def recover(
 @contextmanager
 def _held(settings: Settings, name: str) -> Iterator[None]:
     """The checkpoint of the table to ourselves."""
-    from infra.locks import exclusive
+    from infra.process.file_locks import exclusive
 
     deadline = time.monotonic() + _PATIENCE_S
     with ExitStack() as stack:

@@ -10,7 +10,7 @@ from typing import Literal
 from batch.promotion import Comparison
 from batch.remade import compare_rows
 from infra.errors import BadArgument, UnexplainedDifference
-from infra.ranges import RangesOf
+from infra.offset_ranges import RangesOf
 from streaming.recover import (
     adopt,
     archived_steps,

@@ -7,11 +7,11 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import TYPE_CHECKING
 
-from infra.topics import appended_ms
+from infra.kafka.topic_admin import appended_ms
 
 if TYPE_CHECKING:
+    from infra.kafka.topic_admin import PartitionOffsets
     from infra.settings import Settings
-    from infra.topics import PartitionOffsets
     from tables.declaration import Topic
 
 Offsets = Mapping[str, Mapping[int, int]]
@@ -47,7 +47,7 @@ def retention(
     Raises:
         BrokerUnreachable: retryable.
     """
-    from infra.archive.catalog import open_archive
+    from infra.archive.archive_catalog import open_archive
 
     waiting = oldest_waiting({name: on_broker[name] for name in topics if name in on_broker}, ingested)
     tiered = {name: offsets for name, offsets in waiting.items() if topics[name].tiered}

@@ -14,8 +14,8 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from cli.query import Analyst
     from infra.doctor import Finding
-    from infra.supervisor import ProcessState
-    from infra.topics import PartitionOffsets
+    from infra.kafka.topic_admin import PartitionOffsets
+    from infra.process.supervisor import ProcessState
     from streaming.progress import Progress
     from tables.audits import LastAudit
     from tables.declaration import Topic
@@ -165,7 +165,7 @@ class Observer:
         Args:
             with_retention: also how long a stream that stands still has got, which asks the broker for more.
         """
-        from infra import supervisor
+        from infra.process import supervisor
         from tables.audits import last_audits
         from tables.gaps import gaps
 
@@ -293,7 +293,7 @@ def _progress(settings: Settings, registry: Registry) -> list[Progress]:
 def _offsets(
     settings: Settings, registry: Registry, processes: Sequence[ProcessState]
 ) -> dict[str, dict[int, PartitionOffsets]]:
-    from infra.topics import offsets
+    from infra.kafka.topic_admin import offsets
 
     if settings.supervises_broker and not any(p.name == "broker" and p.pid for p in processes):
         # Asking would only wait for an answer that cannot come.

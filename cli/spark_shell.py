@@ -30,7 +30,7 @@ def spark(
 
     With the platform down, or TWOFOLD_SPARK=local, the shell has a JVM of its own, and there is no connection string.
     """
-    from infra.spark.client import find_endpoint, naming_lost_server, open_session
+    from infra.spark.spark_client import find_endpoint, naming_lost_server, open_session
     from tables.lake import Lake
 
     settings = Settings.from_environment()

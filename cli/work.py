@@ -13,7 +13,7 @@ from rich.markup import escape
 
 from cli.arguments import parse_partitions, parse_place, parse_time, require_order
 from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
-from infra.ranges import Ranges
+from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from infra.files import write_at_once
-from infra.guard import Order, kill_marked
+from infra.atomic_write import write_at_once
+from infra.process.process_reaper import Order, kill_marked
 from infra.settings import ROOT
 
 # Airflow kills a task that does not end within 5 s of being told to.
@@ -69,7 +69,7 @@ class Child:
         order = Order(command=self._command, mark=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S)
         order.save(self._place.with_suffix(".order"))
         guard = self._guard = subprocess.Popen(
-            [sys.executable, "-m", "infra.guard", "--order", str(self._place.with_suffix(".order"))],
+            [sys.executable, "-m", "infra.process.process_reaper", "--order", str(self._place.with_suffix(".order"))],
             cwd=ROOT,
             env=self._environment,
             stdin=subprocess.DEVNULL,

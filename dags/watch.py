@@ -142,7 +142,7 @@ class StreamOperator(CommandOperator):
         return status, examine(status, self.domain, broker=settings.supervises_broker, bounds=self.bounds)
 
     def _restart(self, settings: Settings, names: list[str]) -> None:
-        from infra import supervisor
+        from infra.process import supervisor
 
         for name in names:
             self.log.warning("restarting process=%s", name)

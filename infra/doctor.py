@@ -11,10 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from infra import jars, supervisor, supervisord
+from infra import jars
 from infra.errors import TwofoldError
 from infra.java import NEWEST, OLDEST, java, java_version
-from infra.ports import holder, is_free
+from infra.process import supervisor, supervisord
+from infra.process.ports import holder, is_free
 from infra.settings import ROOT, Settings
 
 GIB = 1 << 30

@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import Literal, get_args
 from xml.etree import ElementTree
 
+from infra.atomic_write import write_at_once
 from infra.errors import MissingTool, TwofoldError
-from infra.files import write_at_once
 from infra.java import java
 from infra.settings import Settings
 

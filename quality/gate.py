@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.files import write_at_once
+from infra.atomic_write import write_at_once
 from quality.check import measure, naming
 from quality.rules import Rule
 from quality.suite import PANDAS_ROWS, Outcome, Report, Rows, Suites, open_suites, rows_to_judge, run_name

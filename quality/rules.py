@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar, Literal
 
+from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from infra.interval import parse_interval
 from quality.pattern import portable
 
 Kind = Literal["not_null", "between", "one_of", "matches", "unique", "fresh_within", "expression"]

@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import ProcessFailed, TwofoldError
-from infra.locks import exclusive
-from infra.topics import ensure_topics
+from infra.kafka.topic_admin import ensure_topics
+from infra.process.file_locks import exclusive
 from streaming.backlog import Backlog
 from streaming.follow import Follow
 from streaming.ingest import Ingest

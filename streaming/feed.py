@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import LogGap, WriteConflict
-from infra.ranges import Ranges, condition
+from infra.offset_ranges import Ranges, condition
 from tables.declaration import Topic
 from tables.decode import (
     APPENDED_AT,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 from tables.checkpoint import Checkpoint
 from tables.declaration import Table, Topic
 from tables.fingerprint import ACCEPTED

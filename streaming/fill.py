@@ -13,15 +13,15 @@ from typing import TYPE_CHECKING, TypeVar
 
 import pyarrow as pa
 
-from infra.archive.catalog import open_archive
-from infra.archive.frame import frame
-from infra.archive.plan import Archive
-from infra.archive.read import read_all
-from infra.archive.rows import schema
-from infra.archive.union import broker_frame
+from infra.archive.archive_catalog import open_archive
+from infra.archive.archive_frame import frame
+from infra.archive.format.record_rows import schema
+from infra.archive.log_union import broker_frame
+from infra.archive.read_plan import Archive
+from infra.archive.segment_reader import read_all
 from infra.errors import BrokerUnreachable, LogGap
-from infra.ranges import Ranges, RangesOf
-from infra.topics import PartitionOffsets, offsets, topic_ids
+from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
+from infra.offset_ranges import Ranges, RangesOf
 from streaming.feed import Feed, few, in_log_order
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
 from tables.decode import RAW_SCHEMA

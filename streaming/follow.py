@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from infra.spark.session import suit_to_rows
+from infra.spark.spark_session import suit_to_rows
 from streaming.backlog import rows_changed
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep, use_pool

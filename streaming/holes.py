@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from itertools import zip_longest
 from typing import Literal
 
-from infra.archive.plan import Bounds
-from infra.archive.union import stretches
-from infra.ranges import Range, RangesOf
-from infra.topics import PartitionOffsets
+from infra.archive.log_union import stretches
+from infra.archive.read_plan import Bounds
+from infra.kafka.topic_admin import PartitionOffsets
+from infra.offset_ranges import Range, RangesOf
 from tables.frontier import Frontier
 
 Source = Literal["archive", "broker", "nowhere"]

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 
 from infra.errors import BrokerUnreachable, LogGap
-from infra.ranges import Ranges, RangesOf
-from infra.topics import TopicIds
+from infra.kafka.topic_admin import TopicIds
+from infra.offset_ranges import Ranges, RangesOf
 from streaming.feed import Feed, size_of
 from streaming.fill import Fill, Offsets, require_same_log
 from streaming.filling import Filling
@@ -208,7 +208,7 @@ class Ingest:
         wanted = due(self._pulses())
         if not wanted:
             return []
-        from infra.topics import offsets
+        from infra.kafka.topic_admin import offsets
 
         try:
             on_broker = offsets(self._settings, list(wanted))

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.errors import BadDeclaration
-from infra.spark.session import suit_to_rows
+from infra.spark.spark_session import suit_to_rows
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep
 from tables.checkpoint import MicroBatch, delta_offset

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from infra.files import write_at_once
+from infra.atomic_write import write_at_once
 
 if TYPE_CHECKING:
     from infra.settings import Settings

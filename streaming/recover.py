@@ -11,7 +11,7 @@ from functools import partial
 from itertools import accumulate
 
 from infra.errors import BadArgument
-from infra.ranges import RangesOf
+from infra.offset_ranges import RangesOf
 from streaming.driver import finish
 from streaming.fence import Fence
 from streaming.maintain import Maintain, ends, state_settings

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
-from infra.ranges import Ranges, RangesOf
+from infra.offset_ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
 from streaming.feed import Feed, few, in_log_order
 from streaming.holes import chunks

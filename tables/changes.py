@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import query
+from infra.duckdb_session import query
 from tables.datafusion import select
 from tables.decode import LATE_BY_MS, REPLAYED
 from tables.lake import Lake, LoggedCommit

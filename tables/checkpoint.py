@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.files import settle, write_at_once
+from infra.atomic_write import settle, write_at_once
 
 if TYPE_CHECKING:
     from infra.settings import Settings

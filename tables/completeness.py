@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.duck import duckdb_utc, query
-from infra.ranges import Range, Spans, less, size, within
+from infra.duckdb_session import duckdb_utc, query
+from infra.offset_ranges import Range, Spans, less, size, within
 from tables.declaration import Table, Topic
 from tables.decode import OFFSET, PARTITION
 from tables.frontier import frontier

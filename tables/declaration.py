@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
+from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from infra.interval import parse_interval
 from quality.rules import RECORD_RULES, Rule
 from tables.columns import REST
 from tables.types import FieldType, parse_type

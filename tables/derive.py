@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
-from infra.duck import query
+from infra.duckdb_session import query
 from infra.errors import BadDeclaration
 from tables.declaration import NAMING, Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION

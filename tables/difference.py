@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
 
-from infra.duck import query
+from infra.duckdb_session import query
 from tables.writer import BEFORE, CHANGE
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import query
+from infra.duckdb_session import query
 from tables.declaration import Table
 from tables.difference import difference_of_tables
 from tables.lake import Lake

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
-from infra.duck import query
-from infra.ranges import Ranges
+from infra.duckdb_session import query
+from infra.offset_ranges import Ranges
 from tables.declaration import Topic
 from tables.decode import OFFSET, PARTITION, REPLAYED
 from tables.lake import QUARANTINE, Lake

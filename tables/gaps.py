@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.errors import BadArgument
-from infra.ranges import Range, Ranges, less, rounds, spans, without
+from infra.offset_ranges import Range, Ranges, less, rounds, spans, without
 from tables.additions import append_new
 from tables.decode import TIMESTAMP
 from tables.lake import Lake

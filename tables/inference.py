@@ -14,9 +14,9 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
+from infra.atomic_write import write_at_once
+from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from infra.files import write_at_once
-from infra.interval import parse_interval
 from tables.declaration import NAMING, Draft, Table, Topic
 from tables.fingerprint import read_code
 from tables.plan_mistakes import PlanMistake, find_mistakes

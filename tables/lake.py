@@ -15,8 +15,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
+from infra.atomic_write import settle
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
-from infra.files import settle
 from tables.checksum import write_checksum
 
 if TYPE_CHECKING:

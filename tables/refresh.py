@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import duckdb_utc, query
-from infra.spark.frames import frame_of
+from infra.duckdb_session import duckdb_utc, query
+from infra.spark.local_rows import frame_of
 from tables.datafusion import span
 from tables.declaration import Strategy, Table, Topic
 from tables.decode import OFFSET, PARTITION

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.ranges import joined
+from infra.offset_ranges import joined
 from tables.declaration import Table, Topic
 
 DAY_MS = 86_400_000

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
-from infra.spark.client import naming_lost_server, open_session
+from infra.spark.spark_client import naming_lost_server, open_session
 from tables import gaps, transactions
 from tables.declaration import Table
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema

@@ -19,7 +19,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 from tables.scope import DAY_MS, Interval, epoch_ms_of
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from infra.duck import query
+from infra.duckdb_session import query
 from infra.settings import ROOT
 from tables.declaration import Table
 from tables.evidence import is_held
@@ -22,7 +22,7 @@ from tables.plain import plain
 from tables.scope import EPOCH
 
 if TYPE_CHECKING:
-    from infra.archive.plan import Archive
+    from infra.archive.read_plan import Archive
 
 
 @dataclass(frozen=True, kw_only=True)

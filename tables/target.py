@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
 import pyarrow as pa
 
 from infra.errors import QualityFailed, WriteConflict
-from infra.spark.frames import frame_of
+from infra.spark.local_rows import frame_of
 from quality.rules import Rule
 from tables.declaration import Table
 from tables.difference import difference_of_frames, difference_of_tables

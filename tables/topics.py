@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from infra.topics import TopicSpec
+from infra.kafka.topic_admin import TopicSpec
 from tables.declaration import Topic
 from tables.registry import Registry
 

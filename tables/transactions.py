@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.ranges import Range, Spans, joined, less
+from infra.offset_ranges import Range, Spans, joined, less
 from tables.additions import append_new
 from tables.datafusion import literal, select
 from tables.decode import TIMESTAMP

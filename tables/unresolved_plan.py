@@ -15,8 +15,8 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from infra.interval import parse_interval
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()

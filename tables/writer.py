@@ -18,7 +18,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.spark.frames import frame_of
+from infra.spark.local_rows import frame_of
 from tables.lake import QUARANTINE, WRITER, Lake
 from tables.merge import Merge, equal, greater
 from tables.open_table import OpenTable

@@ -32,7 +32,7 @@ LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py", "test_mutations.py")
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
-AIRFLOW = ("tests/infra/test_airflow.py", "tests/platform/test_dag_runs.py")
+AIRFLOW = ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/test_dag_runs.py")
 """Files that share one Airflow."""
 
 
@@ -65,7 +65,7 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session, with one core and one shuffle partition."""
-    from infra.spark.session import session
+    from infra.spark.spark_session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     # One task at a time: each of the workers has a session, and the machine two cores.

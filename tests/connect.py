@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from infra.settings import Settings
-from infra.spark.client import connect
+from infra.spark.spark_client import connect
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

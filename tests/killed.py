@@ -24,7 +24,7 @@ def run_until_killed(settings: Settings, module: str, *arguments: str) -> None:
         AssertionError: it ended otherwise than by killing itself; with what it wrote last.
     """
     ran = subprocess.run(
-        [sys.executable, "-m", "infra.guard", "--", sys.executable, "-m", module, *arguments],
+        [sys.executable, "-m", "infra.process.process_reaper", "--", sys.executable, "-m", module, *arguments],
         cwd=ROOT,
         env={**os.environ, **settings.environment()},
         capture_output=True,

@@ -12,8 +12,10 @@ from itertools import count
 
 import pytest
 
-from infra import airflow, airflow_api, supervisor, topics
-from infra import broker as kafka
+from infra.airflow import airflow_api, airflow_processes
+from infra.kafka import broker as kafka
+from infra.kafka import topic_admin
+from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from tables.registry import load
 from tables.topics import specs
@@ -60,12 +62,12 @@ def empty_log(broker: Settings) -> Iterator[Settings]:
     """The same, for as long as a block."""
     declared = specs(load(), "flights")
     names = [topic.name for topic in declared]
-    with topics.reach(broker) as admin:
-        there = list(topics.offsets(broker, names))
+    with topic_admin.reach(broker) as admin:
+        there = list(topic_admin.offsets(broker, names))
         if there:
             admin.delete_topics(there)
-    wait_until(lambda: not topics.offsets(broker, names))
-    topics.ensure_topics(broker, declared)
+    wait_until(lambda: not topic_admin.offsets(broker, names))
+    topic_admin.ensure_topics(broker, declared)
     home = broker.home.with_name(f"test-{os.getpid()}-log-{next(_numbers)}")
     try:
         yield replace(broker, home=home, bootstrap=broker.bootstrap_servers, archive=broker.archive_uri)
@@ -114,8 +116,8 @@ def airflow_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings
     for name, text in {"greet": GREET, "broken": BROKEN, "standing_in": STANDING_IN}.items():
         (dags / f"{name}.py").write_text(text)
     try:
-        airflow.prepare(settings)
-        supervisor.start(settings, airflow.programs(settings, dags=dags))
+        airflow_processes.prepare(settings)
+        supervisor.start(settings, airflow_processes.programs(settings, dags=dags))
         airflow_api.wait_ready(settings)
         yield settings
     finally:

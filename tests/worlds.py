@@ -17,7 +17,7 @@ import pyarrow.compute as pc
 
 from batch.reconcile import Reconcile
 from batch.span import Span
-from infra.ranges import Ranges
+from infra.offset_ranges import Ranges
 from streaming.driver import upkeep
 from streaming.feed import Feed
 from tables.checkpoint import Checkpoint

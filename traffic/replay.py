@@ -17,8 +17,8 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING
 
-from infra import topics as broker_topics
 from infra.errors import BadArgument, BrokerUnreachable
+from infra.kafka import topic_admin as broker_topics
 from infra.settings import Settings
 from tables import registry
 from tables.declaration import Topic

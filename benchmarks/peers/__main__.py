@@ -17,7 +17,7 @@ from benchmarks.peers.engine_process import TABLES, Drain, Task, cpu_s
 from benchmarks.peers.engines import ENGINES, FLINK, OWN, PLAIN
 from benchmarks.platform import platform
 from infra.settings import Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 
 INPUTS = {
     "delays_by_hour": (workload.DEPARTURES,),

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from infra import jars
+from infra.atomic_write import write_at_once
 from infra.errors import MissingTool, TwofoldError
-from infra.files import write_at_once
 from infra.java import java, java_home
 from infra.settings import ROOT
 

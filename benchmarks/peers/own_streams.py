@@ -8,7 +8,7 @@ from dataclasses import replace
 
 from benchmarks.peers.engine_process import READY, Task, drain
 from infra.settings import Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from streaming import driver
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain

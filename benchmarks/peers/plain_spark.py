@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from benchmarks.peers.engine_process import Task, drain, until_stopped
 from infra.settings import Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from tables.declaration import Table, Topic
 from tables.decode import events_schema
 from tables.inference import RECORD

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from benchmarks.peers import results, workload
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

@@ -15,11 +15,11 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from infra.atomic_write import write_at_once
 from infra.errors import TwofoldError
-from infra.files import write_at_once
 from infra.jars import STAMP as JARS
 from infra.java import java
-from infra.ports import free_port
+from infra.process.ports import free_port
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -80,8 +80,8 @@ def _record(settings: Settings, archive: Path) -> None:
     """Do in a JVM what the platform's JVMs begin with, and let it write its classes when it ends."""
     from pyspark import SparkContext
 
-    from infra.spark.server import serving_options, token_variable
-    from infra.spark.session import session
+    from infra.spark.connect_server import serving_options, token_variable
+    from infra.spark.spark_session import session
 
     with tempfile.TemporaryDirectory(dir=archive.parent) as directory:
         home = Path(directory)
@@ -101,7 +101,7 @@ def _record(settings: Settings, archive: Path) -> None:
 
 def _work_as_client(settings: Settings) -> None:
     """Do what commands begin with, through the JVM's Connect server: in another process, since this one has a JVM."""
-    warm = "from infra.settings import Settings; from infra.spark.server import wait_warm; "
+    warm = "from infra.settings import Settings; from infra.spark.connect_server import wait_warm; "
     command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
     environment = {**os.environ, **settings.environment()}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.spark.session import suit_to_rows
+from infra.spark.spark_session import suit_to_rows
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

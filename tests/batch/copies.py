@@ -12,14 +12,14 @@ from uuid import UUID
 import pyarrow as pa
 
 from batch.log import Log
-from infra.archive.manifest import archived
-from infra.archive.plan import Archive
-from infra.archive.rows import schema
-from infra.archive.store import Store
-from infra.ranges import Ranges
-from infra.topics import PartitionOffsets
+from infra.archive.format.record_rows import schema
+from infra.archive.read_plan import Archive
+from infra.archive.segment_manifest import archived
+from infra.archive.segment_store import Store
+from infra.kafka.topic_admin import PartitionOffsets
+from infra.offset_ranges import Ranges
 from tables.setup import Platform
-from tests.infra.archive.logs import NOON_MS, TOPIC_ID, Batch, Record, stored
+from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import reading
 from tests.worlds import World
 
@@ -64,7 +64,7 @@ class TwoCopies:
         records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
         patch.setattr("batch.log.open_archive", copies._archive)
-        for module in ("batch.log", "infra.archive.union"):
+        for module in ("batch.log", "infra.archive.log_union"):
             patch.setattr(f"{module}.offsets", copies.offsets)
             patch.setattr(f"{module}.broker_frame", copies._broker)
         patch.setattr("batch.log.in_transactions", lambda *_: {0: list(copies.markers)})

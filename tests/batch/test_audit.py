@@ -189,7 +189,7 @@ def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     copies = TwoCopies.of(World(spark, settings, "plant", plant(tmp_path / "plant")), tmp_path / "archive", monkeypatch)
-    monkeypatch.setattr("infra.topics.offsets", copies.offsets)
+    monkeypatch.setattr("infra.kafka.topic_admin.offsets", copies.offsets)
     world = copies.world
     assert topics_of(world)[0].faults == []
     world.lake.open(TOPIC).delete(f"{OFFSET} IN (1, 4, 5)")

@@ -20,7 +20,7 @@ from batch.redrive import redrive_chosen
 from batch.span import Span
 from infra.errors import BadDeclaration
 from infra.settings import Engine
-from infra.spark.frames import frame_of
+from infra.spark.local_rows import frame_of
 from tables.buckets import Turn
 from tables.derive import derive
 from tables.outcome import Outcome

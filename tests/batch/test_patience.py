@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.locks import exclusive
+from infra.process.file_locks import exclusive
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World
 

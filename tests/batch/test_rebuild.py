@@ -16,7 +16,7 @@ from deltalake import DeltaTable
 from batch.promotion import Promotion, rollback
 from cli.rebuild import made_anew
 from infra.errors import BadArgument
-from infra.ranges import Ranges
+from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from streaming.driver import upkeep
 from tables.fold import unfolded_rows

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.span import Span
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, NotArchived
-from infra.ranges import Range, less, rounds, size, within, without
+from infra.offset_ranges import Range, less, rounds, size, within, without
 from tests.batch.copies import TOPIC, TwoCopies
 from tests.plant import plant
 from tests.tables.declared import a_topic

@@ -19,7 +19,7 @@ from batch.publication import reconcile_below
 from batch.span import Span
 from cli.rebuild import made_anew
 from infra.settings import Settings
-from infra.spark.session import session, suit_to_rows
+from infra.spark.spark_session import session, suit_to_rows
 from streaming.feed import Feed
 from streaming.upkeep import Upkeep
 from tables.fingerprint import fingerprint, recorded

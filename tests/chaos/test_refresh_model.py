@@ -22,7 +22,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
 from batch.reconcile import reconcile_tables
-from infra.duck import duckdb_utc
+from infra.duckdb_session import duckdb_utc
 from infra.settings import Settings
 from quality.rules import between
 from streaming.fence import Fence

@@ -21,11 +21,11 @@ import pytest
 from batch import replay
 from batch.backfill import recompute
 from batch.span import Span
-from infra import supervisor
 from infra.errors import SparkUnreachable
+from infra.process import supervisor
 from infra.settings import Settings
-from infra.spark import server
-from infra.spark.client import find_endpoint, naming_lost_server
+from infra.spark import connect_server
+from infra.spark.spark_client import find_endpoint, naming_lost_server
 from tables.ledgers import CORRECTIONS
 from tests.chaos.proof import assert_each_transaction_is_there_once
 from tests.connect import remote
@@ -50,7 +50,7 @@ pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 +
 def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     """A home in which a Spark server is supervised, and nothing else."""
     settings = Settings(home=tmp_path_factory.mktemp("home"), spark_port=free_port(), shuffle_partitions=1)
-    supervisor.start(settings, [server.program(settings)])
+    supervisor.start(settings, [connect_server.program(settings)])
     yield settings
     supervisor.stop(settings)
 

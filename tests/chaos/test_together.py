@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.reconcile import Reconcile
-from infra.locks import exclusive
+from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from streaming.driver import upkeep
 from streaming.follow import Following

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
 from infra.settings import Settings
-from infra.spark.session import session
+from infra.spark.spark_session import session
 from streaming.upkeep import Upkeep
 from tables.ledgers import Ledgers
 from tables.registry import load

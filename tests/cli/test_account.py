@@ -10,8 +10,8 @@ from deltalake import write_deltalake
 
 from cli.account import TopicAccount, account_of_topic
 from cli.query import Analyst
+from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
-from infra.topics import PartitionOffsets
 from tables import registry
 from tables.lake import Lake
 from traffic.journal import Journal, Row, directory

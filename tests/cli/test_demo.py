@@ -14,7 +14,7 @@ from cli.dagrun import _doing
 from cli.demo import has_caught_up, has_caught_up_with_topics, print_account
 from cli.live import Feed, moving
 from cli.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
-from infra.airflow_api import TaskState
+from infra.airflow.airflow_api import TaskState
 from infra.settings import Settings
 from traffic.replay import Progress
 

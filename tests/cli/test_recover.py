@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from cli import recover
-from infra.locks import exclusive
+from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from tests.cli.conftest import Cli
 

@@ -8,7 +8,7 @@ import pytest
 
 from cli.retention import leaves_in_s, oldest_waiting
 from cli.screen import shown_bytes
-from infra.topics import PartitionOffsets
+from infra.kafka.topic_admin import PartitionOffsets
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1_000)

@@ -219,7 +219,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "try": (
         [TABLE],
         {
-            "infra.spark.client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
+            "infra.spark.spark_client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
             "tables.preview.preview": lambda *_: _Rows(),
         },
     ),

@@ -197,7 +197,7 @@ def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> 
 
 
 def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, DAG]) -> None:
-    from infra.airflow import environment
+    from infra.airflow.airflow_processes import environment
     from infra.settings import Settings
 
     slots = int(environment(Settings())["AIRFLOW__CORE__DEFAULT_POOL_TASK_SLOT_COUNT"])

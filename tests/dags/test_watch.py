@@ -139,7 +139,7 @@ def watch(
             if not comes_back:
                 raise ProcessFailed(f"{name}: spawn error")
 
-        monkeypatch.setattr("infra.supervisor.restart", restart)
+        monkeypatch.setattr("infra.process.supervisor.restart", restart)
         monkeypatch.setattr("dags.watch.SETTLE_S", 0)
         with DAG("flights.stream", schedule=None):
             task = StreamOperator(task_id="watch", domain="flights", bounds=Bounds())

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from infra import supervisor
-from infra.ports import free_port as free_port
+from infra.process import supervisor
+from infra.process.ports import free_port as free_port
 from infra.settings import Settings
 
 Eventually = Callable[[Callable[[], object]], None]

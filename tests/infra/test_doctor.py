@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from infra import doctor, supervisord
+from infra import doctor
 from infra.doctor import Finding
+from infra.process import supervisord
 from infra.settings import Settings
 
 

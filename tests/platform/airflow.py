@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from infra.airflow_api import Client
+from infra.airflow.airflow_api import Client
 from infra.settings import ROOT, Settings
 from tests.infra.conftest import free_port
 

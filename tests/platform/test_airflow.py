@@ -8,7 +8,7 @@ import time
 import pyarrow as pa
 import pytest
 
-from infra.airflow_api import Client
+from infra.airflow.airflow_api import Client
 from infra.settings import Settings
 from tables.checkpoint import Checkpoint
 from tables.lake import Lake

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.airflow_api import Client
+from infra.airflow.airflow_api import Client
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.registry import load

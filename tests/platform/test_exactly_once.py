@@ -22,10 +22,10 @@ from typing import TYPE_CHECKING
 import duckdb
 import pytest
 
-from infra import broker as kafka
-from infra import supervisor
+from infra.kafka import broker as kafka
+from infra.process import supervisor
+from infra.process.supervisor import ProcessState, Program
 from infra.settings import Settings
-from infra.supervisor import ProcessState, Program
 from streaming import progress
 from streaming.ingest import Ingest
 from tables.checkpoint import Checkpoint

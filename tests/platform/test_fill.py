@@ -13,8 +13,8 @@ import pytest
 from batch.audit import audit_topics
 from batch.log import Log
 from cli.retention import Retention, retention
-from infra import topics
-from infra.archive.catalog import open_archive
+from infra.archive.archive_catalog import open_archive
+from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.filling import Filling
 from streaming.ingest import Ingest
@@ -32,7 +32,7 @@ from traffic.replay import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.topics import PartitionOffsets
+    from infra.kafka.topic_admin import PartitionOffsets
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
@@ -50,19 +50,19 @@ def keep_briefly(settings: Settings) -> None:
     """Let the broker give up its own copy of what is archived at once."""
     from kafka.admin import ConfigResource, ConfigResourceType
 
-    with topics.reach(settings) as admin:
+    with topic_admin.reach(settings) as admin:
         admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, BRIEF) for name in load().topics])
 
 
 def delete_records(settings: Settings, before: dict[int, int]) -> None:
     from kafka import TopicPartition
 
-    with topics.reach(settings) as admin:
+    with topic_admin.reach(settings) as admin:
         admin.delete_records({TopicPartition(TOPIC, p): offset for p, offset in before.items()})
 
 
 def reaches(settings: Settings) -> dict[int, PartitionOffsets]:
-    return topics.offsets(settings, [TOPIC])[TOPIC]
+    return topic_admin.offsets(settings, [TOPIC])[TOPIC]
 
 
 def ingest(spark: SparkSession, world: World) -> bool:
@@ -128,7 +128,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
 def kept(world: World, topic: Topic, ingested: Mapping[int, int]) -> Retention:
     """What status tells of the topic's retention."""
     log, now = world.settings, datetime.now(UTC)
-    return retention(log, {TOPIC: topic}, topics.offsets(log, [TOPIC]), {TOPIC: ingested}, now)[TOPIC]
+    return retention(log, {TOPIC: topic}, topic_admin.offsets(log, [TOPIC]), {TOPIC: ingested}, now)[TOPIC]
 
 
 def archive_begins(settings: Settings, partition: int) -> int:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 import pyarrow.compute as pc
 import pytest
 
-from infra import topics
+from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest import Ingest
 from tables.decode import OFFSET
@@ -91,7 +91,7 @@ def watermark_min(world: World) -> float:
 def test_an_idle_topic_stops_holding_a_watermark_back(
     broker: Settings, house: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
-    topics.ensure_topics(broker, specs(house, "house"))
+    topic_admin.ensure_topics(broker, specs(house, "house"))
     settings = replace(broker, home=tmp_path / "home", bootstrap=broker.bootstrap_servers)
     world = World(spark, settings, "house", house)
     with ingesting(world) as send:

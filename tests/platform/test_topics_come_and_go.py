@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra import topics
+from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming import progress
 from streaming.driver import _Kept
@@ -46,22 +46,22 @@ def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: S
     others = Registry({name: topic for name, topic in every.topics.items() if name != ADDED}, {})
     send(log, 0)
     ingest(spark, log, others)
-    with topics.reach(log) as admin:
+    with topic_admin.reach(log) as admin:
         from kafka import TopicPartition
 
-        begins = {p: bounds.latest - 1 for p, bounds in topics.offsets(log, [ADDED])[ADDED].items()}
+        begins = {p: bounds.latest - 1 for p, bounds in topic_admin.offsets(log, [ADDED])[ADDED].items()}
         admin.delete_records({TopicPartition(ADDED, p): offset for p, offset in begins.items()})
     assert min(begins.values()) > 0
 
     send(log, 1)
     world = ingest(spark, log, Registry(every.topics, {}))
-    ends = {p: bounds.latest for p, bounds in topics.offsets(log, [ADDED])[ADDED].items()}
+    ends = {p: bounds.latest for p, bounds in topic_admin.offsets(log, [ADDED])[ADDED].items()}
     assert frontier(world.lake, every.topics[ADDED]).ends == ends
     assert world.lake.rows(ADDED) > 0
 
     send(log, 2)
     world = ingest(spark, log, others)
-    on_broker = topics.offsets(log, list(others.topics))
+    on_broker = topic_admin.offsets(log, list(others.topics))
     for name, topic in others.topics.items():
         assert frontier(world.lake, topic).ends == {p: bounds.latest for p, bounds in on_broker[name].items()}
     ingest(spark, log, Registry(every.topics, {}))
@@ -78,7 +78,7 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
 
     def ingested(names: list[str]) -> bool:
         kept.keep(log, DOMAIN)
-        on_broker = topics.offsets(log, names)
+        on_broker = topic_admin.offsets(log, names)
         return all(
             frontier(world.lake, registry.topics[name]).ends.get(p, 0) == bounds.latest
             for name in names
@@ -89,10 +89,10 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
     try:
         wait_until(lambda: ingested(list(registry.topics)))
         before, rows = frontier(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)
-        with topics.reach(log) as admin:
+        with topic_admin.reach(log) as admin:
             admin.delete_topics([ADDED])
-        wait_until(lambda: not topics.offsets(log, [ADDED]))
-        topics.ensure_topics(log, [spec for spec in specs(registry, DOMAIN) if spec.name == ADDED])
+        wait_until(lambda: not topic_admin.offsets(log, [ADDED]))
+        topic_admin.ensure_topics(log, [spec for spec in specs(registry, DOMAIN) if spec.name == ADDED])
         for day in (1, 2):
             send(log, day)
         wait_until(lambda: ingested(others))

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.audit import audit_topics
-from infra import topics
+from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest import Ingest
 from tables.completeness import Coverage, certify
@@ -50,7 +50,7 @@ def test_a_topic_with_transactions_is_complete(spark: SparkSession, log: Setting
     committed = sum(records for records, is_committed in TRANSACTIONS if is_committed)
     hidden = len(TRANSACTIONS) + sum(records for records, is_committed in TRANSACTIONS if not is_committed)
     send(log)
-    assert topics.offsets(log, [TOPIC])[TOPIC][0].latest == committed + hidden
+    assert topic_admin.offsets(log, [TOPIC])[TOPIC][0].latest == committed + hidden
     world = World(spark, log)
     Ingest(spark, world.lake, world.registry, "flights").start(available_now=True).awaitTermination()
     world.maintain([TABLE])

@@ -9,8 +9,8 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
-from infra.ranges import RangesOf
-from infra.topics import PartitionOffsets
+from infra.kafka.topic_admin import PartitionOffsets
+from infra.offset_ranges import RangesOf
 from streaming.fill import Fill
 from streaming.ingest import Ingest
 from tables import gaps

@@ -11,7 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from infra.ranges import Ranges
+from infra.offset_ranges import Ranges
 from streaming.feed import Feed
 from tables.declaration import Topic
 from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, RAW_SCHEMA, REPLAYED, events_schema

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.errors import BadDeclaration, SchemaMismatch
-from infra.locks import exclusive, is_held
+from infra.process.file_locks import exclusive, is_held
 from infra.settings import Settings
 from streaming import driver
 from streaming.driver import _Kept, _starters

@@ -13,12 +13,12 @@ import pyarrow as pa
 import pytest
 
 from batch.audit import audit_topics
-from infra.archive.manifest import archived
-from infra.archive.plan import Archive
-from infra.archive.segment import Segment
-from infra.archive.store import Store
+from infra.archive.format.segment import Segment
+from infra.archive.read_plan import Archive
+from infra.archive.segment_manifest import archived
+from infra.archive.segment_store import Store
 from infra.errors import CorruptSegment, LogGap
-from infra.topics import PartitionOffsets
+from infra.kafka.topic_admin import PartitionOffsets
 from streaming.feed import Feed
 from streaming.fill import Fill, Plan
 from tables import gaps
@@ -27,7 +27,7 @@ from tables.frontier import frontier
 from tables.lake import QUARANTINE, Lake
 from tables.registry import Registry
 from tables.setup import Platform
-from tests.infra.archive.logs import Batch, Record, Stored, stored
+from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
 from tests.streaming.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
 
@@ -201,7 +201,7 @@ def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
 
 
 def test_an_audit_fails_for_a_gap_until_somebody_knows_of_it(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.topics.offsets", lambda *_: {NAME: plant.broker})
+    monkeypatch.setattr("infra.kafka.topic_admin.offsets", lambda *_: {NAME: plant.broker})
     hours = a_table()
     registry = Registry({NAME: TOPIC}, {hours.full_name: hours})
 

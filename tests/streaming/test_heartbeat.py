@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-from infra.topics import PartitionOffsets
+from infra.kafka.topic_admin import PartitionOffsets
 from streaming.heartbeat import Pulse, due
 from streaming.ingest import Ingest
 from tables.decode import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
@@ -121,7 +121,7 @@ class House:
         self.ingest = Ingest(spark, self.world.lake, self.world.registry, "house")
         self.latest = {"house.doors": 0, "house.lamps": 0}
         self.waiting = 0
-        monkeypatch.setattr("infra.topics.offsets", self._offsets)
+        monkeypatch.setattr("infra.kafka.topic_admin.offsets", self._offsets)
 
     def _offsets(self, _: Settings, names: list[str]) -> dict[str, dict[int, PartitionOffsets]]:
         return {

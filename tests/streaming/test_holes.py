@@ -5,8 +5,8 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.archive.plan import Bounds
-from infra.topics import PartitionOffsets
+from infra.archive.read_plan import Bounds
+from infra.kafka.topic_admin import PartitionOffsets
 from streaming.holes import Leg, begin, chunks, legs, stages
 from tables.frontier import Frontier
 

@@ -8,8 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from infra.interval import parse_interval
 from quality.rules import between, not_null, unique
 from tables.declaration import DeviceClock
 from tables.outcome import Outcome

@@ -182,7 +182,7 @@ def test_a_commit_is_on_the_disk_with_all_its_files_before_anything_follows_from
     append(counts, 1, rows(a=1))
     counts.upsert(rows(a=2), ["k"], Stamp(app="merge", version=1))
     synced: list[Path] = []
-    monkeypatch.setattr("infra.files._sync", synced.append)
+    monkeypatch.setattr("infra.atomic_write._sync", synced.append)
     lake.settle(NAME, lake.version(NAME))
     assert {path.suffix for path in synced} == {".json", ".parquet", ""}
     assert any("_change_data" in path.parts for path in synced)

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
-from infra.archive.manifest import archived
-from infra.archive.plan import Archive
-from infra.archive.store import Store
+from infra.archive.read_plan import Archive
+from infra.archive.segment_manifest import archived
+from infra.archive.segment_store import Store
 from tables.story import Chapter, Record, Story, in_archive
-from tests.infra.archive.logs import TOPIC, TOPIC_ID
-from tests.infra.archive.test_manifest import segment
+from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
+from tests.infra.archive.test_segment_manifest import segment
 
 
 def test_a_record_is_told_with_its_segment_once_that_is_archived() -> None:

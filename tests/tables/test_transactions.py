@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from infra.ranges import Range
+from infra.offset_ranges import Range
 from tables.lake import Lake
 from tables.transactions import TRANSACTIONS, ensure, in_transactions, record
 

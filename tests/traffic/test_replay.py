@@ -12,10 +12,10 @@ from typing import Any
 
 import pytest
 
-from infra import supervisor
 from infra.errors import BadArgument, BrokerUnreachable
+from infra.kafka.topic_admin import offsets
+from infra.process import supervisor
 from infra.settings import Settings
-from infra.topics import offsets
 from tables import registry
 from tables.declaration import Topic
 from traffic import replay

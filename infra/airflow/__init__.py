@@ -1,0 +1,1 @@
+"""Airflow on this machine: its processes and its REST API."""

@@ -1,0 +1,221 @@
+"""What Twofold asks of a running Airflow, over its REST API."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import time
+import urllib.error
+import urllib.parse
+import urllib.request
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+from infra.airflow import airflow_processes
+from infra.errors import BadArgument, ProcessFailed
+from infra.settings import Settings
+
+TIMEOUT_S = 30
+LOOKS = 3
+"""How often a question is asked to which no answer comes: a writer of Airflow's SQLite can keep all others waiting."""
+FINISHED = frozenset({"success", "failed"})
+SERVING = ("metadatabase", "scheduler", "dag_processor", "triggerer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class TaskState:
+    """A task of a run; `state` is None until the scheduler looked at it."""
+
+    task_id: str
+    state: str | None
+    try_number: int
+    map_index: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class Question:
+    """What a task asks a person: `body` is Markdown."""
+
+    subject: str
+    body: str
+    options: tuple[str, ...]
+
+
+def wait_ready(settings: Settings, timeout_s: float = 240) -> None:
+    """Return when the API answers and every component of Airflow reports that it is healthy.
+
+    Raises:
+        ProcessFailed: they do not within `timeout_s`; names those that are missing.
+    """
+    client = Client(settings)
+    deadline = time.monotonic() + timeout_s
+    while unhealthy := client.unhealthy():
+        if time.monotonic() > deadline:
+            raise ProcessFailed(
+                f"Airflow at {airflow_processes.base_url(settings)} is not ready after {timeout_s:g} s: "
+                f"{', '.join(unhealthy)}.",
+                hint=f"See airflow-*.log in {settings.logs}.",
+            )
+        time.sleep(0.5)
+
+
+class Client:
+    """The REST API as the user `admin`."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+        self._token: str | None = None
+        # A proxy that the environment names is for the world outside.
+        self._opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+
+    def unhealthy(self) -> list[str]:
+        """Components that do not report that they are healthy; `api-server` when there is no answer."""
+        try:
+            health = self._call("GET", "/api/v2/monitor/health", authenticate=False)
+        except ProcessFailed:
+            return ["api-server"]
+        return [name for name in SERVING if (health.get(name) or {}).get("status") != "healthy"]
+
+    def dags(self) -> list[str]:
+        """Ids of the DAGs that were loaded."""
+        return [dag["dag_id"] for dag in self._call("GET", "/api/v2/dags?limit=1000")["dags"]]
+
+    def import_errors(self) -> dict[str, str]:
+        """File -> traceback, of the DAG files that cannot be loaded."""
+        answer = self._call("GET", "/api/v2/importErrors?limit=1000")
+        return {error["filename"]: error["stack_trace"] for error in answer["import_errors"]}
+
+    def pause(self, dag_id: str, *, paused: bool) -> None:
+        """Let the scheduler start no run of a DAG, or let it start them again."""
+        self._call("PATCH", f"/api/v2/dags/{_quoted(dag_id)}", {"is_paused": paused})
+
+    def trigger(self, dag_id: str, conf: Mapping[str, object] | None = None) -> str:
+        """Start a run of a DAG; its run id.
+
+        Raises:
+            BadArgument: no such DAG, or params that it refuses.
+        """
+        body = {"logical_date": None, "conf": dict(conf or {})}
+        return str(self._call("POST", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns", body)["dag_run_id"])
+
+    def triggered_by_assets(self, dag_id: str) -> list[str]:
+        """Ids of the newest runs of a DAG that events of assets started, the newest first."""
+        newest = self._call("GET", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns?order_by=-run_after&limit=20")["dag_runs"]
+        return [run["dag_run_id"] for run in newest if run["run_type"] == "asset_triggered"]
+
+    def result(self, dag_id: str, run_id: str, task_id: str) -> Any:
+        """What a task of a run returned.
+
+        Raises:
+            BadArgument: it returned nothing.
+        """
+        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/xcomEntries/return_value?deserialize=true"
+        return self._call("GET", path)["value"]
+
+    def dag_run_state(self, dag_id: str, run_id: str) -> str:
+        """`queued`, `running`, `success` or `failed`."""
+        return str(self._call("GET", _run(dag_id, run_id))["state"])
+
+    def wait(self, dag_id: str, run_id: str, timeout_s: float) -> str:
+        """The state in which a run ends.
+
+        Raises:
+            ProcessFailed: it has not ended within `timeout_s`; tells how its tasks are.
+        """
+        deadline = time.monotonic() + timeout_s
+        while (state := self.dag_run_state(dag_id, run_id)) not in FINISHED:
+            if time.monotonic() > deadline:
+                tasks = ", ".join(f"{task.task_id} {task.state}" for task in self.task_instances(dag_id, run_id))
+                raise ProcessFailed(f"{dag_id} {run_id} is {state} after {timeout_s:g} s: {tasks or 'no tasks'}.")
+            time.sleep(0.5)
+        return state
+
+    def task_instances(self, dag_id: str, run_id: str) -> list[TaskState]:
+        """How the tasks of a run are."""
+        answer = self._call("GET", f"{_run(dag_id, run_id)}/taskInstances?limit=1000")
+        return [
+            TaskState(
+                task_id=task["task_id"],
+                state=task["state"],
+                try_number=task["try_number"],
+                map_index=task["map_index"],
+            )
+            for task in answer["task_instances"]
+        ]
+
+    def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
+        """What one try of a task logged, one line per event."""
+        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"
+        lines = self._call("GET", path)["content"]
+        return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in lines)
+
+    def question(self, dag_id: str, run_id: str, task_id: str) -> Question | None:
+        """What the task waits for a person to decide; None while it asks nothing."""
+        asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={_quoted(task_id)}")["hitl_details"]
+        if not asked or asked[0]["response_received"]:
+            return None
+        return Question(subject=asked[0]["subject"], body=asked[0]["body"] or "", options=tuple(asked[0]["options"]))
+
+    def answer(self, dag_id: str, run_id: str, task_id: str, option: str) -> None:
+        """Decide what the task asked, as the user `admin`.
+
+        Raises:
+            BadArgument: it asks nothing, or offers no such option.
+        """
+        path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/-1/hitlDetails"
+        self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+
+    def _call(self, method: str, path: str, body: object = None, *, authenticate: bool = True) -> dict[str, Any]:
+        if authenticate and self._token is None:
+            self._token = self._sign_in()
+        try:
+            return self._answered(method, path, body)
+        except urllib.error.HTTPError as error:
+            if error.code == 401 and authenticate:
+                # Tokens end after a day; a signing key that changed ends them at once.
+                self._token = self._sign_in()
+                return self._send(method, path, body)
+            raise self._refusal(method, path, error) from error
+        except OSError as error:
+            raise ProcessFailed(
+                f"Airflow does not answer at {airflow_processes.base_url(self._settings)} "
+                f"(TWOFOLD_AIRFLOW_PORT): {error}.",
+                hint="Start the platform with ./twofold up; ./twofold status tells how it does.",
+            ) from error
+
+    def _sign_in(self) -> str:
+        credentials = {"username": airflow_processes.USER, "password": airflow_processes.password(self._settings)}
+        self._token = None
+        return str(self._call("POST", "/auth/token", credentials, authenticate=False)["access_token"])
+
+    def _answered(self, method: str, path: str, body: object) -> dict[str, Any]:
+        """The answer to a request; one that changes nothing is made again while none comes in time."""
+        for _ in range(LOOKS - 1 if method == "GET" else 0):
+            with contextlib.suppress(TimeoutError):
+                return self._send(method, path, body)
+        return self._send(method, path, body)
+
+    def _send(self, method: str, path: str, body: object) -> dict[str, Any]:
+        headers = {"Content-Type": "application/json", "Accept": "application/json"}
+        if self._token:
+            headers["Authorization"] = f"Bearer {self._token}"
+        data = None if body is None else json.dumps(body).encode()
+        request = urllib.request.Request(
+            airflow_processes.base_url(self._settings) + path, data=data, headers=headers, method=method
+        )
+        with self._opener.open(request, timeout=TIMEOUT_S) as answer:
+            return cast("dict[str, Any]", json.load(answer))
+
+    def _refusal(self, method: str, path: str, error: urllib.error.HTTPError) -> BadArgument | ProcessFailed:
+        said = error.read().decode(errors="replace")
+        message = f"Airflow refuses {method} {path}: {error.code} {said[:500]}"
+        return BadArgument(message) if error.code in (400, 404, 409, 422) else ProcessFailed(message)
+
+
+def _run(dag_id: str, run_id: str) -> str:
+    return f"/api/v2/dags/{_quoted(dag_id)}/dagRuns/{_quoted(run_id)}"
+
+
+def _quoted(name: str) -> str:
+    return urllib.parse.quote(name, safe="")

@@ -1,0 +1,152 @@
+"""Airflow on this machine: its environment and its processes."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+from infra.errors import ProcessFailed
+from infra.process.ports import HOST
+from infra.process.supervisor import Program
+from infra.secret_files import ensure_secret
+from infra.settings import ROOT, Settings
+
+USER = "admin"
+DAGS = ROOT / "dags"
+# Without --skip-serve-logs two of them would serve their logs to the world, on fixed ports.
+COMPONENTS = {
+    "api-server": [],
+    "scheduler": ["--skip-serve-logs"],
+    "dag-processor": [],
+    "triggerer": ["--skip-serve-logs"],
+}
+MIGRATE_TIMEOUT_S = 300
+DATABASE_WAIT_S = 30
+"""How long whoever finds the database in use waits for it."""
+
+
+def prepare(settings: Settings) -> None:
+    """Make Airflow's secrets and its database. Safe to repeat; at once when the database is there in this version.
+
+    Raises:
+        ProcessFailed: the database cannot be made; says what Airflow printed.
+    """
+    import importlib.metadata
+
+    version = importlib.metadata.version("apache-airflow")
+    directory(settings).mkdir(parents=True, exist_ok=True)
+    _passwords(settings).write_text(json.dumps({USER: password(settings)}))
+    _passwords(settings).chmod(0o600)
+    stamp = directory(settings) / "migrated"
+    if stamp.exists() and stamp.read_text() == version and _database(settings).exists():
+        return
+    command = [sys.executable, "-m", "airflow", "db", "migrate"]
+    ran = subprocess.run(
+        command,
+        env={**os.environ, **environment(settings)},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        timeout=MIGRATE_TIMEOUT_S,
+        check=False,
+    )
+    if ran.returncode != 0:
+        raise ProcessFailed(f"Airflow cannot make its database: {(ran.stdout + ran.stderr).strip()[-1000:]}")
+    stamp.write_text(version)
+
+
+def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
+    """What the supervisor runs; `prepare` must have been called once."""
+    return [
+        Program(
+            name=f"airflow-{component}",
+            command=[sys.executable, "-m", "airflow", component, *options],
+            environment=environment(settings, dags=dags),
+            stage=2,
+            start_s=5,
+            stop_wait_s=15,
+        )
+        for component, options in COMPONENTS.items()
+    ]
+
+
+def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
+    """The variables that every Airflow process and every task of it has; they hold secrets."""
+    address = base_url(settings)
+    options = {
+        "CORE__DAGS_FOLDER": dags,
+        "CORE__PLUGINS_FOLDER": dags / "plugins",
+        "CORE__EXECUTOR": "LocalExecutor",
+        "CORE__PARALLELISM": 4,
+        # A task that starts Spark takes all of these slots, so that two never run at once.
+        "CORE__DEFAULT_POOL_TASK_SLOT_COUNT": 4,
+        "CORE__LOAD_EXAMPLES": False,
+        "CORE__DAGS_ARE_PAUSED_AT_CREATION": False,
+        "CORE__DEFAULT_TIMEZONE": "utc",
+        "CORE__FERNET_KEY": _secret(settings, "fernet.key"),
+        "CORE__EXECUTION_API_SERVER_URL": f"{address}/execution/",
+        "CORE__AUTH_MANAGER": "airflow.api_fastapi.auth.managers.simple.simple_auth_manager.SimpleAuthManager",
+        "CORE__SIMPLE_AUTH_MANAGER_USERS": f"{USER}:admin",
+        "CORE__SIMPLE_AUTH_MANAGER_PASSWORDS_FILE": _passwords(settings),
+        # SQLite lets one write at a time; after five seconds, its default, the API would answer with an error.
+        "DATABASE__SQL_ALCHEMY_CONN": f"sqlite:///{_database(settings)}?timeout={DATABASE_WAIT_S}",
+        "API__HOST": HOST,
+        "API__PORT": settings.airflow_port,
+        "API__BASE_URL": address,
+        "API__WORKERS": 1,
+        "API__SECRET_KEY": _secret(settings, "api.key"),
+        "API_AUTH__JWT_SECRET": _secret(settings, "jwt.key"),
+        "DAG_PROCESSOR__REFRESH_INTERVAL": 30,
+        "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 30,
+        "DAG_PROCESSOR__PARSING_PROCESSES": 1,
+        "LOGGING__BASE_LOG_FOLDER": settings.logs / "airflow",
+        "USAGE_DATA_COLLECTION__ENABLED": False,
+    }
+    return {
+        **settings.environment(),
+        **{f"AIRFLOW__{name}": str(value) for name, value in options.items()},
+        "AIRFLOW_HOME": str(directory(settings)),
+        "PYTHONPATH": str(ROOT),
+        "PYTHONUNBUFFERED": "1",
+        # Tasks report to the API server of this machine, also where the way out of it is a proxy.
+        "NO_PROXY": ",".join(filter(None, [os.environ.get("NO_PROXY"), HOST])),
+    }
+
+
+def base_url(settings: Settings) -> str:
+    """Where the Airflow UI is."""
+    return f"http://{HOST}:{settings.airflow_port}"
+
+
+def directory(settings: Settings) -> Path:
+    """`AIRFLOW_HOME`."""
+    return settings.home / "airflow"
+
+
+def password(settings: Settings) -> str:
+    """The password of the user `admin`: the setting, or one that was made for this home."""
+    return settings.airflow_password or _secret(settings, "admin.password", lambda: secrets.token_urlsafe(9))
+
+
+def _secret(settings: Settings, name: str, make: Callable[[], str] | None = None) -> str:
+    return ensure_secret(directory(settings) / "secrets" / name, make or _fernet_key)
+
+
+def _fernet_key() -> str:
+    """32 random bytes as `cryptography.fernet` wants them; good enough for every other key."""
+    import base64
+
+    return base64.urlsafe_b64encode(secrets.token_bytes(32)).decode()
+
+
+def _database(settings: Settings) -> Path:
+    return directory(settings) / "airflow.db"
+
+
+def _passwords(settings: Settings) -> Path:
+    return directory(settings) / "passwords.json"

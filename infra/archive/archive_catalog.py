@@ -1,0 +1,67 @@
+"""Asks the broker which segments it archived; the only question to it that a read of the archive needs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from uuid import UUID
+
+from infra.archive.format.segment_metadata import TOPIC, Record, parse
+from infra.archive.read_plan import SPLIT_BYTES, Archive
+from infra.archive.segment_manifest import archived, copied_segments
+from infra.archive.segment_store import Store
+from infra.errors import BrokerUnreachable
+from infra.kafka.topic_admin import reach
+from infra.settings import Settings
+
+TIMEOUT_S = 30.0
+
+
+def open_archive(
+    settings: Settings, topics: Sequence[str], *, compacted: bool = False, split_bytes: int = SPLIT_BYTES
+) -> Archive:
+    """The archive of these topics as it is now; a topic that does not exist or is not tiered has nothing in it.
+
+    Args:
+        compacted: see Archive.
+        split_bytes: see Archive.
+
+    Raises:
+        BrokerUnreachable: retryable.
+        UnknownMetadata: the broker writes metadata that this version cannot read.
+    """
+    with reach(settings) as client:
+        described = client.describe_topics([*topics, TOPIC])
+    ids = {topic["name"]: _uuid(topic["topic_id"]) for topic in described if topic["error_code"] == 0}
+    records = _records(settings) if TOPIC in ids else iter(())
+    partitions = archived(copied_segments(records), {name: ids[name] for name in topics if name in ids})
+    return Archive(Store(settings.archive_uri), partitions, compacted=compacted, split_bytes=split_bytes)
+
+
+def _uuid(identity: object) -> UUID:
+    return identity if isinstance(identity, UUID) else UUID(str(identity))
+
+
+def _records(settings: Settings) -> Iterator[Record]:
+    """Everything that the broker wrote about archived segments until now."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers.split(","), enable_auto_commit=False)
+    try:
+        partitions = [TopicPartition(TOPIC, number) for number in sorted(consumer.partitions_for_topic(TOPIC) or ())]
+        ends = consumer.end_offsets(partitions)
+        consumer.assign(partitions)
+        consumer.seek_to_beginning(*partitions)
+        deadline = time.monotonic() + TIMEOUT_S
+        while any(consumer.position(partition) < end for partition, end in ends.items()):
+            if time.monotonic() > deadline:
+                raise BrokerUnreachable(
+                    f"The broker at {settings.bootstrap_servers} did not give all of {TOPIC} within {TIMEOUT_S:.0f} s.",
+                    hint="Try again; the log broker.log says how it does.",
+                )
+            for batch in consumer.poll(timeout_ms=500).values():
+                for record in batch:
+                    if record.value is not None:
+                        yield parse(record.value)
+    finally:
+        consumer.close()

@@ -1,0 +1,43 @@
+"""Archived records as a batch DataFrame, like those of the source `kafka`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.archive.format.record_rows import COLUMNS, schema
+from infra.archive.read_plan import Archive
+from infra.archive.read_tasks import read_task, tasks
+from infra.offset_ranges import RangesOf
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+def frame(spark: SparkSession, archive: Archive, ranges: RangesOf, columns: Sequence[str] = COLUMNS) -> DataFrame:
+    """The archived records of the offsets `[from, to)` of partitions.
+
+    Columns that are not named are not even made. Damage is found while rows are read and fails the Spark job with the
+    text of the CorruptSegment.
+
+    Raises:
+        as `tasks`: before a job starts.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    at_once = int(spark.conf.get("spark.sql.leafNodeDefaultParallelism", None) or os.cpu_count() or 1)
+    work = list(tasks(archive, ranges, columns, at_once))
+    # Spark estimates a log by the few numbers that it is read from, and would broadcast all of it to join it.
+    spark.conf.set("spark.sql.autoBroadcastJoinThreshold", "-1")
+    numbers = spark.range(0, len(work), 1, max(1, len(work)))
+    return numbers.mapInArrow(partial(_records, work), from_arrow_schema(schema(columns)))
+
+
+def _records(work: Sequence[bytes], numbers: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for piece in numbers:
+        for number in piece.column(0).to_pylist():
+            yield from read_task(work[number])

@@ -1,0 +1,1 @@
+"""The file format of archived segments: record batches, indexes, metadata."""

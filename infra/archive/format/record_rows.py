@@ -1,0 +1,168 @@
+"""The columns of archived records as Arrow, those of the Spark Kafka source."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+
+from infra.archive.format import record_parser
+from infra.archive.format.record_parser import Bytes
+from infra.errors import BadArgument
+
+HEADERS = "headers"
+SCHEMA = pa.schema(
+    [
+        pa.field("key", pa.binary()),
+        pa.field("value", pa.binary()),
+        pa.field("topic", pa.string()),
+        pa.field("partition", pa.int32()),
+        pa.field("offset", pa.int64()),
+        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
+        pa.field("timestampType", pa.int32()),
+        pa.field(HEADERS, pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
+    ]
+)
+COLUMNS = tuple(name for name in SCHEMA.names if name != HEADERS)  # what is read unless columns are named
+MAX_ROWS = 1 << 16  # of one Arrow batch
+
+
+class BadRecords(Exception):
+    """What is wrong in which batch of those that were given."""
+
+    def __init__(self, batch: int, reason: str) -> None:
+        super().__init__(reason)
+        self.batch, self.reason = batch, reason
+
+
+def schema(columns: Sequence[str]) -> pa.Schema:
+    """The schema of these columns, in their order.
+
+    Raises:
+        BadArgument: a column that archived records do not have.
+    """
+    unknown = [name for name in columns if name not in SCHEMA.names]
+    if unknown or not columns:
+        raise BadArgument(
+            f"Archived records have no column {', '.join(unknown) or 'of no name'}.",
+            hint=f"The columns are {', '.join(SCHEMA.names)}.",
+        )
+    return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+def arrow(
+    data: Bytes,
+    batches: npt.NDArray[np.int64],
+    *,
+    topic: str,
+    partition: int,
+    offsets: tuple[int, int],
+    contiguous: bool,
+    columns: Sequence[str],
+) -> Iterator[pa.RecordBatch]:
+    """The records of decompressed batches whose offsets are within `[from, to)`, at most MAX_ROWS in one Arrow batch.
+
+    Args:
+        batches: as `records.parse` takes them.
+
+    Raises:
+        BadRecords: in a batch; what was yielded before it is right.
+    """
+    state = np.array(record_parser.BEGIN, np.int64)
+    wanted = schema(columns)
+    most = min(int(batches[:, record_parser.COUNT].sum()), MAX_ROWS)
+    while state[0] < len(batches):
+        room = _Room(most, len(data), columns)
+        rows, headers, code = record_parser.parse(data, batches, state, *offsets, contiguous, *room.arrays)
+        if code != record_parser.OK:
+            raise BadRecords(int(state[0]), record_parser.REASONS[code])
+        if rows:
+            made = [room.column(name, rows, headers, topic, partition) for name in columns]
+            yield pa.RecordBatch.from_arrays(made, schema=wanted)
+
+
+class _Strings:
+    """Room for byte strings, none when they are not wanted."""
+
+    def __init__(self, count: int, size: int, wanted: bool) -> None:
+        self.ends = np.empty(count + 1 if wanted else 1, np.int32)
+        self.ends[0] = 0
+        self.there = np.empty(count if wanted else 0, np.uint8)
+        # Pages that nothing is written to cost nothing.
+        self.data = np.empty(size if wanted else 0, np.uint8)
+
+    def column(self, rows: int) -> pa.Array:
+        there = self.there[:rows]
+        absent = rows - int(np.count_nonzero(there))
+        valid = pa.py_buffer(np.packbits(there, bitorder="little")) if absent else None
+        return pa.Array.from_buffers(pa.binary(), rows, [valid, *self.plain(rows)], null_count=absent)
+
+    def plain(self, rows: int) -> list[pa.Buffer]:
+        return [pa.py_buffer(self.ends[: rows + 1]), pa.py_buffer(self.data[: self.ends[rows]])]
+
+
+class _Room:
+    """What `records.parse` writes into, for one Arrow batch."""
+
+    def __init__(self, rows: int, size: int, columns: Sequence[str]) -> None:
+        with_headers = HEADERS in columns
+        self.offsets, self.timestamps = np.empty(rows, np.int64), np.empty(rows, np.int64)
+        self.kinds = np.empty(rows, np.int32)
+        self.keys = _Strings(rows, size, "key" in columns)
+        self.values = _Strings(rows, size, "value" in columns)
+        self.header_ends = np.zeros(rows + 1 if with_headers else 1, np.int32)
+        self.names = _Strings(record_parser.MAX_HEADERS + 1, size, with_headers)
+        self.contents = _Strings(record_parser.MAX_HEADERS + 1, size, with_headers)
+
+    @property
+    def arrays(self) -> list[npt.NDArray[Any]]:
+        keys, values, names, contents = self.keys, self.values, self.names, self.contents
+        arrays: list[npt.NDArray[Any]] = [self.offsets, self.timestamps, self.kinds]
+        arrays += [keys.ends, keys.there, keys.data]
+        arrays += [values.ends, values.there, values.data, self.header_ends, names.ends, names.data]
+        return [*arrays, contents.ends, contents.there, contents.data]
+
+    def column(self, name: str, rows: int, headers: int, topic: str, partition: int) -> pa.Array:
+        match name:
+            case "key":
+                return self.keys.column(rows)
+            case "value":
+                return self.values.column(rows)
+            case "topic":
+                return pa.repeat(pa.scalar(topic), rows)
+            case "partition":
+                return pa.repeat(pa.scalar(partition, pa.int32()), rows)
+            case "offset":
+                return _numbers(pa.int64(), self.offsets[:rows])
+            case "timestamp":
+                return _numbers(SCHEMA.field(name).type, self.timestamps[:rows] * 1000)
+            case "timestampType":
+                return _numbers(pa.int32(), self.kinds[:rows])
+            case _:
+                return self.header(rows, headers)
+
+    def header(self, rows: int, headers: int) -> pa.Array:
+        """A list for each record, null where it has no header."""
+        ends = self.header_ends[: rows + 1]
+        empty = np.diff(ends) == 0
+        kind = SCHEMA.field(HEADERS).type
+        names = _text(pa.Array.from_buffers(pa.binary(), headers, [None, *self.names.plain(headers)]))
+        pairs = pa.StructArray.from_arrays([names, self.contents.column(headers)], fields=list(kind.value_type))
+        valid = pa.py_buffer(np.packbits(~empty, bitorder="little")) if empty.any() else None
+        return pa.Array.from_buffers(kind, rows, [valid, pa.py_buffer(ends)], children=[pairs])
+
+
+def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
+    """Values as they lie there; `pa.array` would load pandas to learn that they are not of its kind."""
+    return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
+
+
+def _text(names: pa.Array) -> pa.Array:
+    """Names of headers as text; bytes that are none are replaced, as the broker's own client does."""
+    try:
+        return names.cast(pa.string())
+    except pa.ArrowInvalid:
+        return pa.array([name.decode(errors="replace") for name in names.to_pylist()], pa.string())

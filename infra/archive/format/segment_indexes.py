@@ -1,0 +1,147 @@
+"""The small files beside an archived log: where batches are, when they were, who aborted, who had not finished.
+
+Formats: Kafka's `OffsetIndex`, `TimeIndex`, `TransactionIndex` and `ProducerStateManager`; numbers are big-endian.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+from crc32c import crc32c
+
+from infra.archive.format.segment import Segment
+from infra.archive.segment_store import Store
+
+_OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
+_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
+_ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
+_SNAPSHOT_HEADER = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
+_PRODUCER = np.dtype(
+    [
+        ("producer", ">i8"),
+        ("epoch", ">i2"),
+        ("sequence", ">i4"),
+        ("last", ">i8"),
+        ("delta", ">i4"),
+        ("timestamp", ">i8"),
+        ("coordinator", ">i4"),
+        ("transaction", ">i8"),
+    ]
+)
+_Numbers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Aborted:
+    """A transaction that was aborted: its producer, its first offset, and that of its marker."""
+
+    producer: int
+    first: int
+    last: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class OffsetIndex:
+    """Batches, some thousand bytes apart: none that begins before `positions[i]` goes beyond `offsets[i]`.
+
+    The batch that begins there holds that offset; in logs of old brokers it may end before it.
+    """
+
+    offsets: _Numbers
+    positions: _Numbers
+
+    def before(self, offset: int) -> tuple[int, int | None]:
+        """The byte from which to read to meet `offset`, and the index's offset for it; None at the log's beginning."""
+        at = int(np.searchsorted(self.offsets, offset, side="right")) - 1
+        return (int(self.positions[at]), int(self.offsets[at])) if at >= 0 else (0, None)
+
+    def offset_at(self, position: int) -> int | None:
+        """The offset after the first batch of the index that begins at or behind a byte; None when there is none."""
+        at = int(np.searchsorted(self.positions, position, side="left"))
+        return int(self.offsets[at]) + 1 if at < len(self.positions) else None
+
+    def after(self, offset: int, size: int) -> int:
+        """A byte at which a batch begins that holds only offsets from `offset` on; `size` when none is known."""
+        at = int(np.searchsorted(self.offsets, offset - 1, side="left")) + 1
+        return int(self.positions[at]) if at < len(self.positions) else size
+
+
+def offset_index(store: Store, segment: Segment) -> OffsetIndex:
+    """The segment's offset index.
+
+    Raises:
+        CorruptSegment: it is missing, cut off, out of order or points out of the segment.
+    """
+    entries = _entries(store, segment, "index", _OFFSET_ENTRY)
+    offsets = entries["offset"].astype(np.int64) + segment.start
+    positions = entries["position"].astype(np.int64)
+    ascending = bool((np.diff(offsets) > 0).all() and (np.diff(positions) > 0).all())
+    inside = not len(entries) or (
+        offsets[0] >= segment.start and offsets[-1] < segment.end and positions[0] > 0 and positions[-1] < segment.size
+    )
+    if not (ascending and inside):
+        raise segment.corrupt("its offset index is out of order or points out of the segment")
+    return OffsetIndex(offsets=offsets, positions=positions)
+
+
+def time_index(store: Store, segment: Segment) -> tuple[_Numbers, _Numbers]:
+    """Timestamps in milliseconds and offsets: no record up to an offset is younger than its timestamp.
+
+    Raises:
+        CorruptSegment: it is missing, cut off, out of order or points out of the segment.
+    """
+    entries = _entries(store, segment, "timeindex", _TIME_ENTRY)
+    timestamps = entries["timestamp"].astype(np.int64)
+    offsets = entries["offset"].astype(np.int64) + segment.start
+    if len(entries) and not (
+        (np.diff(timestamps) > 0).all()
+        and (np.diff(offsets) >= 0).all()
+        and segment.start <= offsets[0]
+        and offsets[-1] < segment.end
+        and timestamps[-1] <= segment.max_timestamp_ms
+    ):
+        raise segment.corrupt("its time index is out of order or points out of the segment")
+    return timestamps, offsets
+
+
+def aborted_transactions(store: Store, segment: Segment) -> list[Aborted]:
+    """The transactions whose abort is in this segment.
+
+    Raises:
+        CorruptSegment: the index is missing or empty although it should not be, cut off, or tells of other segments.
+    """
+    entries = _entries(store, segment, "txnindex", _ABORTED)
+    first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
+    wrong = (entries["version"] != 0) | (first < 0) | (first > last) | (last < segment.start) | (last >= segment.end)
+    if not len(entries) or wrong.any() or not (np.diff(last) > 0).all():
+        raise segment.corrupt("its index of aborted transactions tells of none, or of others than end in it")
+    return [Aborted(producer=int(e["producer"]), first=int(e["first"]), last=int(e["last"])) for e in entries]
+
+
+def open_transactions(store: Store, segment: Segment) -> list[int]:
+    """First offsets of the transactions that are neither committed nor aborted at the segment's end.
+
+    Raises:
+        CorruptSegment: the producers' snapshot is missing, cut off, or fails its checksum.
+    """
+    data = store.read(segment, "snapshot")
+    if len(data) >= _SNAPSHOT_HEADER.itemsize:
+        header = np.frombuffer(data, _SNAPSHOT_HEADER, count=1)[0]
+        producers = data[_SNAPSHOT_HEADER.itemsize :]
+        if (
+            header["version"] == 1
+            and header["crc"] == crc32c(data[6:])
+            and len(producers) == header["count"] * _PRODUCER.itemsize
+        ):
+            first = np.frombuffer(producers, _PRODUCER)["transaction"]
+            return sorted(int(offset) for offset in first[first >= 0])
+    raise segment.corrupt("its snapshot of producers is cut off or fails its checksum")
+
+
+def _entries(store: Store, segment: Segment, kind: str, dtype: np.dtype[np.void]) -> npt.NDArray[np.void]:
+    data = store.read(segment, kind)  # type: ignore[arg-type]
+    if len(data) % dtype.itemsize:
+        raise segment.corrupt(f"its {kind} has {len(data)} bytes, not a multiple of {dtype.itemsize}")
+    return np.frombuffer(data, dtype)

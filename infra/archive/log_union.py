@@ -1,0 +1,164 @@
+"""One range of the log from two places: the archive where it has it, the broker for the rest."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import reduce
+from itertools import pairwise
+from typing import TYPE_CHECKING, Literal
+
+from infra.archive.archive_frame import frame
+from infra.archive.format.record_rows import COLUMNS, HEADERS, schema
+from infra.archive.read_plan import Archive, Bounds
+from infra.errors import LogGap, NotArchived
+from infra.kafka.topic_admin import PartitionOffsets, offsets
+from infra.offset_ranges import Ranges, rounds
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+Source = Literal["archive", "broker"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Stretch:
+    """Offsets `[start, end)` of a partition that one source is to give."""
+
+    start: int
+    end: int
+    source: Source
+
+
+def log_frame(
+    spark: SparkSession,
+    settings: Settings,
+    archive: Archive,
+    topic: str,
+    ranges: Ranges,
+    columns: Sequence[str] = COLUMNS,
+) -> DataFrame:
+    """The committed records of the offsets `[from, to)` of partitions, each once, wherever they are; in no order.
+
+    Raises:
+        NotArchived: a range goes beyond the end of the log.
+        LogGap: neither the archive nor the broker has all of a range; names what is missing.
+        BrokerUnreachable: retryable.
+        as Archive.plan: before a job starts.
+    """
+    found = split(topic, ranges, archive.runs(topic), offsets(settings, [topic]).get(topic, {}))
+    frames = [
+        frame(spark, archive, {topic: part}, columns)
+        if source == "archive"
+        else broker_frame(spark, settings, topic, part, columns)
+        for source, part in _rounds(found)
+    ]
+    return reduce(lambda one, other: one.unionByName(other), frames or [frame(spark, archive, {}, columns)])
+
+
+def split(
+    topic: str, ranges: Ranges, archived: Mapping[int, Sequence[Bounds]], broker: Mapping[int, PartitionOffsets]
+) -> dict[int, list[Stretch]]:
+    """Each range in stretches that meet: the archive's, and around them the broker's; an empty range has none.
+
+    Args:
+        archived: ranges of each partition that the archive has, in order.
+        broker: how far the broker's log reaches.
+
+    Raises:
+        NotArchived: a range goes beyond the end of the log.
+        LogGap: what the archive does not have, the broker has not either.
+    """
+    found = {}
+    for partition, (start, end) in sorted(ranges.items()):
+        found[partition] = parts = stretches(start, end, archived.get(partition, ()))
+        _require_meeting(topic, partition, (start, end), parts)
+        for part in parts:
+            if part.source == "broker":
+                _require_on_broker(topic, partition, part, broker.get(partition))
+    return found
+
+
+def stretches(start: int, end: int, archived: Sequence[Bounds]) -> list[Stretch]:
+    """The offsets `[start, end)` of a partition in order: what the archive has of them, and what it has not.
+
+    Args:
+        archived: ranges that the archive has, in order.
+    """
+    found: list[Stretch] = []
+    at = start
+    for bounds in archived:
+        first, until = max(at, bounds.start), min(end, bounds.end)
+        if first >= until:
+            continue
+        if at < first:
+            found.append(Stretch(start=at, end=first, source="broker"))
+        found.append(Stretch(start=first, end=until, source="archive"))
+        at = until
+    if at < end:
+        found.append(Stretch(start=at, end=end, source="broker"))
+    return found
+
+
+def _require_meeting(topic: str, partition: int, asked: tuple[int, int], found: Sequence[Stretch]) -> None:
+    """Refuse stretches that leave an offset out, or hold it twice."""
+    edges = [asked[0], *(edge for part in found for edge in (part.start, part.end)), asked[1]]
+    if any(one != other for one, other in list(pairwise(edges))[::2]):
+        raise LogGap(
+            f"{topic}, partition {partition}: {[(s.source, s.start, s.end) for s in found]} are not "
+            f"[{asked[0]}, {asked[1]}) without gap or overlap."
+        )
+
+
+def _require_on_broker(topic: str, partition: int, part: Stretch, there: PartitionOffsets | None) -> None:
+    asked = f"{topic}, partition {partition}: the archive has no offsets [{part.start}, {part.end}), and the broker "
+    facts = {"topic": topic, "partition": partition, "asked": (part.start, part.end)}
+    if there is None:
+        raise LogGap(asked + "has no such partition.", hint="Check the topic and the partition.", **facts)
+    if there.earliest > part.start:
+        missing = part.start, min(there.earliest, part.end)
+        raise LogGap(
+            asked + f"begins at {there.earliest}.",
+            hint=f"Offsets [{missing[0]}, {missing[1]}) are in neither; ask for the others.",
+            missing=missing,
+            **facts,
+        )
+    if there.latest < part.end:
+        raise NotArchived(
+            asked + f"ends at {there.latest}.",
+            hint=f"Ask for offsets before {there.latest}, or wait until there are more.",
+            frontier=there.latest,
+            **facts,
+        )
+
+
+def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, dict[int, tuple[int, int]]]]:
+    """All stretches, by as few readings as possible: one holds of each partition one stretch of one source."""
+    sources: tuple[Source, ...] = ("archive", "broker")
+    for source in sources:
+        by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
+        yield from ((source, part) for part in rounds(by_partition))
+
+
+def broker_frame(
+    spark: SparkSession, settings: Settings, topic: str, ranges: Ranges, columns: Sequence[str] = COLUMNS
+) -> DataFrame:
+    """The committed records of the offsets `[from, to)` of partitions, through the broker; fails where it lacks any."""
+
+    def edges(side: int) -> str:
+        return json.dumps({topic: {str(partition): bounds[side] for partition, bounds in ranges.items()}})
+
+    return (
+        spark.read.format("kafka")
+        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .option("assign", json.dumps({topic: sorted(ranges)}))
+        .option("startingOffsets", edges(0))
+        .option("endingOffsets", edges(1))
+        .option("failOnDataLoss", "true")
+        .option("kafka.isolation.level", "read_committed")
+        .option("includeHeaders", str(HEADERS in columns).lower())
+        .load()
+        .select(*schema(columns).names)
+    )

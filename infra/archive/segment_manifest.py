@@ -1,0 +1,153 @@
+"""Which segments hold which offsets of a partition, told from what the broker wrote about them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import pairwise
+from uuid import UUID
+
+from infra.archive.format.segment import Segment
+from infra.archive.format.segment_metadata import Announced, PartitionDeleted, Record, State, Updated
+
+
+@dataclass(frozen=True, kw_only=True)
+class Piece:
+    """The offsets `[start, end)` of a segment that belong to the log: all of them, unless leaders overlapped."""
+
+    segment: Segment
+    start: int
+    end: int
+
+
+@dataclass(frozen=True, kw_only=True)
+class ArchivedPartition:
+    """The archived log of a partition: pieces in order; where one does not begin at the end of the last is a hole."""
+
+    topic: str
+    partition: int
+    pieces: tuple[Piece, ...]
+
+    @property
+    def start(self) -> int:
+        """The first archived offset."""
+        return self.pieces[0].start
+
+    def run(self, offset: int) -> tuple[Piece, ...]:
+        """The pieces from the one that holds an offset up to the next hole; none when no piece holds it."""
+        run: list[Piece] = []
+        for piece in self.pieces:
+            if (run and run[-1].end == piece.start) or (not run and piece.start <= offset < piece.end):
+                run.append(piece)
+            elif run:
+                break
+        return tuple(run)
+
+    @property
+    def bytes(self) -> int:
+        """Size of the logs of its segments."""
+        return sum({piece.segment: piece.segment.size for piece in self.pieces}.values())
+
+    def segment_of(self, offset: int) -> Segment | None:
+        """The segment that holds an offset; None where none does."""
+        run = self.run(offset)
+        return run[0].segment if run else None
+
+    def holes(self) -> list[tuple[int, int]]:
+        """Offsets `[from, to)` between pieces that no segment holds."""
+        return [(before.end, after.start) for before, after in pairwise(self.pieces) if before.end != after.start]
+
+
+def copied_segments(records: Iterable[Record]) -> list[Segment]:
+    """Segments whose copy is complete and that nobody began to delete.
+
+    Args:
+        records: of one segment in the order in which they were written.
+    """
+    segments: dict[UUID, Segment] = {}
+    states: dict[UUID, State] = {}
+    deleted: set[tuple[UUID, int]] = set()
+    for record in records:
+        if isinstance(record, Announced):
+            segments[record.segment.id] = record.segment
+            states[record.segment.id] = record.state
+        elif isinstance(record, PartitionDeleted):
+            deleted.add((record.topic_id, record.partition))
+        elif isinstance(record, Updated) and record.id in segments:
+            states[record.id] = record.state
+            if record.custom is not None:
+                segments[record.id] = replace(segments[record.id], custom=record.custom)
+    return [
+        segment
+        for identity, segment in segments.items()
+        if states[identity] == "copied" and (segment.topic_id, segment.partition) not in deleted
+    ]
+
+
+def archived(segments: Sequence[Segment], topic_ids: Mapping[str, UUID]) -> dict[str, dict[int, ArchivedPartition]]:
+    """What is archived of each partition; partitions with nothing are left out.
+
+    Args:
+        topic_ids: of the topics that are asked for; segments of a deleted topic that had the same name have another id.
+    """
+    grouped: dict[tuple[str, int], list[Segment]] = {}
+    for segment in segments:
+        if topic_ids.get(segment.topic) == segment.topic_id:
+            grouped.setdefault((segment.topic, segment.partition), []).append(segment)
+    found: dict[str, dict[int, ArchivedPartition]] = {}
+    for (topic, partition), group in sorted(grouped.items()):
+        pieces = tuple(_pieces(group))
+        if pieces:
+            found.setdefault(topic, {})[partition] = ArchivedPartition(topic=topic, partition=partition, pieces=pieces)
+    return found
+
+
+def _pieces(segments: Sequence[Segment]) -> Iterable[Piece]:
+    """One segment per offset: the one that reaches farthest, of those whose leader's word counts there."""
+    reigns = _reigns(segments)
+    candidates = [piece for segment in segments for piece in _valid(segment, reigns)]
+    at = min((piece.start for piece in candidates), default=0)
+    while candidates:
+        candidates = [piece for piece in candidates if piece.end > at]
+        here = [piece for piece in candidates if piece.start <= at]
+        if here:
+            chosen = max(here, key=lambda piece: (piece.end, piece.segment.copied_ms, piece.segment.id))
+            yield replace(chosen, start=at)
+            at = chosen.end
+        elif candidates:
+            at = min(piece.start for piece in candidates)
+
+
+def _reigns(segments: Sequence[Segment]) -> dict[int, tuple[int, float]]:
+    """Leader epoch -> offsets `[from, to)` at which its word counts: up to where a later leader began.
+
+    A leader that was elected without the last records of the one before wrote its own in their place.
+    """
+    begins: dict[int, int] = {}
+    for segment in segments:
+        for epoch, offset in segment.epochs:
+            begins[epoch] = min(offset, begins.get(epoch, offset))
+    reigns: dict[int, tuple[int, float]] = {}
+    end = float("inf")
+    for epoch in sorted(begins, reverse=True):
+        reigns[epoch] = (begins[epoch], end)
+        end = min(end, begins[epoch])
+    return reigns
+
+
+def _valid(segment: Segment, reigns: Mapping[int, tuple[int, float]]) -> Iterable[Piece]:
+    """The runs of the segment's offsets whose epoch counts there."""
+    bounds = [*segment.epochs, (-1, segment.end)]
+    start = end = None
+    for (epoch, first), (_, after) in pairwise(bounds):
+        low = max(first, segment.start)
+        high = int(min(after, segment.end, reigns[epoch][1]))
+        if low >= high:
+            continue
+        if end != low:
+            if start is not None and end is not None:
+                yield Piece(segment=segment, start=start, end=end)
+            start = low
+        end = high
+    if start is not None and end is not None:
+        yield Piece(segment=segment, start=start, end=end)

@@ -1,0 +1,1 @@
+"""The Kafka broker: the supervised process, topics, offsets."""

@@ -1,0 +1,1 @@
+"""Processes of this machine: supervision, reaping, locks, ports."""

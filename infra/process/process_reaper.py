@@ -1,0 +1,213 @@
+"""Run one command so that nothing that it started outlives it: `python -m infra.process.process_reaper -- command ...`.
+
+    supervisord ── guard ── command ── its children, and theirs
+
+The command gets its own process group. TERM and INT go on to it. When it ends, every process that it left behind is
+killed, also one that detached itself. When the guard is killed the command dies with it, and when the guard's parent
+dies the guard stops the command: both are kept by the kernel on Linux. Elsewhere, and for what a killed guard could
+not clean up, every process carries a mark in its environment by which the next guard or `infra.process.supervisor`
+finds it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import ctypes
+import json
+import os
+import signal
+import sys
+import time
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, NoReturn
+
+from infra.atomic_write import write_at_once
+
+if TYPE_CHECKING:
+    import psutil
+
+MARK = "GUARDED_AS"
+FORWARDED = (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+PR_SET_PDEATHSIG, PR_SET_CHILD_SUBREAPER = 1, 36
+CANNOT_RUN = 127
+
+
+@dataclass(frozen=True, kw_only=True)
+class Order:
+    """What one guard runs.
+
+    Args:
+        mark: identifies the command's processes among all of this machine; two guards never share one at a time.
+        environment: set on top of the guard's own.
+        record: a file that says, as JSON, which process runs now and how often it was started; none when empty.
+        stop_signal: what the command gets when the guard is told to end.
+        stop_wait_s: after that long it is killed.
+    """
+
+    command: Sequence[str]
+    mark: str
+    environment: Mapping[str, str] = field(default_factory=dict)
+    directory: str = "."
+    record: str = ""
+    stop_signal: str = "TERM"
+    stop_wait_s: int = 10
+
+    def save(self, path: Path) -> None:
+        path.touch(mode=0o600)
+        path.write_text(json.dumps(asdict(self)))
+
+    @classmethod
+    def load(cls, path: Path) -> Order:
+        return cls(**json.loads(path.read_text()))
+
+
+def run(order: Order) -> int:
+    """Run the command to its end and clean up behind it; its exit code, 128 + n when signal n ended it."""
+    _prctl(PR_SET_CHILD_SUBREAPER, 1)
+    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    kill_marked(order.mark)
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    executed, executing = os.pipe()
+    child = os.fork()
+    if child == 0:
+        _become(order)
+    _forward_signals(order, child)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+    # The pipe closes when the child has become the command, or has failed to.
+    os.close(executing)
+    os.read(executed, 1)
+    os.close(executed)
+    _write_record(order, child)
+    code = _reap_until(child)
+    # From here on there is nothing to forward, and the cleaning must not be cut short.
+    signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
+    _kill_descendants()
+    kill_marked(order.mark)
+    return code
+
+
+def marked(mark: str) -> Iterator[psutil.Process]:
+    """The processes that carry this mark, without this process and those that started it."""
+    import psutil
+
+    own = psutil.Process()
+    spared = {own.pid, *(parent.pid for parent in own.parents())}
+    for process in psutil.process_iter():
+        with contextlib.suppress(psutil.Error, OSError):
+            if process.pid not in spared and mark in process.environ().get(MARK, "").split("|"):
+                yield process
+
+
+def has_ended(process: psutil.Process) -> bool:
+    """Whether a process does nothing any more, also when nobody has collected it yet."""
+    import psutil
+
+    with contextlib.suppress(psutil.NoSuchProcess):
+        return not process.is_running() or process.status() == psutil.STATUS_ZOMBIE
+    return True
+
+
+def with_mark(environment: Mapping[str, str], mark: str) -> dict[str, str]:
+    """An environment whose processes also carry this mark."""
+    marks = [other for other in environment.get(MARK, "").split("|") if other and other != mark]
+    return {**environment, MARK: "|".join([*marks, mark])}
+
+
+def kill_marked(mark: str) -> None:
+    """Kill every process that carries this mark, until there is none."""
+    import psutil
+
+    while remaining := list(marked(mark)):
+        for process in remaining:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        time.sleep(0.02)
+
+
+def _become(order: Order) -> NoReturn:
+    """Turn this forked process into the command."""
+    try:
+        os.setpgid(0, 0)
+        guard = os.getppid()
+        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != guard:
+            os._exit(CANNOT_RUN)
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
+        os.chdir(order.directory)
+        environment = with_mark({**os.environ, **order.environment}, order.mark)
+        os.execvpe(order.command[0], list(order.command), environment)
+    except OSError as error:
+        print(f"Cannot run {order.command[0]}: {error}", file=sys.stderr, flush=True)
+    os._exit(CANNOT_RUN)
+
+
+def _forward_signals(order: Order, child: int) -> None:
+    def forward(number: int, _: FrameType | None) -> None:
+        asked = signal.Signals[f"SIG{order.stop_signal}"] if number == signal.SIGTERM else signal.Signals(number)
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(child, asked)
+        signal.alarm(max(order.stop_wait_s, 1))
+
+    def give_up(_: int, __: FrameType | None) -> None:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(child, signal.SIGKILL)
+
+    signal.signal(signal.SIGALRM, give_up)
+    for number in FORWARDED:
+        signal.signal(number, forward)
+
+
+def _reap_until(child: int) -> int:
+    """Collect orphans as they end, until the command itself does."""
+    while True:
+        pid, status = os.waitpid(-1, 0)
+        if pid == child:
+            code = os.waitstatus_to_exitcode(status)
+            return code if code >= 0 else 128 - code
+
+
+def _kill_descendants() -> None:
+    import psutil
+
+    while children := psutil.Process().children(recursive=True):
+        for process in children:
+            with contextlib.suppress(psutil.Error):
+                process.kill()
+        with contextlib.suppress(ChildProcessError):
+            os.waitpid(-1, 0)
+
+
+def _write_record(order: Order, child: int) -> None:
+    if not order.record:
+        return
+    path = Path(order.record)
+    try:
+        starts = json.loads(path.read_text())["starts"]
+    except (OSError, ValueError, KeyError):
+        starts = 0
+    write_at_once(path, json.dumps({"pid": child, "starts": starts + 1}))
+
+
+def _prctl(option: int, value: int) -> None:
+    if sys.platform == "linux":
+        ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+
+
+def main(arguments: Sequence[str]) -> int:
+    """`--order FILE`, as the supervisor calls it, or `-- command ...`."""
+    match list(arguments):
+        case ["--order", file]:
+            return run(Order.load(Path(file)))
+        case ["--", _, *_]:
+            return run(Order(command=arguments[1:], mark=f"guard-{uuid.uuid4()}"))
+        case _:
+            print("Usage: python -m infra.process.process_reaper -- command [argument ...]", file=sys.stderr)
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

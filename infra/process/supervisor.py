@@ -1,0 +1,261 @@
+"""Keeps the processes of one home alive, through supervisord.
+
+Every process of a home carries the home's mark (`infra.process.process_reaper`), so that what a crash left behind is
+found again, and so that nothing is ever done to a process of another home.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import http.client
+import json
+import os
+import subprocess
+import sys
+import time
+import xmlrpc.client
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Literal, cast
+
+from infra.errors import BadArgument, ProcessFailed
+from infra.process import supervisord
+from infra.process.process_reaper import MARK, has_ended, kill_marked, marked, with_mark
+from infra.settings import ROOT, Settings
+
+State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
+
+START_TIMEOUT_S = 20
+BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A process to keep alive: restarted whenever it ends, for ever, a little later after each failure to start.
+
+    Args:
+        name: lower-case letters, digits and dashes; its log is `<logs>/<name>.log`.
+        environment: set on top of what the caller of `start` has.
+        stage: programs of a lower stage start earlier and stop later.
+        start_s: it counts as running once it lived this long.
+        stop_wait_s: after `stop_signal` it has this long to end by itself.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    autostart: bool = True
+    stage: int = 0
+    start_s: int = 1
+    stop_wait_s: int = 10
+    stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
+    directory: Path = ROOT
+
+
+@dataclass(frozen=True, kw_only=True)
+class ProcessState:
+    """How a supervised process is now.
+
+    Args:
+        pid: of the program itself, not of its guard; None while it does not run.
+        uptime_s: since the present process was started; None while it does not run.
+        starts: how often the program was started since the supervisor runs; 1 when it never failed.
+        detail: what supervisord says about it, one line.
+    """
+
+    name: str
+    state: State
+    pid: int | None
+    uptime_s: float | None
+    starts: int
+    detail: str
+
+
+def start(settings: Settings, programs: Sequence[Program]) -> None:
+    """Have exactly these programs supervised: start the supervisor if need be, add, replace and remove programs.
+
+    Programs whose definition did not change are left alone if they run. Run twice, it changes nothing.
+
+    Raises:
+        ProcessFailed: supervisord does not start; says what its log says.
+    """
+    with _only_one(settings):
+        supervisord.write_configuration(settings, programs)
+        if is_running(settings):
+            _apply(settings, programs)
+        else:
+            _launch(settings)
+
+
+def stop(settings: Settings) -> None:
+    """Stop every program, the highest stage first, then the supervisor. Does nothing when none runs."""
+    with _only_one(settings):
+        if is_running(settings):
+            _stop_stages(settings)
+            with (
+                contextlib.suppress(OSError, http.client.HTTPException, xmlrpc.client.Error),
+                supervisord.rpc(settings) as server,
+            ):
+                server.shutdown()
+        _sweep(settings)
+
+
+def is_running(settings: Settings) -> bool:
+    """Whether the supervisor of this home answers."""
+    try:
+        with supervisord.rpc(settings) as server:
+            return bool(server.getIdentification() == supervisord.mark(settings))
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+        return False
+
+
+def state(settings: Settings) -> list[ProcessState]:
+    """Every supervised process, in the order of their stages; empty when the supervisor does not run."""
+    try:
+        with supervisord.rpc(settings) as server:
+            answers = cast("list[dict[str, Any]]", server.getAllProcessInfo())
+    # A fault: it is shutting down.
+    except (OSError, http.client.HTTPException, xmlrpc.client.Error):
+        return []
+    return [_state(settings, answer) for answer in answers]
+
+
+def restart(settings: Settings, name: str) -> None:
+    """Stop a program and start it again; returns when it runs.
+
+    Raises:
+        BadArgument: there is no such program.
+        ProcessFailed: the supervisor does not run, or the program ended again at once.
+    """
+    stop_program(settings, name)
+    start_program(settings, name)
+
+
+def start_program(settings: Settings, name: str) -> None:
+    """Start a program that is stopped; returns when it runs. As `restart`, it raises."""
+    _ask(settings, name, "startProcess", harmless=ALREADY_STARTED)
+
+
+def stop_program(settings: Settings, name: str) -> None:
+    """Stop a program until `start_program` or `start`; returns when it has ended. As `restart`, it raises."""
+    _ask(settings, name, "stopProcess", harmless=NOT_RUNNING)
+
+
+def _apply(settings: Settings, programs: Sequence[Program]) -> None:
+    """Make a running supervisor follow the configuration that was just written."""
+    with supervisord.rpc(settings, timeout_s=120) as server:
+        [[added, changed, removed]] = cast("list[list[list[str]]]", server.reloadConfig())
+        _stop_together(settings, [*changed, *removed])
+        for name in (*changed, *removed):
+            server.removeProcessGroup(name)
+            supervisord.record_file(settings, name).unlink(missing_ok=True)
+        for name in (*added, *changed):
+            server.addProcessGroup(name)
+        for program in programs:
+            if program.autostart and program.name not in (*added, *changed):
+                with contextlib.suppress(xmlrpc.client.Fault):
+                    server.startProcess(program.name, False)
+
+
+def _launch(settings: Settings) -> None:
+    """Start supervisord from nothing: whatever a crash left of this home goes first."""
+    _sweep(settings)
+    for record in (supervisord.directory(settings) / "run").iterdir():
+        record.unlink()
+    supervisord.socket_path(settings).unlink(missing_ok=True)
+    environment = {name: value for name, value in os.environ.items() if name != MARK}
+    log = supervisord.directory(settings) / "launch.log"
+    with log.open("w") as said:
+        launched = subprocess.run(
+            [sys.executable, "-m", "supervisor.supervisord", "-c", supervisord.configuration_file(settings)],
+            env=with_mark(environment, supervisord.mark(settings)),
+            cwd=ROOT,
+            stdin=subprocess.DEVNULL,
+            stdout=said,
+            stderr=said,
+            check=False,
+        )
+    deadline = time.monotonic() + START_TIMEOUT_S
+    while not is_running(settings):
+        if launched.returncode != 0 or time.monotonic() > deadline:
+            raise ProcessFailed(
+                f"supervisord does not start: {log.read_text().strip()[-500:] or 'it does not answer'}",
+                hint=f"{settings.logs / 'supervisord.log'} may say more.",
+            )
+        time.sleep(0.05)
+
+
+def _sweep(settings: Settings) -> None:
+    """End every process of this home: politely those that supervise, then all that is left."""
+    import psutil
+
+    told = []
+    for process in marked(supervisord.mark(settings)):
+        with contextlib.suppress(psutil.Error):
+            if {"infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
+                process.terminate()
+                told.append(process)
+    deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in supervisord.orders(settings)), default=0)
+    while not all(has_ended(process) for process in told) and time.monotonic() < deadline:
+        time.sleep(0.05)
+    kill_marked(supervisord.mark(settings))
+
+
+def _stop_stages(settings: Settings) -> None:
+    stages = supervisord.stages(settings)
+    for stage in sorted(stages, reverse=True):
+        _stop_together(settings, stages[stage])
+
+
+def _stop_together(settings: Settings, names: Sequence[str]) -> None:
+    """Tell all of these programs to stop, then wait until the last one has."""
+    with supervisord.rpc(settings) as server:
+        for name in names:
+            with contextlib.suppress(xmlrpc.client.Fault):
+                server.stopProcess(name, False)
+    while any(process.state == "STOPPING" for process in state(settings) if process.name in names):
+        time.sleep(0.1)
+
+
+def _ask(settings: Settings, name: str, method: str, *, harmless: int) -> None:
+    try:
+        with supervisord.rpc(settings, timeout_s=600) as server:
+            getattr(server, method)(name, True)
+    except xmlrpc.client.Fault as fault:
+        if fault.faultCode == harmless:
+            return
+        if fault.faultCode == BAD_NAME:
+            names = ", ".join(process.name for process in state(settings))
+            raise BadArgument(f"No process is called {name!r}.", hint=f"There are: {names}.") from None
+        raise ProcessFailed(f"{name}: {fault.faultString}", hint=f"See {settings.logs / f'{name}.log'}.") from None
+    except (OSError, http.client.HTTPException) as error:
+        raise ProcessFailed(
+            f"The supervisor of {settings.home} does not answer.", hint="Start the platform with ./twofold up."
+        ) from error
+
+
+def _state(settings: Settings, answer: Mapping[str, Any]) -> ProcessState:
+    alive = answer["statename"] in ("RUNNING", "STARTING", "STOPPING")
+    try:
+        record = json.loads(supervisord.record_file(settings, answer["name"]).read_text())
+    except (OSError, ValueError):
+        record = {}
+    return ProcessState(
+        name=answer["name"],
+        state=answer["statename"],
+        pid=record.get("pid") if alive else None,
+        uptime_s=float(answer["now"] - answer["start"]) if alive else None,
+        starts=record.get("starts", 0),
+        detail=answer["description"] or answer["spawnerr"],
+    )
+
+
+@contextmanager
+def _only_one(settings: Settings) -> Iterator[None]:
+    supervisord.directory(settings).mkdir(parents=True, exist_ok=True)
+    with (supervisord.directory(settings) / "lock").open("w") as held:
+        fcntl.flock(held, fcntl.LOCK_EX)
+        yield

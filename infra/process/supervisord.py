@@ -1,0 +1,194 @@
+"""supervisord as this project runs it: where its files are, its configuration, its XML-RPC socket."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import http.client
+import os
+import pwd
+import shlex
+import socket
+import sys
+import tempfile
+import xmlrpc.client
+from collections.abc import Iterator, Sequence
+from configparser import RawConfigParser
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, cast
+
+from infra.atomic_write import write_at_once
+from infra.errors import ProcessFailed
+from infra.process.process_reaper import Order
+from infra.settings import ROOT, Settings
+
+if TYPE_CHECKING:
+    from infra.process.supervisor import Program
+
+LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
+FOREVER = 1_000_000_000
+LOG_BYTES, LOG_BACKUPS = 10_000_000, 3
+
+
+def write_configuration(settings: Settings, programs: Sequence[Program]) -> None:
+    """Write supervisord's configuration for exactly these programs, and what their guards run."""
+    for needed in (directory(settings) / "orders", directory(settings) / "run", settings.logs):
+        needed.mkdir(parents=True, exist_ok=True)
+    directory(settings).chmod(0o700)
+    sections = {"supervisord": _supervisord_section(settings), **_server_sections(settings)}
+    saved = {program.name: _save_order(settings, program) for program in programs}
+    for program in programs:
+        sections[f"program:{program.name}"] = _program_section(settings, program, saved[program.name])
+    lines = [
+        f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in section.items())
+        for name, section in sections.items()
+    ]
+    write_at_once(configuration_file(settings), "\n".join(lines))
+    for file in (directory(settings) / "orders").glob("*.json"):
+        if file not in saved.values():
+            file.unlink()
+
+
+def stages(settings: Settings) -> dict[int, list[str]]:
+    """Stage -> the programs of the configuration that was written last."""
+    parser = RawConfigParser()
+    parser.read(configuration_file(settings))
+    found: dict[int, list[str]] = {}
+    for section in parser.sections():
+        if section.startswith("program:"):
+            found.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
+    return found
+
+
+def orders(settings: Settings) -> Iterator[Order]:
+    """What the guards of this home run, as far as it can be read."""
+    for path in (directory(settings) / "orders").glob("*.json"):
+        with contextlib.suppress(OSError, ValueError, TypeError):
+            yield Order.load(path)
+
+
+@contextmanager
+def rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
+    """The supervisor's methods, as its XML-RPC documentation lists them."""
+    transport = _SocketTransport(socket_path(settings), timeout_s)
+    with xmlrpc.client.ServerProxy("http://supervisor", transport=transport, allow_none=True) as server:
+        yield server.supervisor
+
+
+def mark(settings: Settings) -> str:
+    """What every process of this home, and of no other, carries in its environment."""
+    return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
+
+
+def directory(settings: Settings) -> Path:
+    """All that the supervisor of this home needs; private, for it holds the secrets of programs."""
+    return settings.home / "supervisor"
+
+
+def configuration_file(settings: Settings) -> Path:
+    """What `supervisord -c` reads."""
+    return directory(settings) / "supervisord.conf"
+
+
+def record_file(settings: Settings, name: str) -> Path:
+    """Where the guard of a program says which process runs now."""
+    return directory(settings) / "run" / f"{name}.json"
+
+
+def socket_path(settings: Settings) -> Path:
+    """Where the supervisor listens: in home, or where that path is too long for a socket, in a private place."""
+    path = directory(settings) / "supervisor.sock"
+    if len(str(path)) <= LONGEST_SOCKET_PATH:
+        return path
+    short = Path(tempfile.gettempdir()) / f"{mark(settings)}-{os.getuid()}"
+    short.mkdir(mode=0o700, exist_ok=True)
+    if short.stat().st_uid != os.getuid() or short.is_symlink():
+        raise ProcessFailed(f"{short} belongs to another user.", hint="Choose a TWOFOLD_HOME with a shorter path.")
+    return short / "supervisor.sock"
+
+
+def _supervisord_section(settings: Settings) -> dict[str, object]:
+    section: dict[str, object] = {
+        "identifier": _escaped(mark(settings)),
+        "logfile": _escaped(settings.logs / "supervisord.log"),
+        "logfile_maxbytes": LOG_BYTES,
+        "logfile_backups": LOG_BACKUPS,
+        "pidfile": _escaped(directory(settings) / "supervisord.pid"),
+        "nocleanup": "true",
+        "silent": "true",
+    }
+    # Only root has to say whom it means to be.
+    return section if os.getuid() else {**section, "user": pwd.getpwuid(0).pw_name}
+
+
+def _server_sections(settings: Settings) -> dict[str, dict[str, object]]:
+    factory = "supervisor.rpcinterface:make_main_rpcinterface"
+    return {
+        "unix_http_server": {"file": _escaped(socket_path(settings)), "chmod": "0600"},
+        "rpcinterface:supervisor": {"supervisor.rpcinterface_factory": factory},
+    }
+
+
+def _program_section(settings: Settings, program: Program, order: Path) -> dict[str, object]:
+    command = [sys.executable, "-m", "infra.process.process_reaper", "--order", str(order)]
+    return {
+        "command": _escaped(shlex.join(command)),
+        "directory": _escaped(ROOT),
+        "autostart": str(program.autostart).lower(),
+        "autorestart": "true",
+        "priority": program.stage,
+        "startsecs": program.start_s,
+        "startretries": FOREVER,
+        # The guard kills what does not end in time; supervisord only waits for it.
+        "stopwaitsecs": program.stop_wait_s + 10,
+        "redirect_stderr": "true",
+        "stdout_logfile": _escaped(settings.logs / f"{program.name}.log"),
+        "stdout_logfile_maxbytes": LOG_BYTES,
+        "stdout_logfile_backups": LOG_BACKUPS,
+    }
+
+
+def _save_order(settings: Settings, program: Program) -> Path:
+    """Write what the guard runs, to a file whose name changes with it: supervisord compares command lines."""
+    order = Order(
+        command=list(program.command),
+        mark=f"{mark(settings)}#{program.name}",
+        environment=dict(program.environment),
+        directory=str(program.directory),
+        record=str(record_file(settings, program.name)),
+        stop_signal=program.stop_signal,
+        stop_wait_s=program.stop_wait_s,
+    )
+    digest = hashlib.sha256(repr(order).encode()).hexdigest()[:12]
+    path = directory(settings) / "orders" / f"{program.name}-{digest}.json"
+    order.save(path)
+    return path
+
+
+def _escaped(value: object) -> str:
+    """A value as supervisord's configuration wants it: it expands `%(...)s`."""
+    return str(value).replace("%", "%%")
+
+
+class _SocketTransport(xmlrpc.client.Transport):
+    """XML-RPC over a Unix socket."""
+
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__()
+        self.path = path
+        self.timeout_s = timeout_s
+
+    def make_connection(self, host: object) -> http.client.HTTPConnection:
+        return _SocketConnection(self.path, self.timeout_s)
+
+
+class _SocketConnection(http.client.HTTPConnection):
+    def __init__(self, path: Path, timeout_s: float) -> None:
+        super().__init__("supervisor", timeout=timeout_s)
+        self.path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(cast("float", self.timeout))
+        self.sock.connect(str(self.path))

@@ -1,0 +1,107 @@
+"""The supervised Spark Connect server: one warm JVM for commands and DAG tasks, which are its thin clients."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import ProcessFailed, SparkUnreachable
+from infra.process.ports import HOST
+from infra.process.supervisor import Program
+from infra.secret_files import ensure_secret
+from infra.spark import class_data_sharing
+from infra.spark.spark_session import configuration, environment
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+
+NAME = "spark"
+_MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
+_JAVA_OPTIONS = [
+    # A server without memory is of no use to anybody: it is started again, and commands in flight are told to retry.
+    "-XX:+ExitOnOutOfMemoryError",
+    # Clients come and go for weeks, each with classes that were compiled for it.
+    "-XX:MaxMetaspaceSize=600m",
+    # The second compiler takes half of the CPU until the server is warm, and short queries of many kinds gain nothing
+    # from it. What runs fifty times as often as by default is worth it: loops over records.
+    "-XX:Tier4InvocationThreshold=250000",
+    "-XX:Tier4MinInvocationThreshold=30000",
+    "-XX:Tier4CompileThreshold=750000",
+    "-XX:Tier4BackEdgeThreshold=2000000",
+]
+
+
+def program(settings: Settings) -> Program:
+    """What the supervisor runs; its definition changes with its settings, so that `up` replaces it then.
+
+    Raises:
+        MissingTool: no Java, or the jars were not resolved yet.
+    """
+    import pyspark
+
+    spark_home = Path(pyspark.__file__).parent
+    options = configuration(settings, [*class_data_sharing.options(settings), *_JAVA_OPTIONS])
+    options |= {"spark.master": settings.spark_master, "spark.app.name": "twofold", **serving_options(settings)}
+    assigned = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
+    return Program(
+        name=NAME,
+        command=[str(spark_home / "bin" / "spark-submit"), *assigned, "--class", _MAIN, "spark-internal"],
+        environment={
+            **environment(settings),
+            "SPARK_HOME": str(spark_home),
+            **token_variable(settings),
+        },
+        stage=1,
+        start_s=2,
+    )
+
+
+def url(settings: Settings) -> str:
+    """The connection string of the supervised server; it holds the token."""
+    # A token goes unencrypted to this name alone.
+    return f"sc://localhost:{settings.spark_port}/;token={token(settings)}"
+
+
+def token(settings: Settings) -> str:
+    """What a client must show; made once for this home, readable by its owner only."""
+    return ensure_secret(settings.home / "spark" / "token")
+
+
+def token_variable(settings: Settings) -> dict[str, str]:
+    """The token as the server's environment has it: its command line can be seen by everybody."""
+    return {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token(settings)}
+
+
+def wait_warm(settings: Settings) -> None:
+    """Return when the server answers and has done some typical work, so that the first command need not wait for it.
+
+    Raises:
+        ProcessFailed: it does not answer; names its log.
+    """
+    from infra.spark.spark_client import connect
+    from infra.spark.typical_work import warm_up
+
+    try:
+        spark = connect(settings, url(settings), "warm-up")
+    except SparkUnreachable as error:
+        raise ProcessFailed(error.message, hint=f"See {settings.logs / f'{NAME}.log'}.") from error
+    try:
+        warm_up(spark, settings.home / "spark" / "warm-up")
+    finally:
+        spark.stop()
+
+
+def serving_options(settings: Settings) -> dict[str, str]:
+    """Spark's settings of a Connect server, beside those that every JVM has."""
+    return {
+        "spark.connect.grpc.binding.address": HOST,
+        "spark.connect.grpc.binding.port": str(settings.spark_port),
+        # The jobs of a client that was killed are cancelled within half a minute: a stream of results ends after so
+        # long, a client that lives goes on with another, and what nobody goes on with is given up.
+        "spark.connect.execute.reattachable.senderMaxStreamDuration": "10s",
+        "spark.connect.execute.manager.detachedTimeout": "15s",
+        "spark.connect.execute.manager.maintenanceInterval": "5s",
+        "spark.connect.session.manager.defaultSessionTimeout": "30m",
+        # A result that is larger fails its own query, not the server.
+        "spark.driver.maxResultSize": "256m",
+    }

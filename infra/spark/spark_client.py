@@ -1,0 +1,137 @@
+"""Sessions for batch work: thin clients of a Spark Connect server, or in this process where there is none."""
+
+from __future__ import annotations
+
+import os
+import socket
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
+
+from infra.errors import BadSetting, SparkUnreachable
+from infra.process import supervisor
+from infra.process.ports import HOST
+from infra.settings import IN_PROCESS
+from infra.spark import connect_server
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+_RESTART_S = 60.0  # how long a command waits for a server that the supervisor is starting
+_LOST = (
+    "SESSION_NOT_FOUND",
+    "SESSION_CLOSED",
+    "SESSION_CHANGED",
+    "OPERATION_NOT_FOUND",
+    "RESPONSE_ALREADY_RECEIVED",
+    "RETRIES_EXCEEDED",
+    "UNAVAILABLE",
+)
+
+
+def open_session(settings: Settings, name: str) -> SparkSession:
+    """A session of its own for one command; its settings are its own, and `stop` cancels what it still runs.
+
+    Where `TWOFOLD_SPARK` says nothing it is the supervised server's, and in process while the platform is down.
+
+    Raises:
+        SparkUnreachable: there is a server, and it does not answer. Retryable.
+        MissingTool: in process: no Java, or the jars were not resolved yet.
+    """
+    endpoint = find_endpoint(settings)
+    if endpoint is None:
+        from infra.spark.spark_session import session
+
+        return session(settings, f"twofold {name}")
+    return connect(settings, endpoint, name)
+
+
+def find_endpoint(settings: Settings) -> str | None:
+    """The connection string of the Connect server that batch work uses; None: it runs in process."""
+    if settings.spark:
+        return None if settings.spark == IN_PROCESS else settings.spark
+    if not any(process.name == connect_server.NAME for process in supervisor.state(settings)):
+        return None
+    return connect_server.url(settings)
+
+
+def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
+    """A session of a Connect server.
+
+    Raises:
+        BadSetting: it refuses the token.
+        SparkUnreachable: it does not answer. Retryable.
+    """
+    _wait_listening(endpoint)
+    # pyspark builds every expression of a process either for a server or for a JVM of its own.
+    os.environ["SPARK_CONNECT_MODE_ENABLED"] = "1"
+    from pyspark.sql.connect.client.retries import DefaultPolicy
+    from pyspark.sql.connect.session import SparkSession as RemoteSession
+
+    with naming_lost_server():
+        spark: Any = RemoteSession.builder.remote(endpoint).create()
+        # The default goes on for ten minutes; a server that was restarted no longer knows the session anyway.
+        spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=5_000)])
+        try:
+            spark.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
+            # Jobs of one session share the cores fairly with those of others.
+            spark.conf.set("spark.scheduler.pool", f"{name}-{spark.session_id}")
+        except Exception:
+            spark.client.close()  # or it asks the server again when this process ends
+            raise
+    return spark  # type: ignore[no-any-return]
+
+
+@contextmanager
+def naming_lost_server() -> Iterator[None]:
+    """Raise an error of the connection to a Connect server as what it is: worth another try."""
+    try:
+        yield
+    except Exception as error:
+        import grpc
+
+        causes = list(_causes(error))
+        codes = {cause.code() for cause in causes if isinstance(cause, grpc.RpcError) and hasattr(cause, "code")}
+        if grpc.StatusCode.UNAUTHENTICATED in codes:
+            raise BadSetting(
+                "The Spark server refuses the token.",
+                hint="`./twofold spark --url` prints a connection string with it.",
+            ) from error
+        text = " ".join(str(cause) for cause in causes if type(cause).__module__.startswith(("pyspark", "grpc")))
+        if grpc.StatusCode.UNAVAILABLE not in codes and not any(word in text for word in _LOST):
+            raise
+        raise SparkUnreachable(
+            f"The Spark server ended, or does not answer ({next(filter(text.__contains__, _LOST), 'UNAVAILABLE')}).",
+            hint="Run the command again; commits are whole or absent. `./twofold status` shows the process `spark`.",
+        ) from error
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__
+
+
+def _wait_listening(endpoint: str) -> None:
+    """Wait for a server that was started a moment ago, or that its supervisor is starting again.
+
+    gRPC would try for ten minutes.
+    """
+    address = urlsplit(endpoint.split(";", 1)[0])
+    host, port = address.hostname or HOST, address.port or 15_002
+    deadline = time.monotonic() + _RESTART_S
+    while True:
+        try:
+            socket.create_connection((host, port), timeout=5).close()
+            return
+        except OSError as error:
+            if time.monotonic() > deadline:
+                raise SparkUnreachable(
+                    f"The Spark server does not answer at {host}:{port}.",
+                    hint="`./twofold status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
+                ) from error
+            time.sleep(0.2)

@@ -1,0 +1,89 @@
+"""A question to Airflow outlives a moment in which it does not answer; an order is given once."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+import pytest
+
+from infra.airflow import airflow_api
+from infra.airflow.airflow_api import Client
+from infra.errors import ProcessFailed
+from infra.settings import Settings
+
+
+@dataclass
+class Silent:
+    """A server that keeps its first answers to itself."""
+
+    silent: int
+    asked: list[str] = field(default_factory=list)
+    over: threading.Event = field(default_factory=threading.Event)
+
+
+@pytest.fixture
+def airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tuple[Settings, Silent]]:
+    state = Silent(silent=0)
+
+    class Handler(BaseHTTPRequestHandler):
+        def answer(self) -> None:
+            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            if self.path != "/auth/token":
+                state.asked.append(self.command)
+                if len(state.asked) <= state.silent:
+                    state.over.wait(20)
+                    return
+            said = json.dumps({"access_token": "t", "state": "success", "dag_run_id": "r"}).encode()
+            self.send_response(200)
+            self.send_header("Content-Length", str(len(said)))
+            self.end_headers()
+            self.wfile.write(said)
+
+        do_GET = do_POST = answer
+
+        def log_message(self, *_: object) -> None:
+            """Keep quiet."""
+
+    monkeypatch.setattr(airflow_api, "TIMEOUT_S", 0.3)
+    with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        try:
+            yield replace(settings, airflow_port=server.server_port), state
+        finally:
+            state.over.set()
+            server.shutdown()
+
+
+def test_a_question_is_asked_again(airflow: tuple[Settings, Silent]) -> None:
+    settings, server = airflow
+    server.silent = 2
+    assert Client(settings).dag_run_state("flights.reconcile", "r") == "success"
+    assert server.asked == ["GET"] * 3
+
+
+def test_not_for_ever(airflow: tuple[Settings, Silent]) -> None:
+    settings, server = airflow
+    server.silent = 99
+    with pytest.raises(ProcessFailed, match="does not answer"):
+        Client(settings).dag_run_state("flights.reconcile", "r")
+    assert server.asked == ["GET"] * 3
+
+
+def test_an_order_is_given_once(airflow: tuple[Settings, Silent]) -> None:
+    settings, server = airflow
+    server.silent = 99
+    with pytest.raises(ProcessFailed, match="does not answer"):
+        Client(settings).trigger("flights.reconcile")
+    assert server.asked == ["POST"]
+
+
+def test_a_platform_that_is_down_is_not_asked_again(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+    with pytest.raises(ProcessFailed, match="does not answer"):
+        Client(replace(settings, airflow_port=port)).dags()

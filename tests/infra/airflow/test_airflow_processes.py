@@ -1,0 +1,141 @@
+"""Airflow: secrets that stay, an environment that does not change by itself, and a real DAG run."""
+
+from __future__ import annotations
+
+import os
+import signal
+from dataclasses import replace
+
+import psutil
+import pytest
+
+from infra.airflow import airflow_api, airflow_processes
+from infra.errors import BadArgument, ProcessFailed
+from infra.process import supervisor
+from infra.settings import ROOT, Settings
+from tests.infra.conftest import Eventually
+
+
+def test_secrets_are_made_once_and_only_their_owner_can_read_them(settings: Settings) -> None:
+    first, second = airflow_processes.environment(settings), airflow_processes.environment(settings)
+
+    assert first == second
+    secrets = list((settings.home / "airflow" / "secrets").iterdir())
+    assert len(secrets) == 3
+    assert {file.stat().st_mode & 0o777 for file in secrets} == {0o600}
+
+
+def test_a_password_of_yours_goes_before_the_one_that_was_made(settings: Settings) -> None:
+    made = airflow_processes.password(settings)
+
+    assert airflow_processes.password(settings) == made
+    assert len(made) >= 12
+    assert airflow_processes.password(replace(settings, airflow_password="mine")) == "mine"
+
+
+def test_port_and_address_change_together(settings: Settings) -> None:
+    environment = airflow_processes.environment(replace(settings, airflow_port=12345))
+
+    assert environment["AIRFLOW__API__PORT"] == "12345"
+    assert environment["AIRFLOW__API__BASE_URL"] == "http://127.0.0.1:12345"
+    assert environment["AIRFLOW__CORE__EXECUTION_API_SERVER_URL"] == "http://127.0.0.1:12345/execution/"
+
+
+def test_who_finds_the_database_in_use_waits_for_it(settings: Settings) -> None:
+    """After five seconds the API answered 500 to whoever started a run while the scheduler wrote."""
+    from sqlalchemy import create_engine, text
+
+    (settings.home / "airflow").mkdir(parents=True)
+    address = airflow_processes.environment(settings)["AIRFLOW__DATABASE__SQL_ALCHEMY_CONN"]
+    with create_engine(address).connect() as connection:
+        assert connection.execute(text("PRAGMA busy_timeout")).scalar() == 1_000 * airflow_processes.DATABASE_WAIT_S
+
+
+def test_tasks_get_the_settings_of_the_platform(settings: Settings) -> None:
+    assert Settings.from_environment(airflow_processes.environment(settings)) == settings
+
+
+def test_the_processes_do_not_depend_on_the_shell_they_are_started_from(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = airflow_processes.programs(settings)
+    monkeypatch.setenv("PATH", "/elsewhere")
+
+    assert airflow_processes.programs(settings) == before
+
+
+def test_an_airflow_that_does_not_answer_is_told_with_address_and_setting(settings: Settings) -> None:
+    with pytest.raises(ProcessFailed, match=f"{settings.airflow_port} .TWOFOLD_AIRFLOW_PORT") as failed:
+        airflow_api.Client(settings).dags()
+
+    assert "./twofold up" in str(failed.value.hint)
+
+
+def test_waiting_for_an_airflow_that_does_not_come_ends_with_what_is_missing(settings: Settings) -> None:
+    with pytest.raises(ProcessFailed, match="not ready after 0 s: api-server"):
+        airflow_api.wait_ready(settings, timeout_s=0)
+
+
+@pytest.mark.platform
+def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
+    airflow_alone: Settings, eventually: Eventually
+) -> None:
+    client = airflow_api.Client(airflow_alone)
+    eventually(lambda: "greet" in client.dags() and client.import_errors())
+
+    run = client.trigger("greet", {"name": "Ada"})
+
+    assert client.wait("greet", run, timeout_s=90) == "success"
+    assert [(task.task_id, task.state) for task in client.task_instances("greet", run)] == [("say", "success")]
+    assert f"hello Ada from {airflow_alone.home}" in client.task_log("greet", run, "say")
+    assert "on purpose" in client.import_errors()["broken.py"]
+
+
+@pytest.mark.platform
+def test_what_airflow_refuses_is_a_bad_argument(airflow_alone: Settings) -> None:
+    client = airflow_api.Client(airflow_alone)
+
+    with pytest.raises(BadArgument, match="nowhere"):
+        client.trigger("nowhere")
+    with pytest.raises(BadArgument, match="name"):
+        client.trigger("greet", {"name": 5})
+
+
+@pytest.mark.platform
+def test_no_port_but_the_chosen_one_is_opened(airflow_alone: Settings) -> None:
+    supervised = [psutil.Process(state.pid) for state in supervisor.state(airflow_alone) if state.pid]
+    family = [process for top in supervised for process in (top, *top.children(recursive=True))]
+    listening = {
+        (connection.laddr.ip, connection.laddr.port)
+        for process in family
+        for connection in process.net_connections("tcp")
+        if connection.status == psutil.CONN_LISTEN
+    }
+    assert listening == {("127.0.0.1", airflow_alone.airflow_port)}
+
+
+@pytest.mark.platform
+def test_a_killed_scheduler_leaves_no_worker_behind_and_comes_back(
+    airflow_alone: Settings, eventually: Eventually
+) -> None:
+    def scheduler() -> int | None:
+        return next(state.pid for state in supervisor.state(airflow_alone) if state.name == "airflow-scheduler")
+
+    killed = scheduler()
+    assert killed
+    workers = psutil.Process(killed).children(recursive=True)
+    os.kill(killed, signal.SIGKILL)
+
+    eventually(lambda: scheduler() not in (None, killed))
+    assert [worker for worker in workers if worker.is_running() and worker.status() != psutil.STATUS_ZOMBIE] == []
+
+
+@pytest.mark.platform
+def test_preparing_again_is_quick_and_changes_nothing(airflow_alone: Settings) -> None:
+    database = airflow_alone.home / "airflow" / "migrated"
+    before = database.stat().st_mtime_ns
+
+    airflow_processes.prepare(airflow_alone)
+
+    assert database.stat().st_mtime_ns == before
+    assert not (ROOT / "airflow.cfg").exists()

@@ -1,0 +1,51 @@
+"""Topics on a broker that is not there."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+import pytest
+
+from infra.errors import BrokerUnreachable
+from infra.kafka import topic_admin
+from infra.kafka.topic_admin import TopicSpec
+from infra.settings import Settings
+from tests.infra.conftest import free_port
+
+
+@pytest.fixture
+def nobody() -> Settings:
+    """Settings whose broker does not run."""
+    return Settings(kafka_port=free_port())
+
+
+@pytest.mark.parametrize(
+    "ask",
+    [
+        lambda settings: topic_admin.offsets(settings, ["t"]),
+        lambda settings: topic_admin.topic_ids(settings, ["t"]),
+        lambda settings: topic_admin.appended_ms(settings, {"t": {0: 5}}),
+    ],
+    ids=["offsets", "topic_ids", "appended_ms"],
+)
+def test_a_broker_that_does_not_answer_is_told_within_seconds_with_address_and_setting(
+    nobody: Settings, ask: Callable[[Settings], object]
+) -> None:
+    began = time.monotonic()
+
+    with pytest.raises(BrokerUnreachable) as unreachable:
+        ask(nobody)
+
+    assert time.monotonic() - began < 10
+    assert f"127.0.0.1:{nobody.kafka_port}" in str(unreachable.value)
+    assert "TWOFOLD_KAFKA_PORT" in str(unreachable.value)
+    assert "./twofold up" in str(unreachable.value.hint)
+    assert unreachable.value.retryable
+
+
+def test_a_cluster_of_yours_that_does_not_answer_is_told_by_its_own_setting() -> None:
+    settings = Settings(bootstrap=f"127.0.0.1:{free_port()}")
+
+    with pytest.raises(BrokerUnreachable, match="TWOFOLD_BOOTSTRAP"):
+        topic_admin.ensure_topics(settings, [TopicSpec(name="t", partitions=1)])

@@ -1,0 +1,144 @@
+"""The supervised Spark Connect server: who gets in, what commands see of each other, and what happens when one ends."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from infra.errors import BadSetting, SparkUnreachable
+from infra.process import supervisor
+from infra.settings import ROOT, Settings
+from infra.spark import connect_server
+from infra.spark.spark_client import find_endpoint, naming_lost_server
+from tests.connect import remote
+from tests.infra.conftest import free_port
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
+
+# A job of one task that shows by a file, ten times a second, that it runs.
+LONG_JOB = """
+import sys, time
+from pathlib import Path
+from infra.settings import Settings
+from infra.spark.spark_client import open_session
+
+def beat(pieces):
+    for piece in pieces:
+        for number in range(6_000):
+            Path(sys_argv[1]).write_text(str(number))
+            time.sleep(0.1)
+        yield piece
+
+sys_argv = sys.argv
+open_session(Settings.from_environment(), "long").range(1).mapInArrow(beat, "id bigint").collect()
+"""
+
+
+@pytest.fixture(scope="module")
+def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """A home in which nothing but a Spark server is supervised."""
+    settings = Settings(home=tmp_path_factory.mktemp("home"), spark_port=free_port(), driver_memory="700m")
+    supervisor.start(settings, [connect_server.program(settings)])
+    yield settings
+    supervisor.stop(settings)
+
+
+@pytest.fixture
+def endpoint(settings: Settings) -> str:
+    found = find_endpoint(settings)
+    assert found is not None
+    return found
+
+
+@pytest.fixture
+def session(settings: Settings, endpoint: str) -> Iterator[SparkSession]:
+    with remote(endpoint, settings) as session:
+        yield session
+
+
+def pid(settings: Settings) -> int | None:
+    [process] = supervisor.state(settings)
+    return process.pid
+
+
+def test_nobody_gets_in_without_the_token(settings: Settings) -> None:
+    for endpoint in ("", "/;token=wrong"):
+        with (
+            pytest.raises(BadSetting, match="refuses the token"),
+            remote(f"sc://localhost:{settings.spark_port}{endpoint}", settings),
+        ):
+            pass
+    assert (settings.home / "spark" / "token").stat().st_mode & 0o777 == 0o600
+
+
+def test_two_commands_do_not_see_each_others_settings_and_views(
+    settings: Settings, endpoint: str, session: SparkSession
+) -> None:
+    session.conf.set("spark.sql.shuffle.partitions", "7")
+    session.range(3).createOrReplaceTempView("mine")
+    with remote(endpoint, settings) as other:
+        assert other.conf.get("spark.sql.shuffle.partitions") == str(settings.shuffle_partitions)
+        assert not other.catalog.tableExists("mine")
+        assert other.conf.get("spark.scheduler.pool") != session.conf.get("spark.scheduler.pool")
+    assert session.table("mine").count() == 3
+
+
+def test_a_result_that_is_too_large_fails_its_query_alone(session: SparkSession, settings: Settings) -> None:
+    before = pid(settings)
+    rows = session.range(0, 8_000_000, 1, 64).selectExpr("uuid() AS a", "uuid() AS b")
+    with pytest.raises(Exception, match="maxResultSize"):
+        rows.toArrow()
+    assert session.range(5).count() == 5
+    assert pid(settings) == before
+
+
+def test_the_jobs_of_a_command_that_is_killed_are_cancelled(settings: Settings, tmp_path: Path) -> None:
+    beats = tmp_path / "beats"
+    environment = {**os.environ, **settings.environment()}
+    command = subprocess.Popen([sys.executable, "-c", LONG_JOB, str(beats)], cwd=ROOT, env=environment)
+    _wait(lambda: beats.exists() and beats.read_text() > "", 60)
+    command.send_signal(signal.SIGKILL)
+    command.wait()
+
+    def is_still() -> bool:
+        before = beats.read_text()
+        time.sleep(1.5)
+        return beats.read_text() == before
+
+    _wait(is_still, 60)
+
+
+def test_a_command_in_flight_when_the_server_is_killed_may_be_tried_again(settings: Settings, endpoint: str) -> None:
+    before = pid(settings)
+    assert before is not None
+    threading.Timer(3, os.kill, (before, signal.SIGKILL)).start()
+
+    def work() -> None:
+        with naming_lost_server(), remote(endpoint, settings) as session:
+            while True:
+                session.range(1_000_000).selectExpr("sum(id)").collect()
+
+    with pytest.raises(SparkUnreachable):
+        work()
+    with remote(endpoint, settings) as session:
+        assert session.range(5).count() == 5
+    assert pid(settings) not in (None, before)
+
+
+def _wait(condition: object, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():  # type: ignore[operator]
+        assert time.monotonic() < deadline, "the condition never held"
+        time.sleep(0.1)

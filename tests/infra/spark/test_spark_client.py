@@ -1,0 +1,74 @@
+"""Which Spark a command uses, and which errors of a connection are worth another try; no server is needed."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from pathlib import Path
+
+import grpc
+import pytest
+
+from infra.errors import BadArgument, BadSetting, SparkUnreachable
+from infra.settings import Settings
+from infra.spark import spark_client
+from infra.spark.spark_client import connect, find_endpoint, naming_lost_server
+from tests.infra.conftest import free_port
+
+
+class Refused(grpc.RpcError):
+    """What gRPC raises, with one status."""
+
+    def __init__(self, status: grpc.StatusCode) -> None:
+        super().__init__()
+        self._status = status
+
+    def code(self) -> grpc.StatusCode:
+        return self._status
+
+
+def test_a_setting_chooses_the_spark_that_commands_use(settings: Settings) -> None:
+    assert find_endpoint(settings) is None, "the platform is down"
+    assert find_endpoint(replace(settings, spark="local")) is None
+    assert find_endpoint(replace(settings, spark="sc://cluster:15002")) == "sc://cluster:15002"
+
+
+@pytest.mark.parametrize(
+    ("status", "expected"),
+    [(grpc.StatusCode.UNAVAILABLE, SparkUnreachable), (grpc.StatusCode.UNAUTHENTICATED, BadSetting)],
+)
+def test_a_lost_server_and_a_refused_token_are_named(status: grpc.StatusCode, expected: type[Exception]) -> None:
+    with pytest.raises(expected), naming_lost_server():
+        raise Refused(status)
+
+
+def test_a_lost_server_is_named_though_another_error_was_made_of_it() -> None:
+    def analyse() -> None:
+        try:
+            raise Refused(grpc.StatusCode.UNAVAILABLE)
+        except grpc.RpcError as error:
+            raise RuntimeError("the function fails") from error
+
+    with pytest.raises(SparkUnreachable), naming_lost_server():
+        analyse()
+
+
+def test_other_errors_stay_what_they_are() -> None:
+    with pytest.raises(BadArgument, match="UNAVAILABLE seats"), naming_lost_server():
+        raise BadArgument("UNAVAILABLE seats")
+
+
+def test_an_endpoint_that_does_not_answer_is_given_up(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(spark_client, "_RESTART_S", 0.3)
+    began = time.monotonic()
+    with pytest.raises(SparkUnreachable, match="does not answer at localhost:"):
+        connect(settings, f"sc://localhost:{free_port()}/;token=some", "test")
+    assert time.monotonic() - began < 10
+
+
+def test_a_token_is_made_once_for_a_home(settings: Settings, tmp_path: Path) -> None:
+    from infra.spark.connect_server import token
+
+    other = replace(settings, home=tmp_path / "other")
+    assert token(settings) == token(settings) != token(other)
+    assert (settings.home / "spark" / "token").stat().st_mode & 0o077 == 0

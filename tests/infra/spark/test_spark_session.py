@@ -1,0 +1,25 @@
+"""What a JVM of Spark is told; no JVM is started."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+
+from infra.settings import Settings
+from infra.spark.spark_session import configuration
+
+
+@pytest.mark.parametrize(
+    ("master", "told", "not_told"),
+    [
+        ("local[2]", "spark.driver.extraClassPath", "spark.jars"),
+        ("spark://m:7077", "spark.jars", "spark.driver.extraClassPath"),
+    ],
+)
+def test_jars_are_on_the_class_path_of_one_machine_and_are_sent_to_many(
+    settings: Settings, master: str, told: str, not_told: str
+) -> None:
+    options = configuration(replace(settings, spark_master=master), [])
+    assert "delta-spark" in options[told]
+    assert not_told not in options

@@ -1,0 +1,53 @@
+"""Connections to DuckDB share what is costly to make, and nothing else."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+
+import duckdb
+import pyarrow as pa
+import pytest
+
+from infra.duckdb_session import duckdb_utc
+from infra.settings import ROOT
+
+
+def test_what_one_connection_registers_no_other_one_sees() -> None:
+    one, other = duckdb_utc(), duckdb_utc()
+    one.register("rows", pa.table({"n": [1]}))
+    with pytest.raises(duckdb.CatalogException):
+        other.sql("FROM rows")
+    other.register("rows", pa.table({"n": [2]}))
+    assert (one.sql("FROM rows").fetchall(), other.sql("FROM rows").fetchall()) == ([(1,)], [(2,)])
+
+
+def test_every_connection_reads_and_shows_instants_in_utc() -> None:
+    program = """if True:
+        from infra.duckdb_session import duckdb_utc
+        first, *others = [duckdb_utc() for _ in range(3)]
+        first.execute("SET TimeZone = 'America/New_York'")
+        for one in (*others, duckdb_utc()):
+            print(*one.sql("SELECT TIMESTAMPTZ '2013-01-01 00:00:00+01:00' :: VARCHAR").fetchone())
+    """
+    ran = subprocess.run(
+        [sys.executable, "-c", program],
+        env={**os.environ, "TZ": "Asia/Tokyo"},
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert ran.stdout.splitlines() == ["2012-12-31 23:00:00+00"] * 3
+
+
+def test_threads_use_connections_at_the_same_time() -> None:
+    def total(number: int) -> int:
+        connection = duckdb_utc()
+        connection.register("rows", pa.table({"n": list(range(number))}))
+        return int(connection.sql("SELECT sum(n) FROM rows").fetchall()[0][0])
+
+    with ThreadPoolExecutor(max_workers=4) as pool:
+        assert list(pool.map(total, range(2, 60))) == [n * (n - 1) // 2 for n in range(2, 60)]
