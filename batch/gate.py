@@ -11,7 +11,7 @@ from tables.setup import opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings
-    from quality.verdict import Verdict
+    from quality.check_result import Verdict
 
 
 def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:

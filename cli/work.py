@@ -18,7 +18,7 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.span import Span
-    from quality.verdict import Verdict
+    from quality.check_result import Verdict
     from tables.declaration import Topic
     from tables.outcome import Difference, Outcome
 

@@ -16,10 +16,19 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.atomic_write import write_at_once
-from quality.check import measure, naming
+from quality.check_result import RuleVerdict, Verdict
+from quality.great_expectations_suite import (
+    PANDAS_ROWS,
+    Outcome,
+    Report,
+    Rows,
+    Suites,
+    open_suites,
+    rows_to_judge,
+    run_name,
+)
+from quality.row_checks import measure, naming
 from quality.rules import Rule
-from quality.suite import PANDAS_ROWS, Outcome, Report, Rows, Suites, open_suites, rows_to_judge, run_name
-from quality.verdict import RuleVerdict, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

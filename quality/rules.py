@@ -15,7 +15,7 @@ from typing import ClassVar, Literal
 
 from infra.duration import parse_interval
 from infra.errors import BadDeclaration
-from quality.pattern import portable
+from quality.portable_regex import portable
 
 Kind = Literal["not_null", "between", "one_of", "matches", "unique", "fresh_within", "expression"]
 Bound = int | float | str
@@ -245,7 +245,7 @@ def matches(column: str, regex: str) -> Matches:
     engines read them differently.
 
     Raises:
-        BadDeclaration: it does not compile, or not every engine reads it alike (`quality.pattern`).
+        BadDeclaration: it does not compile, or not every engine reads it alike (`quality.portable_regex`).
     """
     return Matches((_column("matches", column),), regex, portable(regex))
 

@@ -128,7 +128,7 @@ def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
 def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
     from pyspark.errors import PySparkException
 
-    from quality.check import split
+    from quality.row_checks import split
     from quality.rules import ROW_RULES
 
     for rule in table.checks:

@@ -15,7 +15,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from quality.records import broken
+from quality.record_checks import broken
 from tables.columns import APPENDED_AT as APPENDED_AT
 from tables.columns import LATE_BY_MS as LATE_BY_MS
 from tables.columns import OFFSET as OFFSET

@@ -170,7 +170,7 @@ class Target:
         Raises:
             QualityFailed: names the rules and a row that breaks them.
         """
-        from quality.check import naming, split
+        from quality.row_checks import naming, split
         from quality.rules import ROW_RULES
 
         rules = [rule for rule in self.rules if rule.kind in ROW_RULES]

@@ -27,8 +27,8 @@ from cli.query import Analyst
 from cli.screen import harmless
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
+from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
-from quality.verdict import RuleVerdict, Verdict
 from tables.lake import Lake
 from tables.outcome import Difference, Outcome
 from tables.registry import load

@@ -14,7 +14,7 @@ from batch.topic_audit import TopicReport
 from cli.__main__ import main
 from cli.recovery import Recovery
 from infra.errors import NotArchived
-from quality.verdict import Verdict
+from quality.check_result import Verdict
 from tables.outcome import Audited, Outcome
 from tables.registry import load
 

@@ -12,10 +12,10 @@ import pytest
 
 from infra.errors import BadDeclaration, QualityFailed
 from infra.settings import Settings
-from quality.check import measure
 from quality.gate import Subject, gate
+from quality.great_expectations_suite import open_suites, rows_to_judge
+from quality.row_checks import measure
 from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
-from quality.suite import open_suites, rows_to_judge
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -139,7 +139,7 @@ def test_the_gate_keeps_every_run_and_its_pages(spark: SparkSession, home: Setti
 def test_the_oldest_runs_leave_the_pages_and_keep_their_results(
     spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quality.suite.KEPT_RUNS", 2)
+    monkeypatch.setattr("quality.great_expectations_suite.KEPT_RUNS", 2)
     for hour in range(4):
         gate([trial(spark, GOOD, [unique("n")])], home, NOW + dt.timedelta(hours=hour))
     shown = home.home / "quality" / "docs" / "validations" / "flights" / "trial"
@@ -150,7 +150,7 @@ def test_the_oldest_runs_leave_the_pages_and_keep_their_results(
 def test_an_expectation_that_cannot_be_computed_is_an_error_and_no_pass(
     spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("quality.suite._bounds", lambda rule: (dt.date(2013, 1, 1), None))
+    monkeypatch.setattr("quality.great_expectations_suite._bounds", lambda rule: (dt.date(2013, 1, 1), None))
     with pytest.raises(QualityFailed, match="cannot judge the rule between"):
         gate([trial(spark, GOOD, [between("n", 0, None)])], home, NOW)
 
@@ -171,7 +171,7 @@ def test_a_table_without_rules_passes_the_gate(spark: SparkSession, home: Settin
 def test_a_rule_on_which_the_counts_differ_fails(
     spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import quality.suite
+    import quality.great_expectations_suite
 
     wrong = between("n", 5, None)
     monkeypatch.setattr(quality.suite, "_bounds", lambda rule: (wrong.low, None))

@@ -9,7 +9,7 @@ from collections.abc import Callable
 import pytest
 
 from infra.errors import BadDeclaration
-from quality.pattern import portable
+from quality.portable_regex import portable
 from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
 
 

@@ -6,9 +6,9 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
-from quality.records import broken
+from quality.record_checks import broken
 from quality.rules import Rule, between, matches, not_null, one_of, unique
-from tests.quality.cases import CASES, Case
+from tests.quality.rule_cases import CASES, Case
 
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)

@@ -12,6 +12,7 @@ from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
+from quality.check_result import RuleVerdict, Sample, Verdict
 from quality.rules import (
     ROW_RULES,
     Between,
@@ -25,7 +26,6 @@ from quality.rules import (
     require_domain,
     utc,
 )
-from quality.verdict import RuleVerdict, Sample, Verdict
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame, Row

@@ -11,10 +11,10 @@ from hypothesis import HealthCheck, given, note, settings
 from hypothesis import strategies as st
 
 from infra.errors import BadArgument, BadDeclaration, QualityFailed, SchemaMismatch
-from quality.check import measure, naming, split
-from quality.records import broken
+from quality.record_checks import broken
+from quality.row_checks import measure, naming, split
 from quality.rules import Rule, between, expression, fresh_within, matches, not_null, one_of, unique
-from tests.quality.cases import CASES, Case
+from tests.quality.rule_cases import CASES, Case
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import QualityFailed
-from quality.check import holds
+from quality.row_checks import holds
 from quality.rules import Between, Expression, FreshWithin, Matches, NotNull, OneOf, Rule, Unique, utc
 
 if TYPE_CHECKING:
