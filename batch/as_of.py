@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from batch.span import Edge, Span
 from infra.errors import BadArgument
-from tables.declaration import Table, Topic
-from tables.derive import derive, input_of, one_of_each_key
-from tables.scope import from_epoch_ms
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.scope import from_epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -19,22 +19,22 @@ from batch.transactions import explain_missing
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held
-from tables.buckets import Turn, compare_buckets, in_buckets, of_turn
-from tables.completeness import Coverage, coverage
-from tables.declaration import Table, Topic
-from tables.fingerprint import fingerprint, require_one_definition
-from tables.gaps import gaps
-from tables.outcome import Audited, run_name
-from tables.refresh import everything
-from tables.registry import load
-from tables.scope import DAY_MS, Interval, Scope, epoch_ms
-from tables.setup import Platform, opened
-from tables.target import Target
+from tables.engine.checks.completeness import Coverage, coverage
+from tables.engine.checks.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
+from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import load
+from tables.engine.ledgers.lost_offsets import gaps
+from tables.engine.refresh.open_platform import Platform, opened
+from tables.engine.refresh.refresh import everything
+from tables.engine.refresh.run_result import Audited, run_name
+from tables.engine.refresh.scope import DAY_MS, Interval, Scope, epoch_ms
+from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.settings import Settings
-    from tables.lake import Lake
+    from tables.engine.delta.lake import Lake
 
 _LOOKS = 3
 _PAUSE_S = 3.0

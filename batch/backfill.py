@@ -12,14 +12,20 @@ import pyarrow.compute as pc
 from batch.pinned import Pinned
 from batch.run import Run
 from infra.errors import BadArgument
-from tables.declaration import Table
-from tables.fingerprint import ACCEPTED, FINGERPRINT, fingerprint, recorded, require_one_definition
-from tables.lake import Lake
-from tables.outcome import Cause, Outcome
-from tables.registry import load
-from tables.scope import Interval, Scope, epoch_ms, from_epoch_ms
-from tables.setup import Platform, opened
-from tables.writer import Stamp, Writer, Written
+from tables.engine.declarations.code_fingerprint import (
+    ACCEPTED,
+    FINGERPRINT,
+    fingerprint,
+    recorded,
+    require_one_definition,
+)
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import load
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform, opened
+from tables.engine.refresh.run_result import Cause, Outcome
+from tables.engine.refresh.scope import Interval, Scope, epoch_ms, from_epoch_ms
 
 if TYPE_CHECKING:
     from infra.settings import Settings

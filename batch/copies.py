@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.archive.format.record_rows import COLUMNS, HEADERS
-from tables import certificates
-from tables.buckets import compare_groups
+from tables.engine.checks import topic_certificates
+from tables.engine.checks.hash_buckets import compare_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -42,8 +42,8 @@ def compare_copies(archive: DataFrame, broker: DataFrame) -> list[Unlike]:
     """
     from pyspark.sql import functions as F
 
-    by = {"p": F.col("partition").cast("bigint"), "block": certificates.block_of("offset")}
-    size = certificates.BLOCK
+    by = {"p": F.col("partition").cast("bigint"), "block": topic_certificates.block_of("offset")}
+    size = topic_certificates.BLOCK
     return sorted(
         Unlike(
             partition=group.place[0],

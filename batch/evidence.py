@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
-from tables.columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.declaration import Table, Topic
-from tables.evidence import Evidence
-from tables.plain import plain
-from tables.scope import Interval, epoch_ms
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.events.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.json_values import plain
+from tables.engine.refresh.scope import Interval, epoch_ms
 
 _AT_ONCE = 10_000  # rows that are objects at the same time
 

@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args
 
 from batch.evidence import times_of
 from batch.pinned import Pinned
-from tables.declaration import Table
-from tables.evidence import Changed, ChangedRows, Evidence, span_of
-from tables.ledgers import Ledgers
-from tables.outcome import started_at
-from tables.plain import plain
-from tables.scope import Scope, from_epoch_ms
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Table
+from tables.engine.ledgers.causes import Changed, ChangedRows, Evidence, span_of
+from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import started_at
+from tables.engine.refresh.scope import Scope, from_epoch_ms
 
 Fate = Literal["corrected", "changed nothing", "dropped", "waits", "not looked at yet"]
 

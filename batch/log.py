@@ -18,12 +18,12 @@ from infra.errors import NotArchived
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.kafka.uncommitted_offsets import in_transactions
 from infra.offset_ranges import Range, Ranges, Spans, less, rounds, within
-from tables.declaration import Topic
-from tables.decode import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
-from tables.frontier import frontier
-from tables.gaps import between_gaps, gaps
-from tables.lake import QUARANTINE, Lake
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
+from tables.engine.ledgers.lost_offsets import between_gaps, gaps
+from tables.engine.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,17 +14,17 @@ import pyarrow as pa
 from batch.evidence import evidence_of, touch
 from batch.plan import has_taken_in
 from infra.process.file_locks import is_held
-from tables.changes import changed_rows, late_within_commit, missed_by_streams
-from tables.checkpoint import Checkpoint
-from tables.declaration import Strategy, Table, Topic
-from tables.decode import LATE_BY_MS, OFFSET, PARTITION
-from tables.evidence import Evidence
-from tables.ledgers import Ledgers, Reconciled
-from tables.outcome import Cause
-from tables.refresh import Refresher, everything
-from tables.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of
-from tables.setup import Platform
-from tables.standing import splits
+from tables.engine.declarations.declaration import Strategy, Table, Topic
+from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
+from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION
+from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.reconcile_position import splits
+from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.refresh import Refresher, everything
+from tables.engine.refresh.run_result import Cause
+from tables.engine.refresh.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 _PATIENCE_S = 60.0
 

@@ -8,14 +8,14 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import BadArgument
-from tables.checkpoint import Checkpoint
-from tables.columns import LATE_BY_MS
-from tables.declaration import Table, Topic
-from tables.fingerprint import fingerprint
-from tables.lake import Lake, LoggedCommit
-from tables.outcome import Outcome, run_name
-from tables.registry import Registry, load
-from tables.standing import Standing, closes_ms, is_far, splits, standings
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.lake import Lake, LoggedCommit
+from tables.engine.events.metadata_columns import LATE_BY_MS
+from tables.engine.ledgers.reconcile_position import Standing, closes_ms, is_far, splits, standings
+from tables.engine.refresh.run_result import Outcome, run_name
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -64,7 +64,7 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
     if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
         return False
     if passed:
-        from tables.ledgers import Ledgers
+        from tables.engine.ledgers.run_ledgers import Ledgers
 
         Ledgers(lake).move(passed)
     return True

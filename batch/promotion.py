@@ -18,19 +18,19 @@ from batch.unexplained import named
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
 from infra.offset_ranges import condition
-from tables.buckets import row_hash
-from tables.changes import sides_of
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
-from tables.decode import OFFSET, PARTITION
-from tables.fingerprint import FINGERPRINT, fingerprint, recorded
-from tables.frontier import frontier
-from tables.ledgers import Ledgers
-from tables.outcome import Cause, Difference, Outcome
-from tables.scope import epoch_ms, from_epoch_ms
-from tables.setup import Platform
-from tables.target import FENCE, Target
-from tables.writer import CHANGE, Stamp
+from tables.engine.checks.hash_buckets import row_hash
+from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, recorded
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.change_feed import sides_of
+from tables.engine.delta.delta_writer import CHANGE, Stamp
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Cause, Difference, Outcome
+from tables.engine.refresh.scope import epoch_ms, from_epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.engine.refresh.target import FENCE, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,15 +9,15 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from batch.reconcile import reconcile_tables
-from tables.declaration import Table, Topic
-from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.frontier import frontier
-from tables.lake import QUARANTINE
-from tables.outcome import Cause, Outcome
-from tables.registry import Registry
-from tables.setup import Platform
-from tables.target import Target
-from tables.writer import CHANGE, Written
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.delta_writer import CHANGE, Written
+from tables.engine.delta.lake import QUARANTINE
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Cause, Outcome
+from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,16 +14,16 @@ from batch.plan import idle, nothing_to_do
 from batch.run import Run
 from batch.unexplained import digest, named, require_explained
 from infra.errors import TwofoldError
-from tables.declaration import Table
-from tables.fingerprint import require_one_definition
-from tables.fold import unfolded_rows
-from tables.ledgers import Reconciled
-from tables.outcome import Outcome
-from tables.refresh import everything
-from tables.scope import Scope, merged, scope_of_row
-from tables.setup import Platform, opened
-from tables.standing import is_far
-from tables.writer import CHANGE, Written
+from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.declarations.code_fingerprint import require_one_definition
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.delta_writer import CHANGE, Written
+from tables.engine.ledgers.reconcile_position import is_far
+from tables.engine.ledgers.run_ledgers import Reconciled
+from tables.engine.refresh.open_platform import Platform, opened
+from tables.engine.refresh.refresh import everything
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.scope import Scope, merged, scope_of_row
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -57,7 +57,7 @@ def reconcile(
         UnexplainedDifference: with `verify`; of what was not repaired.
         TwofoldError: several of these. All of them come after every other table was corrected.
     """
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     registry = load()
     wanted = registry.chosen(tables)

@@ -11,12 +11,12 @@ from batch.span import Span
 from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition
-from tables.declaration import Topic
-from tables.decode import APPENDED_AT, OFFSET, PARTITION
-from tables.lake import QUARANTINE, Lake
-from tables.outcome import Outcome, run_name
-from tables.registry import load
-from tables.setup import Platform, opened
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION
+from tables.engine.refresh.open_platform import Platform, opened
+from tables.engine.refresh.run_result import Outcome, run_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

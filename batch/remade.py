@@ -9,12 +9,12 @@ import pyarrow as pa
 from batch.promotion import Comparison
 from batch.reconcile import Reconcile
 from batch.unexplained import named
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
-from tables.scope import from_epoch_ms
-from tables.setup import Platform
-from tables.target import Target
-from tables.writer import CHANGE
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.delta_writer import CHANGE
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.scope import from_epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -9,11 +9,11 @@ from batch.log import Log
 from batch.publication import Work, publish, reconcile_below
 from batch.span import Span
 from infra.offset_ranges import Range, Ranges, condition
-from tables.declaration import Topic
-from tables.decode import OFFSET, PARTITION
-from tables.outcome import Outcome, run_name
-from tables.registry import load
-from tables.setup import Platform, opened
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import load
+from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.refresh.open_platform import Platform, opened
+from tables.engine.refresh.run_result import Outcome, run_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

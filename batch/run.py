@@ -7,13 +7,13 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from tables.declaration import Table
-from tables.evidence import Evidence
-from tables.fingerprint import fingerprint
-from tables.lake import Lake
-from tables.ledgers import Ledgers, Reconciled
-from tables.outcome import Cause, Outcome, run_name
-from tables.writer import Written
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.delta_writer import Written
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.refresh.run_result import Cause, Outcome, run_name
 
 _log = logging.getLogger("twofold.run")
 

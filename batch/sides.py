@@ -9,10 +9,10 @@ from batch.copies import Unlike, compare_copies
 from batch.log import Log
 from batch.transactions import note_transactions
 from infra.offset_ranges import Ranges, Spans, less, size, spans, within
-from tables.declaration import Topic
-from tables.frontier import frontier
-from tables.gaps import gaps, places
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.ledgers.lost_offsets import gaps, places
+from tables.engine.refresh.open_platform import Platform
 
 Place = tuple[int, int, int]
 """A partition, and the offsets `[start, end)` of it."""

@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range
-from tables.columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declaration import Topic
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 
 Edge = Mapping[int, int] | datetime
 """An offset by partition, or the time at which the broker appended a record, UTC."""

@@ -13,12 +13,12 @@ from batch.sides import Place, Sides, named, sides_of, told
 from batch.span import Span
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import Ranges, condition
-from tables.certificates import Block, blocks_of, differing, read_certificate, write_certificate
-from tables.declaration import Topic
-from tables.decode import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.lake import QUARANTINE
-from tables.outcome import run_name
-from tables.setup import Platform
+from tables.engine.checks.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
+from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.lake import QUARANTINE
+from tables.engine.events.json_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import run_name
 
 _WHOLE = Span()
 

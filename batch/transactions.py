@@ -6,12 +6,12 @@ from batch.contiguous import holes
 from batch.log import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
 from infra.offset_ranges import Range, Spans, within
-from tables.completeness import missing
-from tables.declaration import Topic
-from tables.decode import OFFSET, PARTITION
-from tables.frontier import frontier
-from tables.setup import Platform
-from tables.transactions import record
+from tables.engine.checks.completeness import missing
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.ledgers.transaction_offsets import record
+from tables.engine.refresh.open_platform import Platform
 
 
 def explain_missing(platform: Platform, topic: Topic) -> bool:

@@ -9,10 +9,10 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from infra.errors import TwofoldError, UnexplainedDifference
-from tables.declaration import Table
-from tables.outcome import Difference, Outcome
-from tables.plain import plain, to_json
-from tables.writer import BEFORE, CHANGE
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.delta_writer import BEFORE, CHANGE
+from tables.engine.ledgers.json_values import plain, to_json
+from tables.engine.refresh.run_result import Difference, Outcome
 
 _NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
 

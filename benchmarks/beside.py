@@ -26,11 +26,11 @@ from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest import Ingest
-from tables.frontier import frontier
-from tables.lake import Lake
-from tables.registry import load
-from tables.setup import ensure_domain
-from tables.topics import spec
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.topic_specs import spec
+from tables.engine.refresh.open_platform import ensure_domain
 
 CODEC, SEGMENT_BYTES = "lz4", 4 << 20
 FIRST_DAY, DAYS = date(2013, 1, 3), 360  # after the history, so that nothing is late by it

@@ -17,9 +17,9 @@ from streaming.follow import Follow
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain
 from streaming.upkeep import Upkeep
-from tables.checkpoint import Checkpoint
-from tables.setup import opened
-from tables.writer import Writer
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.refresh.open_platform import opened
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 BATCHES, RATE, SECONDS = 12, 2_000, 4.0
 BOOKKEEPING = [

@@ -21,8 +21,8 @@ from benchmarks.platform import command, driver, platform
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from streaming import progress
-from tables.lake import Lake
-from tables.registry import Registry, load
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.lake import Lake
 
 COLD_S, WARM_S, YEAR_S = 40.0, 20.0, 120.0
 """Goals: a month in a driver that just started, a month in a warmed one, a year; after the last record was sent."""

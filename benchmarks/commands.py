@@ -26,9 +26,9 @@ from infra.airflow.airflow_api import Client
 from infra.process import supervisor, supervisord
 from infra.process.process_reaper import marked
 from infra.settings import ROOT, Settings
-from tables.frontier import frontier
-from tables.lake import Lake
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.events.ingested_offsets import frontier
 
 MONTH, REST, LAST = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 HALF_YEAR = date(2013, 7, 1)

@@ -15,11 +15,11 @@ from benchmarks.platform import platform
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest import Ingest
-from tables.declaration import Topic
-from tables.decode import events_schema
-from tables.lake import Lake
-from tables.registry import load
-from tables.setup import ensure_domain
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.events.json_decoder import events_schema
+from tables.engine.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

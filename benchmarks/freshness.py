@@ -19,9 +19,9 @@ from benchmarks.figures import percentile, report
 from benchmarks.platform import RECORDS_PER_DAY, command, driver, platform, traffic
 from infra.settings import Settings
 from streaming import progress
-from tables.declaration import Table
-from tables.lake import Lake
-from tables.registry import Registry, load
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.lake import Lake
 
 WARM_S, MEASURED_S = 60, 60
 FIRST_DAY = date(2013, 1, 1)

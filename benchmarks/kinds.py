@@ -15,12 +15,12 @@ from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from streaming.maintain import Maintain
-from tables.declaration import Table, Topic
-from tables.inference import RECORD
-from tables.lake import Lake
-from tables.patterns import RECORD as RECORD_TYPE
-from tables.registry import load
-from tables.setup import Platform, ensure_domain
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
+from tables.engine.declarations.inference import RECORD
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -18,13 +18,13 @@ from benchmarks.figures import report, spread
 from benchmarks.reconcile import History, declared, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from tables.evidence import RECORD
-from tables.lake import Lake
-from tables.ledgers import CORRECTIONS, EVIDENCE
-from tables.registry import load
-from tables.setup import Platform, ensure_domain
-from tables.tidy import tidy_ledger
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.registry import load
+from tables.engine.delta.compaction import tidy_ledger
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers.causes import RECORD
+from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
+from tables.engine.refresh.open_platform import Platform, ensure_domain
 
 LONG, SHORT = 10_000_000, 10_000
 COMMITS = 100_000

@@ -16,11 +16,11 @@ from batch.reconcile import Reconcile
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from tables.declaration import Table
-from tables.derive import derive
-from tables.lake import Lake
-from tables.registry import load
-from tables.setup import Platform, ensure_domain
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.derived_rows import derive
+from tables.engine.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
-from tables.lake import Lake
-from tables.tidy import tidy
-from tables.writer import Stamp, Writer
+from tables.engine.delta.compaction import tidy
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
 
 NAME = "plant.by_hour"
 SCHEMA = pa.schema(

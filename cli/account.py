@@ -12,14 +12,14 @@ from cli.snapshot import count_corrections, count_late
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from streaming.progress import read
-from tables.lake import QUARANTINE, Lake
+from tables.engine.delta.lake import QUARANTINE, Lake
 from traffic import journal, truth
 from traffic.comparison import compare
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
-    from tables.declaration import Table, Topic
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Table, Topic
+    from tables.engine.declarations.registry import Registry
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -146,7 +146,7 @@ def fed_days(analyst: Analyst) -> tuple[date, date]:
 
 def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
     """The watermark of the stream of a table, or the least of the streams that it reads; None where nothing closes."""
-    from tables.declaration import Table
+    from tables.engine.declarations.declaration import Table
 
     if table.closes_at:
         return next((p.watermark for p in read(settings, table.domain) if p.query == table.name), None)

@@ -13,8 +13,8 @@ from infra.errors import BadDeclaration
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from tables.declaration import Table
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.registry import Registry
 
 
 def check(
@@ -32,7 +32,7 @@ def check(
     platform's server where it runs, else in a JVM of its own. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
-    from tables.registry import load, mistakes_in
+    from tables.engine.declarations.registry import load, mistakes_in
 
     registry, wanted = load(), names or []
     faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]
@@ -63,9 +63,9 @@ def try_(
     """
     settings = Settings.from_environment()
     from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.lake import Lake
-    from tables.preview import preview
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
+    from tables.engine.refresh.preview import preview
 
     registry = load()
     declared = registry.find_table(table)
@@ -92,7 +92,7 @@ try_.__name__ = "try"
 
 def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
     from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.analysis import analyse
+    from tables.engine.declarations.analysis import analyse
 
     with naming_lost_server():
         session = open_session(settings, "check")

@@ -21,7 +21,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from cli.account import Account, TableAccount
     from cli.snapshot import Observer, Snapshot
-    from tables.registry import Registry
+    from tables.engine.declarations.registry import Registry
 
 DOMAIN = "flights"
 RECONCILE, QUALITY = f"{DOMAIN}.reconcile", f"{DOMAIN}.quality"
@@ -59,7 +59,7 @@ def demo(
 
 def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account:
     from cli.platform import print_addresses, start_platform
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")

@@ -15,8 +15,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.late import LateRecord
-    from tables.declaration import Table
-    from tables.story import Chapter, Record, Story
+    from tables.engine.declarations.declaration import Table
+    from tables.engine.ledgers.row_history import Chapter, Record, Story
 
 MOST_RECORDS = 6
 MOST_LATE = 40
@@ -46,9 +46,9 @@ def why(
     """
     import pyarrow as pa
 
-    from tables.lake import Lake
-    from tables.registry import load
-    from tables.story import story
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
+    from tables.engine.ledgers.row_history import story
 
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
@@ -80,9 +80,9 @@ def late(
     A record is listed when the stream may have missed it; many still met an open row, and so change nothing.
     """
     from batch.late import late_records
-    from tables.lake import Lake
-    from tables.registry import load
-    from tables.setup import Platform
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
+    from tables.engine.refresh.open_platform import Platform
 
     settings = Settings.from_environment()
     first = parse_time(since, "--since") if since else None
@@ -99,7 +99,7 @@ def _in_archive(told: Story, settings: Settings) -> tuple[Story, str]:
     """The story with the archived segments of its records, or why they are not named."""
     from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
-    from tables.story import in_archive
+    from tables.engine.ledgers.row_history import in_archive
 
     topics = {r.source for chapter in told.chapters for r in chapter.records if r.offset is not None}
     if not topics:

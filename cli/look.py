@@ -18,10 +18,10 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.query import Analyst
-    from tables.audits import LastAudit
-    from tables.declaration import Table, Topic
-    from tables.lake import Lake
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Table, Topic
+    from tables.engine.declarations.registry import Registry
+    from tables.engine.delta.lake import Lake
+    from tables.engine.ledgers.audit_history import LastAudit
 
 MOST_ROWS = 100
 WIDE = 110
@@ -41,8 +41,8 @@ def tables(
     as_json: Json = False,
 ) -> None:
     """List every topic and table: how it is kept, from what, and how many rows it has."""
-    from tables.lake import Lake
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
 
     registry, lake = load(), Lake(Settings.from_environment())
     if domain is not None:
@@ -74,8 +74,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
-    from tables.lake import Lake
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
 
     settings = Settings.from_environment()
     registry, lake = load(), Lake(settings)
@@ -112,7 +112,7 @@ def sql(
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
     from cli.query import Analyst
-    from tables.lake import Lake
+    from tables.engine.delta.lake import Lake
 
     settings = Settings.from_environment()
     if query is None and not sys.stdin.isatty():
@@ -243,8 +243,8 @@ class Page:
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
     from streaming.progress import read
-    from tables.audits import last_audits
-    from tables.declaration import Topic
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.ledgers.audit_history import last_audits
 
     name, there = declared.full_name, lake.exists(declared.full_name)
     query = "ingest" if isinstance(declared, Topic) else declared.name
@@ -306,7 +306,7 @@ def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
 
 
 def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
-    from tables.declaration import Topic
+    from tables.engine.declarations.declaration import Topic
 
     described: Mapping[str, str] = {} if isinstance(declared, Topic) else declared.columns
     types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")

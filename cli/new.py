@@ -19,8 +19,8 @@ from infra.settings import ROOT
 
 if TYPE_CHECKING:
     from cli.sample import Sample
-    from tables.declaration import Table, Topic
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Table, Topic
+    from tables.engine.declarations.registry import Registry
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
 
@@ -119,8 +119,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tables.decode import RAW_SCHEMA, Decoder
-from tables.registry import load
+from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.declarations.registry import load
 
 RECORDS = [
 ${records}
@@ -213,8 +213,8 @@ def write_domain(name: str, *, root: Path = ROOT) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
-    from tables.declaration import NAME
-    from tables.registry import RESERVED_DOMAINS
+    from tables.engine.declarations.declaration import NAME
+    from tables.engine.declarations.registry import RESERVED_DOMAINS
 
     if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
         raise BadArgument(
@@ -247,7 +247,7 @@ def write_topic(
         BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
             the identity, or a file exists already.
     """
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
@@ -287,8 +287,8 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     Raises:
         BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
     """
-    from tables.declaration import Topic
-    from tables.registry import load
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.registry import load
 
     registry = load(root / "tables")
     registry.require_domain(domain)
@@ -333,7 +333,7 @@ def _literal(column: str, registry: Registry) -> str:
 
 
 def _require_name(name: str, domain: str, registry: Registry) -> None:
-    from tables.declaration import NAME
+    from tables.engine.declarations.declaration import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(
@@ -355,7 +355,7 @@ def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
 
 
 def _declaration(name: str, source: Topic | Table) -> str:
-    from tables.declaration import Topic
+    from tables.engine.declarations.declaration import Topic
 
     if not isinstance(source, Topic):
         return OVER_TABLE.substitute(name=name, input=source.name, column=source.primary_key[0])

@@ -15,8 +15,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.span import Edge
-    from tables.declaration import Table
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.registry import Registry
 
 MOST_ROWS = 20
 
@@ -41,13 +41,13 @@ def as_of(
     settings = Settings.from_environment()
     if to is not None and to.exists():
         raise BadArgument(f"--to {to} is there already.", hint="Choose another file, or remove it.")
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     registry = load()
     declared = registry.find_table(table)
     before = _before(at, declared, registry)
     from batch.as_of import AsOf
-    from tables.setup import opened
+    from tables.engine.refresh.open_platform import opened
 
     with opened(settings, "as-of", [declared.domain]) as platform:
         rows = AsOf(platform, before).rows(declared)

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli.snapshot import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
     from infra.process.supervisor import Program
-    from tables.registry import Registry
+    from tables.engine.declarations.registry import Registry
 
 STREAM_READY_S = 180.0
 MOST_STARTS = 3
@@ -61,7 +61,7 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
     """
     from cli.snapshot import Observer
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     settings = Settings.from_environment()
     now = Observer(settings, load()).take(with_retention=True)
@@ -81,7 +81,7 @@ def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
     from cli.snapshot import declarations, streams
     from infra.doctor import examine
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     settings = Settings.from_environment()
     registry = load()
@@ -103,7 +103,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
     """
     from infra import jars
     from infra.process import supervisor
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     registry = load()
     for fault in registry.faults.values():
@@ -212,7 +212,7 @@ def _wait_broker(settings: Settings) -> None:
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
     from infra.kafka.topic_admin import ensure_topics
-    from tables.topics import specs
+    from tables.engine.events.topic_specs import specs
 
     ensure_topics(settings, specs(registry))
 
@@ -263,7 +263,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     """Return when the driver runs and has made the tables of its domain, or has said why it cannot."""
     from infra.process import supervisor
     from streaming.progress import read
-    from tables.lake import Lake
+    from tables.engine.delta.lake import Lake
 
     lake = Lake(settings)
     declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in registry.in_order(domain)]

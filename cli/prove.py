@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
     from batch.audit import Report
     from batch.topic_audit import TopicReport
-    from tables.completeness import Certificate
+    from tables.engine.checks.completeness import Certificate
 
 
 def audit(
@@ -78,9 +78,9 @@ def certify(
         _check_certificate(settings, topics[0], version, as_json)
         return
     from infra.errors import LogGap
-    from tables.completeness import certify as run
-    from tables.lake import Lake
-    from tables.registry import load
+    from tables.engine.checks.completeness import certify as run
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.lake import Lake
 
     registry = load()
     certificate = run(Lake(settings), registry, registry.find_table(tables[0]), version)
@@ -98,8 +98,8 @@ def certify(
 
 def _check_certificate(settings: Settings, name: str, version: int | None, as_json: bool) -> None:
     from batch.topic_audit import check_certificate
-    from tables.registry import load
-    from tables.setup import opened
+    from tables.engine.declarations.registry import load
+    from tables.engine.refresh.open_platform import opened
 
     topic = load().find_topic(name)
     with opened(settings, "certify", [topic.domain]) as platform:
@@ -131,7 +131,7 @@ def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
         BadArgument: a name of neither.
     """
     from infra.errors import BadArgument
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     registry, tables, topics = load(), [], []
     for name in dict.fromkeys(names):
@@ -185,14 +185,14 @@ def acknowledge(
     They stay in ledger.gaps, and every audit and certificate goes on counting them.
     """
     settings = Settings.from_environment()
-    from tables import gaps
-    from tables.registry import load
-    from tables.setup import opened
+    from tables.engine.declarations.registry import load
+    from tables.engine.ledgers import lost_offsets
+    from tables.engine.refresh.open_platform import opened
 
     declared = load().find_topic(topic)
     with opened(settings, "acknowledge", []) as platform:
         session = platform.spark if settings.engine == "spark" else None
-        known = gaps.acknowledge(platform.lake, declared.full_name, because, session)
+        known = lost_offsets.acknowledge(platform.lake, declared.full_name, because, session)
     if as_json:
         print_json(known)
         return

@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from batch.log import Log
     from batch.promotion import Comparison, Promotion
     from infra.offset_ranges import Ranges
-    from tables.declaration import Table
-    from tables.setup import Platform
+    from tables.engine.declarations.declaration import Table
+    from tables.engine.refresh.open_platform import Platform
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
 
@@ -66,8 +66,8 @@ def rollback(table: TableName, as_json: Json = False) -> None:
     """Take the newest promotion of TABLE back, in one commit."""
     settings = Settings.from_environment()
     from batch.promotion import rollback as take_back
-    from tables.registry import load
-    from tables.setup import opened
+    from tables.engine.declarations.registry import load
+    from tables.engine.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with opened(settings, "rollback", [declared.domain]) as platform:
@@ -80,9 +80,9 @@ def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotio
     from batch.log import Log
     from infra.errors import ProcessFailed
     from infra.process.file_locks import exclusive
-    from tables.registry import load
-    from tables.setup import opened
-    from tables.shadow import drop
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.shadow_lake import drop
+    from tables.engine.refresh.open_platform import opened
 
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
@@ -98,7 +98,7 @@ def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
     """Bring the table's shadow to where the live platform has taken in the log."""
     from batch.promotion import Promotion
     from streaming.refill import refill
-    from tables.shadow import drop, is_stale, shadow
+    from tables.engine.delta.shadow_lake import drop, is_stale, shadow
 
     aside = shadow(live, table)
     if is_stale(aside):
@@ -112,7 +112,7 @@ def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
 
 def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
     """Of each topic all that there is, as far as the live platform has taken it in."""
-    from tables.frontier import frontier
+    from tables.engine.events.ingested_offsets import frontier
 
     ranges: dict[str, Ranges] = {}
     for name, topic in aside.registry.topics.items():

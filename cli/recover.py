@@ -41,8 +41,8 @@ def recover(
     settings = Settings.from_environment()
     from batch.log import Log
     from cli.recovery import Recover
-    from tables.registry import load
-    from tables.setup import opened
+    from tables.engine.declarations.registry import load
+    from tables.engine.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:

@@ -23,13 +23,13 @@ from streaming.recover import (
     whole_steps,
 )
 from streaming.refill import Read
-from tables.checkpoint import Checkpoint, MicroBatch
-from tables.declaration import Table, Topic
-from tables.fingerprint import fingerprint, require_one_definition
-from tables.outcome import Difference
-from tables.setup import Platform
-from tables.shadow import beside, drop, shadow
-from tables.states import StateComparison, compare
+from tables.engine.checks.state_store_diff import StateComparison, compare
+from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.shadow_lake import beside, drop, shadow
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Difference
+from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 
 Source = Literal["events", "archive"]
 _NAMED = 5

@@ -17,11 +17,11 @@ if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.process.supervisor import ProcessState
     from streaming.progress import Progress
-    from tables.audits import LastAudit
-    from tables.declaration import Topic
-    from tables.gaps import Gap
-    from tables.lake import Lake
-    from tables.registry import Registry
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.registry import Registry
+    from tables.engine.delta.lake import Lake
+    from tables.engine.ledgers.audit_history import LastAudit
+    from tables.engine.ledgers.lost_offsets import Gap
 
 T = TypeVar("T")
 
@@ -153,7 +153,7 @@ class Observer:
     """Takes snapshots of one platform, each from the state of that moment."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        from tables.lake import Lake
+        from tables.engine.delta.lake import Lake
 
         self._settings, self._registry = settings, registry
         self._lake = Lake(settings)
@@ -166,8 +166,8 @@ class Observer:
             with_retention: also how long a stream that stands still has got, which asks the broker for more.
         """
         from infra.process import supervisor
-        from tables.audits import last_audits
-        from tables.gaps import gaps
+        from tables.engine.ledgers.audit_history import last_audits
+        from tables.engine.ledgers.lost_offsets import gaps
 
         problems = [fault.message for fault in self._registry.faults.values()]
         settings, registry, lake = self._settings, self._registry, self._lake
@@ -260,7 +260,7 @@ def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, in
 
     An upper bound of what their streams dropped: each of them also waited for its slowest input.
     """
-    from tables.declaration import Topic
+    from tables.engine.declarations.declaration import Topic
 
     found = {}
     for table in registry.in_order():
@@ -337,8 +337,8 @@ def _partition(
 
 
 def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
-    from tables.scope import from_epoch_ms
-    from tables.watermark import by_input, held_back_by
+    from tables.engine.refresh.scope import from_epoch_ms
+    from tables.engine.refresh.watermarks import by_input, held_back_by
 
     table = registry.tables.get(f"{progress.domain}.{progress.query}")
     marks = {} if table is None else by_input(lake, registry, table)

@@ -19,8 +19,8 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from batch.span import Span
     from quality.check_result import Verdict
-    from tables.declaration import Topic
-    from tables.outcome import Difference, Outcome
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.refresh.run_result import Difference, Outcome
 
 MOST_DIFFERENCES = 20
 MEANINGS = {
@@ -102,7 +102,7 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     name = load().find_table(table).full_name
     from batch.backfill import backfill as run
@@ -202,7 +202,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     for verdict in verdicts:
         verdict.raise_if_failed()
     if not names:
-        from tables.registry import load
+        from tables.engine.declarations.registry import load
 
         load().require_sound()
 
@@ -272,7 +272,7 @@ def parse_span(
 ) -> tuple[Topic, Span]:
     """A topic, by full or bare name, and which of its records are meant."""
     from batch.span import Span
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     topic = load().find_topic(name)
     span = Span(
@@ -285,7 +285,7 @@ def parse_span(
 
 
 def _require_domain(domain: str) -> None:
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     load().require_domain(domain)
 
@@ -293,7 +293,7 @@ def _require_domain(domain: str) -> None:
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
     from infra.errors import BadArgument
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     if not names:
         return []

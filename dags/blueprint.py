@@ -13,8 +13,8 @@ from dags import pages
 from dags.announce import ANNOUNCE, AnnounceOperator
 from dags.command import CommandOperator
 from dags.failure import log_failure
-from tables.declaration import Table, Topic
-from tables.registry import Registry
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import Registry
 
 # Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3

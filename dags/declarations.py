@@ -6,6 +6,6 @@ goes on serving the tables without a fault.
 
 from __future__ import annotations
 
-from tables.registry import load
+from tables.engine.declarations.registry import load
 
 load().require_sound()

@@ -7,7 +7,7 @@ loaded is left out here; `declarations.py` shows why, so that its fault stays wi
 from __future__ import annotations
 
 from dags.factory import make_dags
-from tables.registry import load
+from tables.engine.declarations.registry import load
 
 _registry = load()
 for _domain in _registry.domains:

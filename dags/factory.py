@@ -26,7 +26,7 @@ from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
 from dags.repair import APPROVE, ExamineOperator, RepairApproval, repair_arguments
 from dags.verdict import VerdictOperator, checked
 from dags.watch import Bounds, StreamOperator
-from tables.registry import Registry
+from tables.engine.declarations.registry import Registry
 
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tables.declaration import Table, Topic
-from tables.registry import Registry
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import Registry
 
 LATE = {"correct": "end in corrections", "drop": "are counted and listed, not corrected"}
 STRATEGIES = {

@@ -44,8 +44,8 @@ def purpose_of(documented: Any) -> str:
 def declarations() -> str:
     """What a declaration takes: parameters, rules, and functions for its body."""
     from quality import rules
-    from tables import membership, patterns
-    from tables.declaration import DeviceClock, Strategy, Table, Topic
+    from tables.engine.declarations import bloom_filters, event_patterns
+    from tables.engine.declarations.declaration import DeviceClock, Strategy, Table, Topic
 
     parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
     for kind in (Topic, Table, DeviceClock):
@@ -80,7 +80,7 @@ def declarations() -> str:
         "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
-    for module in (patterns, membership):
+    for module in (event_patterns, bloom_filters):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):
@@ -89,7 +89,7 @@ def declarations() -> str:
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:
-    from tables.inference import INFERRED
+    from tables.engine.declarations.inference import INFERRED
 
     if inferred and parameter.name in INFERRED:
         return "inferred"
@@ -163,16 +163,17 @@ def settings() -> str:
 
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
-    from tables import certificates, gaps, transactions
-    from tables import ledgers as of_runs
-    from tables.declaration import Topic
-    from tables.decode import QUARANTINE_SCHEMA, events_schema
+    from tables.engine.checks import topic_certificates
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.events.json_decoder import QUARANTINE_SCHEMA, events_schema
+    from tables.engine.ledgers import lost_offsets, transaction_offsets
+    from tables.engine.ledgers import run_ledgers as of_runs
 
     schemas = {
         **of_runs._SCHEMAS,
-        gaps.GAPS: gaps.SCHEMA,
-        transactions.TRANSACTIONS: transactions.SCHEMA,
-        certificates.CERTIFICATES: certificates._SCHEMA,
+        lost_offsets.GAPS: lost_offsets.SCHEMA,
+        transaction_offsets.TRANSACTIONS: transaction_offsets.SCHEMA,
+        topic_certificates.CERTIFICATES: topic_certificates._SCHEMA,
     }
     if set(schemas) != set(LEDGERS):
         raise ValueError(f"docs/ledgers.py describes {sorted(LEDGERS)}; there are {sorted(schemas)}")
@@ -197,7 +198,7 @@ def dags() -> str:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
     from dags.factory import make_dags
     from dags.pages import PAGES as pages
-    from tables.registry import load
+    from tables.engine.declarations.registry import load
 
     about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."
     parts = [f"# DAGs\n\n{GENERATED}{about}\n"]

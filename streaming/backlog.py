@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
+from tables.engine.declarations.declaration import Table
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from tables.lake import Lake, LoggedCommit
-    from tables.registry import Registry
+    from tables.engine.declarations.registry import Registry
+    from tables.engine.delta.lake import Lake, LoggedCommit
 
 _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
 

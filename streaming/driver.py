@@ -25,10 +25,10 @@ from streaming.pace import Pace
 from streaming.progress import Progress, read, write
 from streaming.turns import Turns
 from streaming.upkeep import Running, use_pool
-from tables.declaration import Table
-from tables.registry import load
-from tables.setup import Platform, ensure_table, opened
-from tables.topics import specs
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import load
+from tables.engine.events.topic_specs import specs
+from tables.engine.refresh.open_platform import Platform, ensure_table, opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings

@@ -16,8 +16,12 @@ import pyarrow.compute as pc
 
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
-from tables.declaration import Topic
-from tables.decode import (
+from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.delta.sizes import is_small
+from tables.engine.events.ingested_offsets import INGEST, Frontier, frontier
+from tables.engine.events.json_decoder import (
     APPENDED_AT,
     OFFSET,
     PARTITION,
@@ -30,10 +34,6 @@ from tables.decode import (
     reject_frame,
     rejected,
 )
-from tables.frontier import INGEST, Frontier, frontier
-from tables.lake import QUARANTINE, Lake
-from tables.sizes import is_small
-from tables.writer import Stamp, Writer
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

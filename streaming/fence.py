@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.duckdb_session import duckdb_utc
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table, Topic
-from tables.fingerprint import ACCEPTED
-from tables.lake import Lake
-from tables.scope import from_epoch_ms
-from tables.writer import BEFORE, CHANGE, Stamp, Writer
+from tables.engine.declarations.code_fingerprint import ACCEPTED
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.scope import from_epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -24,15 +24,15 @@ from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.feed import Feed, few, in_log_order
 from streaming.holes import Leg, Source, begin, chunks, legs, stages
-from tables.decode import RAW_SCHEMA
-from tables.gaps import Gap, record
-from tables.sizes import is_small
+from tables.engine.delta.sizes import is_small
+from tables.engine.events.json_decoder import RAW_SCHEMA
+from tables.engine.ledgers.lost_offsets import Gap, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from infra.settings import Settings
-    from tables.lake import Lake
+    from tables.engine.delta.lake import Lake
 
 Offsets = Mapping[str, Mapping[int, int]]
 T = TypeVar("T")

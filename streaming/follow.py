@@ -13,13 +13,13 @@ from infra.spark.spark_session import suit_to_rows
 from streaming.backlog import rows_changed
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep, use_pool
-from tables.changes import changed_rows
-from tables.columns import OFFSET
-from tables.declaration import Table, Topic
-from tables.refresh import Refresher, everything
-from tables.scope import Scope, hull, merged, scopes_of
-from tables.sizes import CHANGED, is_small, most_rows
-from tables.writer import Written
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.change_feed import changed_rows
+from tables.engine.delta.delta_writer import Written
+from tables.engine.delta.sizes import CHANGED, is_small, most_rows
+from tables.engine.events.metadata_columns import OFFSET
+from tables.engine.refresh.refresh import Refresher, everything
+from tables.engine.refresh.scope import Scope, hull, merged, scopes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa

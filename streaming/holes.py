@@ -11,7 +11,7 @@ from infra.archive.log_union import stretches
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Range, RangesOf
-from tables.frontier import Frontier
+from tables.engine.events.ingested_offsets import Frontier
 
 Source = Literal["archive", "broker", "nowhere"]
 

@@ -23,12 +23,12 @@ from streaming.heartbeat import Pulse, due
 from streaming.left_out import LeftOut
 from streaming.progress import Progress, write
 from streaming.upkeep import Running
-from tables.checkpoint import Checkpoint
-from tables.decode import RAW_SCHEMA
-from tables.lake import Lake
-from tables.registry import Registry
-from tables.sizes import is_small
-from tables.tidy import tidy
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.compaction import tidy
+from tables.engine.delta.lake import Lake
+from tables.engine.delta.sizes import is_small
+from tables.engine.events.json_decoder import RAW_SCHEMA
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,10 +13,12 @@ from infra.errors import BadDeclaration
 from infra.spark.spark_session import suit_to_rows
 from streaming.pace import Pace
 from streaming.upkeep import Upkeep
-from tables.checkpoint import MicroBatch, delta_offset
-from tables.declaration import Strategy, Table, Topic
-from tables.decode import REPLAYED
-from tables.derive import (
+from tables.engine.declarations.declaration import Strategy, Table, Topic
+from tables.engine.delta.delta_writer import Stamp, Written
+from tables.engine.delta.lake import Lake
+from tables.engine.delta.sizes import REVISED, is_small
+from tables.engine.events.json_decoder import REPLAYED
+from tables.engine.refresh.derived_rows import (
     derive,
     first_of_each_on_stream,
     greatest_by,
@@ -25,9 +27,7 @@ from tables.derive import (
     repeats_agree_in,
     require_closing,
 )
-from tables.lake import Lake
-from tables.sizes import REVISED, is_small
-from tables.writer import Stamp, Written
+from tables.engine.refresh.streaming_checkpoint import MicroBatch, delta_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -11,7 +11,7 @@ from streaming.backlog import Backlog
 from streaming.turns import Turns
 
 if TYPE_CHECKING:
-    from tables.declaration import Table, Topic
+    from tables.engine.declarations.declaration import Table, Topic
 
 FEW = 4_000
 """Rows that nothing waits for: live traffic that two cores carry brings them in some seconds."""

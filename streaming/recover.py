@@ -16,11 +16,11 @@ from streaming.driver import finish
 from streaming.fence import Fence
 from streaming.maintain import Maintain, ends, state_settings
 from streaming.refill import Read, ingested, missing
-from tables.checkpoint import Checkpoint, MicroBatch
-from tables.declaration import Table, Topic
-from tables.fingerprint import fingerprint
-from tables.lake import Lake
-from tables.setup import Platform
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 
 _log = logging.getLogger("twofold.recover")
 

@@ -10,15 +10,15 @@ from infra.offset_ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
 from streaming.feed import Feed, few, in_log_order
 from streaming.holes import chunks
-from tables.declaration import Topic
-from tables.frontier import frontier
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Read = Callable[[Topic, Ranges], "DataFrame"]
-"""Raw records of a topic in ranges of offsets, with the columns of `tables.decode.RAW_SCHEMA`."""
+"""Raw records of a topic in ranges of offsets, with the columns of `tables.engine.events.json_decoder.RAW_SCHEMA`."""
 
 _log = logging.getLogger("twofold.refill")
 

@@ -11,14 +11,14 @@ from typing import TYPE_CHECKING, Protocol
 from infra.errors import DefinitionChanged
 from streaming.fence import Fence
 from streaming.progress import Progress, write
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
-from tables.fingerprint import FINGERPRINT, fingerprint, require_one_definition
-from tables.lake import Lake
-from tables.registry import Registry
-from tables.scope import from_epoch_ms
-from tables.tidy import tidy
-from tables.writer import Writer, Written
+from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, require_one_definition
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.compaction import tidy
+from tables.engine.delta.delta_writer import Writer, Written
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.scope import from_epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

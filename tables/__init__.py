@@ -5,8 +5,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
-from tables.declaration import DeviceClock, Topic, table
-from tables.spark_names import SparkName
+from tables.engine.declarations.bloom_filters import may_hold, members, members_of_all
+from tables.engine.declarations.declaration import DeviceClock, Topic, table
+from tables.engine.declarations.event_patterns import RECORD, Event, Match, find_matches, times_then
+from tables.engine.declarations.spark_names import SparkName
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Window
@@ -15,17 +17,25 @@ else:
     DataFrame, F, Window = SparkName("DataFrame"), SparkName("functions"), SparkName("Window")
 
 __all__ = [
+    "RECORD",
     "DataFrame",
     "DeviceClock",
+    "Event",
     "F",
+    "Match",
     "Topic",
     "Window",
     "between",
     "expression",
+    "find_matches",
     "fresh_within",
     "matches",
+    "may_hold",
+    "members",
+    "members_of_all",
     "not_null",
     "one_of",
     "table",
+    "times_then",
     "unique",
 ]

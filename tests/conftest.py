@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.settings import ROOT, Settings
-from tables.lake import Lake
+from tables.engine.delta.lake import Lake
 from tests.servers import airflow_alone, broker, log
 
 __all__ = ["airflow_alone", "broker", "log"]

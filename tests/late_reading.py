@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.settings import Settings
-from tables.scope import Interval, epoch_ms
-from tables.setup import Platform
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.scope import Interval, epoch_ms
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 

@@ -12,10 +12,10 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
-from tables.analysis import empty_inputs
-from tables.declaration import Draft, Table
-from tables.derive import derive, one_of_each_key
-from tables.registry import Registry, load
+from tables.engine.declarations.analysis import empty_inputs
+from tables.engine.declarations.declaration import Draft, Table
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World
 from traffic.imperfections import Imperfections

@@ -11,8 +11,8 @@ from datetime import UTC, date, datetime, timedelta
 from typing import Any
 
 from quality.rules import Between, Matches, OneOf
-from tables.declaration import Topic
-from tables.types import FieldType
+from tables.engine.declarations.column_types import FieldType
+from tables.engine.declarations.declaration import Topic
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 NAMES = ("a", "b", "c", "d", "e")

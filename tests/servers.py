@@ -17,8 +17,8 @@ from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from tables.registry import load
-from tables.topics import specs
+from tables.engine.declarations.registry import load
+from tables.engine.events.topic_specs import specs
 from tests.infra.conftest import free_port
 
 _numbers = count(1)
@@ -97,7 +97,7 @@ STANDING_IN = """
 import sys
 from dags import command
 from dags.factory import make_dags
-from tables.registry import load
+from tables.engine.declarations.registry import load
 
 command.PROGRAM = (sys.executable, "-m", "tests.platform.stand_in")
 for made in make_dags(load(), "flights"):

@@ -20,15 +20,15 @@ from batch.span import Span
 from infra.offset_ranges import Ranges
 from streaming.driver import upkeep
 from streaming.feed import Feed
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table, Topic
-from tables.decode import RAW_SCHEMA, Decoder
-from tables.fingerprint import fingerprint
-from tables.frontier import frontier
-from tables.lake import Lake
-from tables.outcome import Outcome
-from tables.registry import Registry, load
-from tables.setup import Platform, ensure_domain
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.lake import Lake
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from infra.errors import BadArgument
-from tables.declaration import Topic
+from tables.engine.declarations.declaration import Topic
 from traffic.flights import Record
 
 TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"

@@ -20,8 +20,8 @@ from typing import TYPE_CHECKING
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka import topic_admin as broker_topics
 from infra.settings import Settings
-from tables import registry
-from tables.declaration import Topic
+from tables.engine.declarations import registry
+from tables.engine.declarations.declaration import Topic
 from traffic import flights
 from traffic.imperfections import Imperfections, Message
 from traffic.journal import Journal, Row, checksum

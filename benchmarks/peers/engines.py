@@ -16,7 +16,7 @@ import psutil
 from benchmarks.peers import environment
 from benchmarks.peers.engine_process import READY, Drain, Task
 from infra.settings import ROOT, Settings
-from tables.lake import Lake
+from tables.engine.delta.lake import Lake
 
 OWN, PLAIN, FLINK = "twofold", "plain spark", "flink"
 

@@ -12,9 +12,9 @@ from infra.spark.spark_session import session
 from streaming import driver
 from streaming.ingest import Ingest
 from streaming.maintain import Maintain
-from tables.lake import Lake
-from tables.registry import load
-from tables.setup import ensure_domain
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import ensure_domain
 
 DOMAIN = "flights"
 

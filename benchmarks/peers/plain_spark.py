@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 from benchmarks.peers.engine_process import Task, drain, until_stopped
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from tables.declaration import Table, Topic
-from tables.decode import events_schema
-from tables.inference import RECORD
-from tables.patterns import RECORD as RECORD_TYPE
-from tables.registry import load
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
+from tables.engine.declarations.inference import RECORD
+from tables.engine.declarations.registry import load
+from tables.engine.events.json_decoder import events_schema
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

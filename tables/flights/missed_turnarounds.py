@@ -6,8 +6,7 @@ from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from tables import DataFrame, between, expression, table, unique
-from tables.patterns import RECORD, Event, Match, matches
+from tables import RECORD, DataFrame, Event, Match, between, expression, find_matches, table, unique
 
 WITHIN = timedelta(hours=3)
 LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
@@ -37,7 +36,7 @@ def missed_turnarounds(flights: DataFrame) -> DataFrame:
     landed_record: the log record of the landing
     left_record: the log record of the departure
     """
-    return matches(
+    return find_matches(
         flights.where("tail_number IS NOT NULL").select(
             "tail_number",
             "flight_id",

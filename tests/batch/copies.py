@@ -18,7 +18,7 @@ from infra.archive.segment_manifest import archived
 from infra.archive.segment_store import Store
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Ranges
-from tables.setup import Platform
+from tables.engine.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import reading
 from tests.worlds import World

@@ -12,7 +12,7 @@ from batch.as_of import FINAL, AsOf
 from batch.span import Edge
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.setup import Platform
+from tables.engine.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 

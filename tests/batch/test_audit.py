@@ -12,12 +12,12 @@ import pytest
 from batch.audit import AuditedTopic, Report, audit_table, audit_tables, audit_topics, turn_of
 from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from infra.settings import Settings
-from tables.audits import last_audits
-from tables.buckets import Turn
-from tables.completeness import missing
-from tables.decode import OFFSET
-from tables.outcome import Audited
-from tables.setup import Platform
+from tables.engine.checks.completeness import missing
+from tables.engine.checks.hash_buckets import Turn
+from tables.engine.events.json_decoder import OFFSET
+from tables.engine.ledgers.audit_history import last_audits
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Audited
 from tests.batch.copies import TOPIC, TwoCopies
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World

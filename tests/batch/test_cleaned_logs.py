@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.fold import unfolded_rows
+from tables.engine.checks.changelog_check import unfolded_rows
 from tests.late_reading import TOPIC, damage, hours, late_reading
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World

@@ -21,9 +21,9 @@ from batch.span import Span
 from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.local_rows import frame_of
-from tables.buckets import Turn
-from tables.derive import derive
-from tables.outcome import Outcome
+from tables.engine.checks.hash_buckets import Turn
+from tables.engine.refresh.derived_rows import derive
+from tables.engine.refresh.run_result import Outcome
 from tests.connect import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, late_reading, platform
 from tests.tables.declared import a_table

@@ -17,11 +17,11 @@ from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
 from infra.settings import ROOT, Settings
-from tables.fold import fold, unfolded_rows
-from tables.ledgers import CORRECTIONS, Ledgers
-from tables.registry import load
-from tables.setup import Platform
-from tables.story import story
+from tables.engine.checks.changelog_check import fold, unfolded_rows
+from tables.engine.declarations.registry import load
+from tables.engine.ledgers.row_history import story
+from tables.engine.ledgers.run_ledgers import CORRECTIONS, Ledgers
+from tables.engine.refresh.open_platform import Platform
 from tests.batch.stories import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, told
 from tests.worlds import World
 

@@ -11,8 +11,8 @@ from deltalake import DeltaTable
 
 from batch.backfill import recompute
 from infra.settings import Settings
-from tables.scope import Interval, epoch_ms, from_epoch_ms
-from tables.setup import Platform
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.scope import Interval, epoch_ms, from_epoch_ms
 from tests.worlds import World
 from traffic import truth
 from traffic.comparison import Comparison, compare

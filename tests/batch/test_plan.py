@@ -20,20 +20,20 @@ from batch.plan import has_taken_in, nothing_to_do, untouched
 from batch.reconcile import reconcile
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
-from tables.checkpoint import Checkpoint, MicroBatch
-from tables.fingerprint import fingerprint
-from tables.ledgers import Ledgers, Reconciled
-from tables.outcome import Outcome
-from tables.registry import Registry, load
-from tables.scope import EPOCH, Interval, Scope
-from tables.standing import POSITIONS, standings
-from tables.tidy import tidy
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.compaction import tidy
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.ledgers.reconcile_position import POSITIONS, standings
+from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.scope import EPOCH, Interval, Scope
+from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
     from infra.settings import Settings
-    from tables.lake import Lake, LoggedCommit
+    from tables.engine.delta.lake import Lake, LoggedCommit
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000
@@ -43,7 +43,7 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     program = (
-        "import sys, batch.plan; from tables.registry import load; load()\n"
+        "import sys, batch.plan; from tables.engine.declarations.registry import load; load()\n"
         "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
@@ -70,7 +70,7 @@ def test_work_on_all_tables_ends_with_the_files_that_cannot_be_loaded(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
-    for module in ("tables.registry", "batch.audit"):
+    for module in ("tables.engine.declarations.registry", "batch.audit"):
         monkeypatch.setattr(f"{module}.load", lambda: Registry({}, {}, FAULTS))
     with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
         reconcile(settings)

@@ -19,14 +19,14 @@ from infra.errors import BadArgument
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from streaming.driver import upkeep
-from tables.fold import unfolded_rows
-from tables.lake import QUARANTINE, Lake
-from tables.ledgers import RUNS, Ledgers
-from tables.registry import Registry
-from tables.setup import Platform
-from tables.shadow import drop, is_stale, shadow
-from tables.target import Target
-from tables.writer import Writer
+from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.delta.shadow_lake import drop, is_stale, shadow
+from tables.engine.ledgers.run_ledgers import RUNS, Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import named
 from tests.worlds import World

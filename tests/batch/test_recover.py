@@ -15,9 +15,9 @@ import pytest
 from cli.recovery import Recover, Recovery
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.settings import Settings
-from tables.checkpoint import Checkpoint
-from tables.registry import Registry
-from tables.setup import Platform
+from tables.engine.declarations.registry import Registry
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.worlds import World

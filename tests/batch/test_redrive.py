@@ -13,11 +13,11 @@ from batch.redrive import redrive_chosen
 from batch.span import Span
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.lake import Lake
-from tables.outcome import Outcome
-from tables.registry import Registry
-from tables.setup import Platform
-from tables.target import Target
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.target import Target
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic
 from tests.worlds import World

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.reconcile import Reconcile
-from tables.ledgers import Ledgers
-from tables.setup import Platform
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
 from tests.plant import plant, reading
 from tests.worlds import World
 

@@ -20,11 +20,11 @@ from batch.redrive import redrive_chosen
 from batch.span import Span
 from cli.rebuild import made_anew
 from infra.settings import Settings
-from tables.ledgers import Ledgers
-from tables.outcome import Outcome
-from tables.setup import Platform
-from tables.target import Target
-from tables.writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE
 from tests.worlds import World

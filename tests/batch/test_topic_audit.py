@@ -16,9 +16,10 @@ from batch.sides import Sides
 from batch.span import Span
 from batch.topic_audit import TopicReport, check_certificate, compare_with_log
 from infra.errors import BadArgument, UnexplainedDifference
-from tables import certificates, gaps
-from tables.certificates import read_certificate
-from tables.setup import Platform
+from tables.engine.checks import topic_certificates
+from tables.engine.checks.topic_certificates import read_certificate
+from tables.engine.ledgers import lost_offsets
+from tables.engine.refresh.open_platform import Platform
 from tests.batch.copies import APPENDED_MS, TOPIC, TwoCopies
 from tests.plant import plant, reading
 from tests.worlds import World
@@ -34,7 +35,7 @@ pytestmark = pytest.mark.spark
 @pytest.fixture
 def copies(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
     """Offsets 0 to 6 of which 3 is broken, in blocks of four."""
-    monkeypatch.setattr(certificates, "BLOCK", 4)
+    monkeypatch.setattr(topic_certificates, "BLOCK", 4)
     world = World(spark, settings, "plant", plant(tmp_path / "plant"))
     return TwoCopies.of(world, tmp_path / "archive", monkeypatch)
 
@@ -132,12 +133,12 @@ def test_an_offset_that_a_transaction_fills_is_not_missing(copies: TwoCopies) ->
 
 def test_an_offset_that_is_lost_is_missing_until_somebody_knows_of_it(copies: TwoCopies) -> None:
     lose(copies, 5)
-    gap = gaps.Gap(topic=TOPIC, partition=0, start=5, end=6, recorded_at=datetime.now(UTC), why="a test")
-    gaps.record(copies.world.lake, [gap])
+    gap = lost_offsets.Gap(topic=TOPIC, partition=0, start=5, end=6, recorded_at=datetime.now(UTC), why="a test")
+    lost_offsets.record(copies.world.lake, [gap])
     report = audited(copies)
     assert report.sides
     assert (report.passed, list(report.sides.missing)) == (False, [(0, 5, 6)])
-    gaps.acknowledge(copies.world.lake, TOPIC, "known")
+    lost_offsets.acknowledge(copies.world.lake, TOPIC, "known")
     report = audited(copies)
     assert report.sides
     assert (report.passed, report.sides.lost) == (True, 1)
@@ -184,6 +185,6 @@ def test_a_certificate_is_of_a_version_and_needs_no_log(copies: TwoCopies, world
 
 def test_a_certificate_that_is_not_of_these_rows_fails(copies: TwoCopies, world: World) -> None:
     audited(copies)
-    ledger = DeltaTable(world.lake.uri(certificates.CERTIFICATES))
+    ledger = DeltaTable(world.lake.uri(topic_certificates.CERTIFICATES))
     ledger.update(updates={"total": "'1'"}, predicate='"start" = 4')
     assert list(checked(world).differing) == [(0, 4, 8)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
-from tables.scope import from_epoch_ms
+from tables.engine.refresh.scope import from_epoch_ms
 from tests.fuzz.oracle import judged
 from tests.worlds import World
 from traffic import truth

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import duckdb
 
-from tables.lake import QUARANTINE, Lake
-from tables.scope import from_epoch_ms
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.refresh.scope import from_epoch_ms
 from tests.chaos.worker import parts, values
 from tests.fuzz.cases import Sent
 from tests.fuzz.oracle import Oracle, judged

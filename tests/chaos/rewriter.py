@@ -22,12 +22,12 @@ from infra.settings import Settings
 from infra.spark.spark_session import session, suit_to_rows
 from streaming.feed import Feed
 from streaming.upkeep import Upkeep
-from tables.fingerprint import fingerprint, recorded
-from tables.ledgers import Ledgers
-from tables.outcome import Outcome
-from tables.registry import Registry, load
-from tables.setup import Platform
-from tables.writer import Writer
+from tables.engine.declarations.code_fingerprint import fingerprint, recorded
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Outcome
 from tests.chaos.executioner import Executioner, stepped
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.tables.declared import TOPIC_FILE, written

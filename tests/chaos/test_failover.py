@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import ROOT, Settings
-from tables.frontier import frontier
+from tables.engine.events.ingested_offsets import frontier
 from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.streaming.small_log import frontier_faults, late_faults

@@ -22,11 +22,11 @@ from infra.errors import WriteConflict
 from infra.settings import Settings
 from quality.rules import between
 from streaming.feed import Feed
-from tables.decode import LATE_BY_MS, OFFSET, PARTITION, Decoder
-from tables.frontier import INGEST
-from tables.lake import QUARANTINE, Lake, LoggedCommit
-from tables.scope import epoch_ms
-from tables.writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
+from tables.engine.events.ingested_offsets import INGEST
+from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
+from tables.engine.refresh.scope import epoch_ms
 from tests.streaming.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 

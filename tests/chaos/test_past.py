@@ -17,10 +17,10 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from infra.settings import Settings
-from tables.fold import unfolded_rows
-from tables.lake import QUARANTINE, Lake
-from tables.ledgers import CORRECTIONS, RUNS
-from tables.shadow import shadow_settings
+from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.delta.shadow_lake import shadow_settings
+from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
 from tests.chaos.executioner import Obstructor, stepped
 from tests.chaos.proof import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world

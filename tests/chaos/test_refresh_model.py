@@ -26,20 +26,20 @@ from infra.duckdb_session import duckdb_utc
 from infra.settings import Settings
 from quality.rules import between
 from streaming.fence import Fence
-from tables.checkpoint import Checkpoint, MicroBatch, delta_offset
-from tables.declaration import Table
-from tables.decode import OFFSET, PARTITION, REPLAYED, Decoder
-from tables.fingerprint import fingerprint
-from tables.fold import unfolded_rows
-from tables.lake import QUARANTINE, Lake
-from tables.ledgers import Ledgers
-from tables.outcome import Outcome
-from tables.refresh import Refresher, _Input
-from tables.registry import Registry
-from tables.scope import Scope, epoch_ms
-from tables.setup import Platform
-from tables.slice import slice_of
-from tables.writer import Stamp, Writer, Written
+from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.file_pruning import slice_of
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.json_decoder import OFFSET, PARTITION, REPLAYED, Decoder
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.refresh import Refresher, _Input
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.scope import Scope, epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.small_log import APPENDED, SmallLog
 from tests.tables.declared import a_topic, named
 

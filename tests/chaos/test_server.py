@@ -26,7 +26,7 @@ from infra.process import supervisor
 from infra.settings import Settings
 from infra.spark import connect_server
 from infra.spark.spark_client import find_endpoint, naming_lost_server
-from tables.ledgers import CORRECTIONS
+from tables.engine.ledgers.run_ledgers import CORRECTIONS
 from tests.chaos.proof import assert_each_transaction_is_there_once
 from tests.connect import remote
 from tests.infra.conftest import free_port

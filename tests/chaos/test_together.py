@@ -19,9 +19,9 @@ from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from streaming.driver import upkeep
 from streaming.follow import Following
-from tables.ledgers import CORRECTIONS, EVIDENCE, RUNS
-from tables.setup import Platform
-from tables.tidy import tidy
+from tables.engine.delta.compaction import tidy
+from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
+from tables.engine.refresh.open_platform import Platform
 from tests.chaos.proof import (
     assert_each_record_is_there_once,
     assert_each_transaction_is_there_once,
@@ -50,7 +50,7 @@ def test_what_happens_at_once_ends_as_if_in_some_order(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Streams, reconciles and compactions of three tables go on for as long as four times records come."""
-    monkeypatch.setattr("tables.tidy.TARGET", 2_000)  # so that files are sorted apart, too
+    monkeypatch.setattr("tables.engine.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
     print(f"CHAOS_SEED={SEED} CHAOS_LEGS={LEGS}")
     world = World(spark, replace(settings, max_files=1, table_trigger_ms=100))
     written = [*TABLES, *world.registry.topics, CORRECTIONS, EVIDENCE, RUNS]

@@ -12,9 +12,9 @@ from datetime import UTC, date, datetime, timedelta
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.upkeep import Upkeep
-from tables.ledgers import Ledgers
-from tables.registry import load
-from tables.writer import Writer
+from tables.engine.declarations.registry import load
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.ledgers.run_ledgers import Ledgers
 from tests.chaos.executioner import Executioner, stepped
 from tests.worlds import World
 from traffic.imperfections import Imperfections, Message

@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tables.writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -12,8 +12,8 @@ from cli.account import TopicAccount, account_of_topic
 from cli.query import Analyst
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
-from tables import registry
-from tables.lake import Lake
+from tables.engine.declarations import registry
+from tables.engine.delta.lake import Lake
 from traffic.journal import Journal, Row, directory
 
 SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]

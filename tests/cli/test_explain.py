@@ -9,7 +9,7 @@ import pytest
 
 from cli.arguments import parse_key
 from infra.errors import BadArgument
-from tables.outcome import Difference, Outcome
+from tables.engine.refresh.run_result import Difference, Outcome
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(

@@ -10,10 +10,10 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.settings import Settings
 from streaming.progress import Progress, write
-from tables import registry
-from tables.lake import Lake
-from tables.ledgers import Ledgers
-from tables.outcome import Audited
+from tables.engine.declarations import registry
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.engine.refresh.run_result import Audited
 from tests.cli.conftest import Cli
 
 

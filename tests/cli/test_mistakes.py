@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables import registry
-from tables.analysis import analyse
+from tables.engine.declarations import registry
+from tables.engine.declarations.analysis import analyse
 from tests.cli.conftest import Cli, Ran
 from tests.tables.declared import written
 

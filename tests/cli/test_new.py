@@ -19,11 +19,11 @@ from cli.new import write_domain, write_table, write_topic
 from cli.sample import read_sample
 from infra.errors import BadArgument
 from infra.settings import ROOT
-from tables import registry
-from tables.decode import RAW_SCHEMA, Decoder
-from tables.lake import Lake
-from tables.preview import preview
-from tables.setup import ensure_topics_of
+from tables.engine.declarations import registry
+from tables.engine.delta.lake import Lake
+from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.refresh.open_platform import ensure_topics_of
+from tables.engine.refresh.preview import preview
 from tests.parity import assert_rows
 
 if TYPE_CHECKING:

@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
-from tables import gaps
-from tables.completeness import Certificate, Coverage, TopicIn
-from tables.gaps import Gap
-from tables.lake import Lake
-from tables.registry import load
+from tables.engine.checks.completeness import Certificate, Coverage, TopicIn
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers import lost_offsets
+from tables.engine.ledgers.lost_offsets import Gap
 from tests.cli.conftest import Cli
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def certificate(*partitions: Coverage) -> Certificate:
 def certified(monkeypatch: pytest.MonkeyPatch) -> dict[str, Certificate]:
     """What `certify` finds, to be set by the test."""
     found = {"is": certificate(WHOLE)}
-    monkeypatch.setattr("tables.completeness.certify", lambda *_: found["is"])
+    monkeypatch.setattr("tables.engine.checks.completeness.certify", lambda *_: found["is"])
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit import AuditedTopic, Report
-    from tables.outcome import Audited
+    from tables.engine.refresh.run_result import Audited
 
     asked: dict[str, object] = {}
 
@@ -119,7 +119,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
 def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit import Report
-    from tables.outcome import Audited
+    from tables.engine.refresh.run_result import Audited
 
     seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
     why = "flights.flights: its rows were computed by the definition a."
@@ -179,9 +179,9 @@ def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_diff
 
 def lose(topic: str) -> Lake:
     lake = Lake(Settings.from_environment())
-    gaps.ensure(lake)
+    lost_offsets.ensure(lake)
     told = datetime(2013, 1, 5, tzinfo=UTC)
-    gaps.record(lake, [Gap(topic=topic, partition=2, start=40, end=60, recorded_at=told, why="gone", log="a")])
+    lost_offsets.record(lake, [Gap(topic=topic, partition=2, start=40, end=60, recorded_at=told, why="gone", log="a")])
     return lake
 
 
@@ -209,7 +209,7 @@ def test_an_acknowledgement_that_cannot_be_meant_is_refused(cli: Cli) -> None:
     lake = lose("flights.departures")
     assert cli("acknowledge", "departures", "--because", " ").code == 2
     assert cli("acknowledge", "trains", "--because", "known").code == 2
-    assert [gap.is_open for gap in gaps.gaps(lake)] == [True]
+    assert [gap.is_open for gap in lost_offsets.gaps(lake)] == [True]
 
 
 def test_a_share_that_cannot_be_meant_is_refused(cli: Cli) -> None:

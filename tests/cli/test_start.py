@@ -7,7 +7,7 @@ import json
 import pytest
 
 from cli.start import answer
-from tables.outcome import Outcome
+from tables.engine.refresh.run_result import Outcome
 from tests.cli.conftest import Cli
 
 

@@ -29,9 +29,9 @@ from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
 from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
-from tables.lake import Lake
-from tables.outcome import Difference, Outcome
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.run_result import Difference, Outcome
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 
@@ -107,7 +107,7 @@ def _reconcile(*_: object, repair: Callable[[Outcome], object], **__: object) ->
 
 
 def _story(*_: object) -> Any:
-    from tables.story import Chapter, Story
+    from tables.engine.ledgers.row_history import Chapter, Story
 
     chapter = Chapter(
         version=1,
@@ -205,36 +205,36 @@ TABLE = "flights.delays_by_hour"
 PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "status": ([], {"cli.snapshot.Observer.take": _fails}),
     "doctor": ([], {"infra.doctor.examine": _fails}),
-    "tables": ([], {"tables.lake.Lake.rows": _fails}),
+    "tables": ([], {"tables.engine.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {
-            "tables.setup.opened": _opened,
+            "tables.engine.refresh.open_platform.opened": _opened,
             "batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
         },
     ),
-    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.story.story": _story}),
+    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.engine.ledgers.row_history.story": _story}),
     "try": (
         [TABLE],
         {
             "infra.spark.spark_client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
-            "tables.preview.preview": lambda *_: _Rows(),
+            "tables.engine.refresh.preview.preview": lambda *_: _Rows(),
         },
     ),
     "late": ([TABLE], {"batch.late.late_records": _late}),
     "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
     "audit": ([], {"batch.audit.audit": _fails}),
-    "certify": ([TABLE], {"tables.completeness.certify": _fails}),
-    "acknowledge": (["departures", "--because", "x"], {"tables.setup.opened": _fails}),
+    "certify": ([TABLE], {"tables.engine.checks.completeness.certify": _fails}),
+    "acknowledge": (["departures", "--because", "x"], {"tables.engine.refresh.open_platform.opened": _fails}),
     "quality": ([TABLE], {"batch.gate.quality": _verdicts}),
     "backfill": ([TABLE], {"batch.backfill.backfill": _fails}),
     "replay": (["departures"], {"batch.replay.replay": _fails}),
     "redrive": (["departures"], {"batch.redrive.redrive": _fails}),
     "rebuild": ([TABLE], {"cli.rebuild._rebuilt": _comparison}),
-    "rollback": ([TABLE], {"tables.setup.opened": _fails}),
-    "recover": ([TABLE], {"tables.setup.opened": _fails}),
+    "rollback": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
+    "recover": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
 }
 """Each command that prints data: how it is called, and what gives it hostile ones."""
 
@@ -389,7 +389,7 @@ def test_a_table_that_was_removed_is_marked_as_such(cli: Cli, home: Path) -> Non
 
 def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     registry = plant(tmp_path / "declared")
-    monkeypatch.setattr("tables.registry.load", lambda: registry)
+    monkeypatch.setattr("tables.engine.declarations.registry.load", lambda: registry)
     names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
     assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
 

@@ -9,12 +9,12 @@ import pytest
 
 from infra.settings import Settings
 from streaming.progress import Progress, write
-from tables.decode import events_schema, heartbeat
-from tables.frontier import INGEST, Frontier
-from tables.lake import Lake
-from tables.registry import load
-from tables.scope import epoch_ms
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.registry import load
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.events.ingested_offsets import INGEST, Frontier
+from tables.engine.events.json_decoder import events_schema, heartbeat
+from tables.engine.refresh.scope import epoch_ms
 from tests.cli.conftest import Cli
 
 NEWEST = datetime(2013, 1, 1, 12, tzinfo=UTC)

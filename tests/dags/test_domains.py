@@ -14,7 +14,7 @@ import pytest
 
 from dags.arguments import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.settings import ROOT
-from tables.registry import load
+from tables.engine.declarations.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
 KINDS = (
@@ -275,7 +275,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
 
     (two_domains / "trains" / "flights.py").write_text("this is no Python")
     declared = load(two_domains)
-    monkeypatch.setattr("tables.registry.load", lambda: declared)
+    monkeypatch.setattr("tables.engine.declarations.registry.load", lambda: declared)
     bag = DagBag(str(ROOT / "dags"), safe_mode=True)
     assert [Path(file).name for file in bag.import_errors] == ["declarations.py"]
     [error] = bag.import_errors.values()

@@ -16,8 +16,9 @@ from typer.main import get_command
 import docs.generate
 from cli.__main__ import app
 from infra.settings import ROOT
-from tables import gaps, ledgers, registry, transactions
-from tables.decode import QUARANTINE_SCHEMA, events_schema
+from tables.engine.declarations import registry
+from tables.engine.events.json_decoder import QUARANTINE_SCHEMA, events_schema
+from tables.engine.ledgers import lost_offsets, run_ledgers, transaction_offsets
 
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
 PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -190,7 +191,7 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
 
 
 def test_the_types_of_the_page_are_those_of_a_schema() -> None:
-    from tables.types import NESTED, SCALARS
+    from tables.engine.declarations.column_types import NESTED, SCALARS
 
     rows = rows_of(TEXT["docs/reference/types.md"], "written | JSON")
     named = {name for row in rows for name in re.findall(r"`(.+?)`", row[0])}
@@ -198,7 +199,7 @@ def test_the_types_of_the_page_are_those_of_a_schema() -> None:
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
-    from tables.declaration import Strategy
+    from tables.engine.declarations.declaration import Strategy
 
     assert {
         row[1].strip("`") for row in rows_of(TEXT["docs/explanation/strategies.md"], "the table | strategy")
@@ -242,9 +243,9 @@ def _empty_lake() -> duckdb.DuckDBPyConnection:
     connection = duckdb.connect()
     connection.execute("CREATE SCHEMA flights; CREATE SCHEMA ledger")
     declared = registry.load()
-    known = {f"ledger.{name.split('.')[1]}": schema for name, schema in ledgers._SCHEMAS.items()}
-    known[gaps.GAPS] = gaps.SCHEMA
-    known[transactions.TRANSACTIONS] = transactions.SCHEMA
+    known = {f"ledger.{name.split('.')[1]}": schema for name, schema in run_ledgers._SCHEMAS.items()}
+    known[lost_offsets.GAPS] = lost_offsets.SCHEMA
+    known[transaction_offsets.TRANSACTIONS] = transaction_offsets.SCHEMA
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
     for name, schema in known.items():

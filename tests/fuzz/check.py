@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING, Any, Protocol
 import pyarrow as pa
 
 from infra.settings import Settings
-from tables.registry import Registry, load
-from tables.scope import from_epoch_ms
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.refresh.scope import from_epoch_ms
 from tests.fold import assert_ledger_explains
 from tests.fuzz.cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
 from tests.fuzz.oracle import Oracle, judged

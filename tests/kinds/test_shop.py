@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.registry import load
+from tables.engine.declarations.registry import load
 from tests.fuzz.cases import Schedule
 from tests.fuzz.check import Subject
 from tests.fuzz.shrink import told

@@ -12,12 +12,12 @@ import pytest
 
 import batch.pinned
 import streaming.follow
-import tables.changes
-import tables.derive
-import tables.refresh
-import tables.target
-from tables.scope import Interval
-from tables.writer import CHANGE
+import tables.engine.delta.change_feed
+import tables.engine.refresh.derived_rows
+import tables.engine.refresh.refresh
+import tables.engine.refresh.target
+from tables.engine.delta.delta_writer import CHANGE
+from tables.engine.refresh.scope import Interval
 from tests.fuzz.cases import Case, Flight, Reconciling, Schedule
 from tests.fuzz.check import run
 
@@ -45,24 +45,27 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """Of the late rows of each reconcile the first is overlooked."""
-    right = tables.changes._late_rows
-    patch.setattr(tables.changes, "_late_rows", lambda *arguments: right(*arguments).slice(1))
+    right = tables.engine.delta.change_feed._late_rows
+    patch.setattr(tables.engine.delta.change_feed, "_late_rows", lambda *arguments: right(*arguments).slice(1))
 
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = tables.target.difference_of_tables
+    right = tables.engine.refresh.target.difference_of_tables
 
     def wrong(*arguments: Any, **named: Any) -> pa.Table:
         found = right(*arguments, **named)
         return found.filter(pc.not_equal(found[CHANGE], "delete"))
 
-    patch.setattr(tables.target, "difference_of_tables", wrong)
+    patch.setattr(tables.engine.refresh.target, "difference_of_tables", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    for module, name in ((tables.derive, "first_of_each"), (tables.refresh, "first_of_each_in_memory")):
+    for module, name in (
+        (tables.engine.refresh.derived_rows, "first_of_each"),
+        (tables.engine.refresh.refresh, "first_of_each_in_memory"),
+    ):
         patch.setattr(module, name, lambda rows, _: rows)
 
 

@@ -23,10 +23,10 @@ from unittest.mock import patch
 from infra.settings import Settings
 from streaming import driver
 from streaming.ingest import Ingest
-from tables.decode import Decoder
-from tables.lake import QUARANTINE
-from tables.refresh import Refresher
-from tables.writer import Writer
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.delta.lake import QUARANTINE
+from tables.engine.events.json_decoder import Decoder
+from tables.engine.refresh.refresh import Refresher
 
 DOMAIN = "flights"
 TABLES = ("flights.delays_by_hour", "flights.airport_weather", "flights.carrier_days")

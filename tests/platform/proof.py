@@ -9,10 +9,10 @@ import duckdb
 import pyarrow as pa
 
 from infra.settings import Settings
-from tables.declaration import Topic
-from tables.gaps import gaps
-from tables.lake import QUARANTINE, Lake
-from tables.registry import load
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.ledgers.lost_offsets import gaps
 from traffic import journal
 
 COMPARED = """

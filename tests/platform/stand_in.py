@@ -15,15 +15,15 @@ from cli.__main__ import main
 from cli.recovery import Recovery
 from infra.errors import NotArchived
 from quality.check_result import Verdict
-from tables.outcome import Audited, Outcome
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.refresh.run_result import Audited, Outcome
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from batch.span import Span
     from infra.settings import Settings
-    from tables.declaration import Table
+    from tables.engine.declarations.declaration import Table
 
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
@@ -92,7 +92,7 @@ WORK = {
     "batch.audit.audit": audit,
     "cli.recovery.Recover": recover,
     "batch.log.Log": lambda *_: SimpleNamespace(starts=None, read=None),
-    "tables.setup.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
+    "tables.engine.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
 }
 
 if __name__ == "__main__":

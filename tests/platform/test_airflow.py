@@ -10,9 +10,9 @@ import pytest
 
 from infra.airflow.airflow_api import Client
 from infra.settings import Settings
-from tables.checkpoint import Checkpoint
-from tables.lake import Lake
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(1500)]

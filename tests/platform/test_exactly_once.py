@@ -28,7 +28,7 @@ from infra.process.supervisor import ProcessState, Program
 from infra.settings import Settings
 from streaming import progress
 from streaming.ingest import Ingest
-from tables.checkpoint import Checkpoint
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.killed import run_until_killed
 from tests.platform import crashing_driver
 from tests.platform.crashing_driver import Stage

@@ -18,11 +18,11 @@ from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.filling import Filling
 from streaming.ingest import Ingest
-from tables import gaps
-from tables.declaration import Topic
-from tables.frontier import frontier
-from tables.registry import Registry, load
-from tables.setup import Platform
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.ledgers import lost_offsets
+from tables.engine.refresh.open_platform import Platform
 from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.worlds import World
@@ -101,7 +101,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     assert ingest(spark, World(spark, replace(log, small_rows=few), registry=topics_alone))
     assert any("Spark" in commit["engineInfo"] for commit in world.lake.open(TOPIC).history())
     assert kept(world, topic, frontier(world.lake, topic).ends).leaves_in_s == {}
-    lost = gaps.gaps(world.lake)
+    lost = lost_offsets.gaps(world.lake)
     assert {gap.partition: (gap.start, gap.end) for gap in lost} == {p: (seen[p], end) for p, end in cut.items()}
     assert faults(log) == {}
 
@@ -110,7 +110,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     told = [fault for found in audit_topics(platform, tables) for fault in found.faults]
     assert len(told) == len(lost)
     assert all("are lost: the broker's log begins at" in fault for fault in told)
-    gaps.acknowledge(world.lake, TOPIC, "the test deleted them")
+    lost_offsets.acknowledge(world.lake, TOPIC, "the test deleted them")
     assert [found.faults for found in audit_topics(platform, tables) if found.faults] == []
 
     # What was deleted with them, and had been ingested before, is not to be had again either.
@@ -120,7 +120,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
 
     assert not ingest(spark, world)
     assert faults(log) == {}
-    assert [(gap.partition, gap.start, gap.end) for gap in gaps.gaps(world.lake)] == [
+    assert [(gap.partition, gap.start, gap.end) for gap in lost_offsets.gaps(world.lake)] == [
         (gap.partition, gap.start, gap.end) for gap in lost
     ]
 

@@ -20,9 +20,9 @@ from batch.span import Span
 from infra.errors import BadArgument, NotArchived
 from infra.settings import Settings
 from streaming.ingest import Ingest
-from tables.frontier import frontier
-from tables.registry import Registry, load
-from tables.setup import Platform
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.refresh.open_platform import Platform
 from tests.platform.proof import faults
 from tests.servers import empty_log
 from tests.worlds import World

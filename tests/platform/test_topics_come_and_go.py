@@ -12,9 +12,9 @@ from infra.settings import Settings
 from streaming import progress
 from streaming.driver import _Kept
 from streaming.ingest import Ingest
-from tables.frontier import frontier
-from tables.registry import Registry, load
-from tables.topics import specs
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.topic_specs import specs
 from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.worlds import World

@@ -11,9 +11,9 @@ from batch.audit import audit_topics
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest import Ingest
-from tables.completeness import Coverage, certify
-from tables.registry import load
-from tables.setup import Platform
+from tables.engine.checks.completeness import Coverage, certify
+from tables.engine.declarations.registry import load
+from tables.engine.refresh.open_platform import Platform
 from tests.worlds import World
 from traffic.imperfections import Imperfections
 from traffic.replay import messages

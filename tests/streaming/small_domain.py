@@ -13,9 +13,9 @@ from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import RangesOf
 from streaming.fill import Fill
 from streaming.ingest import Ingest
-from tables import gaps
-from tables.lake import Lake
-from tables.registry import Registry
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers import lost_offsets
 from tests.streaming.small_log import SmallLog, reading
 from tests.tables.declared import READINGS, a_topic, named
 
@@ -27,7 +27,7 @@ class Domain:
 
     def __init__(self, lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
         self.logs = {t.full_name: SmallLog(lake, t, {0: [reading(n) for n in range(20)]}) for t in (READ, OTHER)}
-        gaps.ensure(lake)
+        lost_offsets.ensure(lake)
         registry = Registry({t.full_name: t for t in (READ, OTHER)}, {})
         self.lake, self.ids = lake, {name: f"id of {name}" for name in self.logs}
         self.ingest = Ingest(cast(Any, None), lake, registry, "plant")

@@ -13,10 +13,18 @@ import pyarrow.parquet as pq
 
 from infra.offset_ranges import Ranges
 from streaming.feed import Feed
-from tables.declaration import Topic
-from tables.decode import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, RAW_SCHEMA, REPLAYED, events_schema
-from tables.lake import QUARANTINE, Lake
-from tables.scope import epoch_ms
+from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.json_decoder import (
+    LATE_BY_MS,
+    OFFSET,
+    PARTITION,
+    QUARANTINE_SCHEMA,
+    RAW_SCHEMA,
+    REPLAYED,
+    events_schema,
+)
+from tables.engine.refresh.scope import epoch_ms
 from tests.tables.declared import a_topic
 
 APPENDED = datetime(2013, 1, 1, tzinfo=UTC)

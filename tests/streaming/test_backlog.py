@@ -11,10 +11,10 @@ import pyarrow as pa
 import pytest
 
 from streaming.backlog import Backlog
-from tables.checkpoint import Checkpoint, delta_offset
-from tables.lake import Lake, LoggedCommit
-from tables.registry import Registry
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake, LoggedCommit
+from tables.engine.refresh.streaming_checkpoint import Checkpoint, delta_offset
 from tests.plant import DAYS_FILE, plant
 
 READINGS, HOURS, DAYS, NUMBERED = "plant.readings", "plant.hours", "plant.days", "plant.numbered"

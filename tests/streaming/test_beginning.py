@@ -11,8 +11,8 @@ import pytest
 from batch.replay import decode_again
 from batch.span import Span
 from infra.errors import BadDeclaration
-from tables.checkpoint import Checkpoint
-from tables.setup import Platform
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.batch.test_recover import ALARMED_FILE, ALARMS_FILE
 from tests.late_reading import TOPIC, hours

@@ -11,11 +11,11 @@ import pytest
 from batch.backfill import recompute
 from batch.reconcile import reconcile_tables
 from infra.errors import BadArgument, DefinitionChanged
-from tables.checkpoint import Checkpoint
-from tables.fold import unfolded_rows
-from tables.outcome import Outcome
-from tables.scope import Interval, epoch_ms
-from tables.setup import Platform
+from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.scope import Interval, epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 

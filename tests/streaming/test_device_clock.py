@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.decode import OFFSET
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.events.json_decoder import OFFSET
 from tests.tables.declared import written
 from tests.worlds import World
 

@@ -16,9 +16,9 @@ from infra.settings import Settings
 from streaming import driver
 from streaming.driver import _Kept, _starters
 from streaming.progress import read
-from tables.declaration import Table
-from tables.lake import Lake
-from tables.setup import Platform, ensure_domain
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, HOURS, plant
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pytest
 from infra.errors import LogGap, WriteConflict
 from quality.rules import between
 from streaming.feed import Feed
-from tables import writer
-from tables.frontier import Frontier, frontier
-from tables.lake import QUARANTINE, Lake
-from tables.writer import Stamp, Writer, Written
+from tables.engine.delta import delta_writer
+from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.ingested_offsets import Frontier, frontier
 from tests.streaming.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
@@ -224,4 +224,4 @@ def test_each_commit_of_either_table_takes_the_next_number(log: SmallLog) -> Non
     assert frontier(log.lake, LOOSE, quarantine=True).number == 1
     assert driver.events.starts == {0: 7, 1: 3}
     assert Frontier().number == 0
-    assert writer._done(log.lake.open(NAME), Stamp(app="ingest", version=3))
+    assert delta_writer._done(log.lake.open(NAME), Stamp(app="ingest", version=3))

@@ -10,12 +10,12 @@ import pyarrow as pa
 import pytest
 
 from streaming.fence import Fence
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
-from tables.lake import Lake
-from tables.registry import load
-from tables.scope import epoch_ms
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import load
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.scope import epoch_ms
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant
 from tests.worlds import World
 

@@ -21,12 +21,12 @@ from infra.errors import CorruptSegment, LogGap
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.feed import Feed
 from streaming.fill import Fill, Plan
-from tables import gaps
-from tables.decode import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
-from tables.frontier import frontier
-from tables.lake import QUARANTINE, Lake
-from tables.registry import Registry
-from tables.setup import Platform
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
+from tables.engine.ledgers import lost_offsets
+from tables.engine.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
 from tests.streaming.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
@@ -54,7 +54,7 @@ class Plant:
     chunks: list[int] = field(default_factory=list)
 
     def __post_init__(self) -> None:
-        gaps.ensure(self.lake)
+        lost_offsets.ensure(self.lake)
         self.lake.ensure(NAME, events_schema(TOPIC), statistics=[PARTITION, OFFSET])
         self.lake.ensure(NAME + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
 
@@ -93,7 +93,7 @@ class Plant:
         return sorted(self.offsets(partition) + self.offsets(partition, NAME + QUARANTINE))
 
     def lost(self) -> list[tuple[int, int, int]]:
-        return [(gap.partition, gap.start, gap.end) for gap in gaps.gaps(self.lake, NAME)]
+        return [(gap.partition, gap.start, gap.end) for gap in lost_offsets.gaps(self.lake, NAME)]
 
     def causes(self) -> list[str]:
         commits = self.lake.commits(NAME, 0, self.lake.version(NAME))
@@ -148,7 +148,7 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
 
 def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("tables.sizes.RECORD_BYTES", 100)
+    monkeypatch.setattr("tables.engine.delta.sizes.RECORD_BYTES", 100)
     monkeypatch.setattr(Fill, "_archived_frame", lambda *_: "frame")
     monkeypatch.setattr(Feed, "take_frame", lambda _, *given_: given.append(given_))
     ingest(plant, 20)
@@ -188,7 +188,7 @@ def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
     plan = plant.fill({0: 20, 1: 20})
     assert plant.both(0) == [*range(20), *range(30, 40)]
     assert plant.lost() == [(0, 20, 30), (0, 40, 50)]
-    assert [gap.why for gap in gaps.gaps(plant.lake)] == [
+    assert [gap.why for gap in lost_offsets.gaps(plant.lake)] == [
         "the broker's log begins at 50, and the archive has [0, 20), [30, 40) of the partition"
     ] * 2
     assert plan.goes_on == {NAME: {0: 50, 1: 20}}
@@ -218,7 +218,7 @@ def test_an_audit_fails_for_a_gap_until_somebody_knows_of_it(plant: Plant, monke
     plant.reaches(0, 30, 30, 60)
     plant.fill()
     assert faults() == ["plant.readings, partition 0: offsets [20, 30)"]
-    gaps.acknowledge(plant.lake, NAME, "known")
+    lost_offsets.acknowledge(plant.lake, NAME, "known")
     assert faults() == []
 
 
@@ -228,7 +228,7 @@ def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
 ) -> None:
     ingest(plant, 20)
     plant.reaches(0, 30, 30, 60)
-    versions = plant.lake.version(NAME), plant.lake.version(gaps.GAPS)
+    versions = plant.lake.version(NAME), plant.lake.version(lost_offsets.GAPS)
 
     def killed(*_: object) -> None:
         raise KeyboardInterrupt
@@ -238,7 +238,7 @@ def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
         with pytest.raises(KeyboardInterrupt):
             plant.fill()
     between = 0 if stage == "record" else 1
-    assert (plant.lake.version(NAME), plant.lake.version(gaps.GAPS)) == (versions[0], versions[1] + between)
+    assert (plant.lake.version(NAME), plant.lake.version(lost_offsets.GAPS)) == (versions[0], versions[1] + between)
 
     for _ in range(2):
         plant.fill()

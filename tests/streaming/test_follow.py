@@ -19,13 +19,13 @@ from streaming.follow import Follow
 from streaming.pace import Pace
 from streaming.progress import read
 from streaming.turns import Turns
-from tables.checkpoint import Checkpoint
-from tables.declaration import Table
-from tables.lake import Lake
-from tables.refresh import Refresher
-from tables.scope import Scope
-from tables.setup import Platform
-from tables.writer import Written
+from tables.engine.declarations.declaration import Table
+from tables.engine.delta.delta_writer import Written
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.refresh import Refresher
+from tables.engine.refresh.scope import Scope
+from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 
@@ -39,7 +39,7 @@ pytestmark = pytest.mark.spark
 PAIRS_FILE = '''\
 """Each reading with the sum of its sensor's readings in the hour before it."""
 from tables import F, Window, table
-from tables.lake import Lake
+from tables.engine.delta.lake import Lake
 
 
 @table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], depends_within="1 hour")

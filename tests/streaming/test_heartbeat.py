@@ -16,9 +16,9 @@ import pytest
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.heartbeat import Pulse, due
 from streaming.ingest import Ingest
-from tables.decode import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
-from tables.frontier import frontier
-from tables.registry import load
+from tables.engine.declarations.registry import load
+from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic, written
 from tests.worlds import World
 
@@ -75,7 +75,7 @@ def test_a_heartbeat_has_a_time_and_no_place_in_the_log() -> None:
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = """
-from tables.declaration import Topic
+from tables.engine.declarations.declaration import Topic
 
 TOPIC = Topic(
     schema={"id": "string", "at": "timestamp"},

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.holes import Leg, begin, chunks, legs, stages
-from tables.frontier import Frontier
+from tables.engine.events.ingested_offsets import Frontier
 
 
 def broker(earliest: int, local: int) -> PartitionOffsets:

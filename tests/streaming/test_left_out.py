@@ -11,8 +11,8 @@ from infra.errors import LogGap
 from streaming import progress
 from streaming.feed import Feed
 from streaming.left_out import LeftOut
-from tables.declaration import Topic
-from tables.lake import Lake
+from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.lake import Lake
 from tests.streaming.small_domain import OTHER, READ, Domain
 
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any
 import duckdb
 import pytest
 
-from tables.buckets import compare_groups
-from tables.decode import LATE_BY_MS, OFFSET, accepted, decode_frame, events_schema
-from tables.difference import difference_of_frames
-from tables.lake import Lake
+from tables.engine.checks.hash_buckets import compare_groups
+from tables.engine.delta.lake import Lake
+from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, accepted, decode_frame, events_schema
+from tables.engine.refresh.row_diff import difference_of_frames
 from tests.streaming.small_log import APPENDED, BAD, SmallLog
 from tests.tables.declared import a_topic
 

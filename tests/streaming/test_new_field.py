@@ -12,9 +12,9 @@ import pytest
 from batch.replay import decode_again
 from batch.span import Span
 from infra.errors import SchemaMismatch
-from tables.lake import Lake
-from tables.registry import Registry
-from tables.setup import Platform
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.open_platform import Platform
 from tests.plant import START, plant
 from tests.tables.declared import TOPIC_FILE
 from tests.worlds import World

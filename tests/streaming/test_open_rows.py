@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.refresh import Refresher
-from tables.writer import Written
+from tables.engine.delta.delta_writer import Written
+from tables.engine.refresh.refresh import Refresher
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE
 from tests.worlds import World
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.settings import Settings
-    from tables.scope import Scope
+    from tables.engine.refresh.scope import Scope
 
 pytestmark = pytest.mark.spark
 
@@ -49,7 +49,7 @@ def days(readings):
 
 CALLS = '''
 """Calls of sensors."""
-from tables.declaration import Topic
+from tables.engine.declarations.declaration import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "called_at": "timestamp"},

@@ -9,8 +9,8 @@ import pytest
 
 from infra.settings import Settings
 from streaming.feed import Feed, few
-from tables.lake import Lake
-from tables.sizes import RECORD_BYTES, REVISED, is_small
+from tables.engine.delta.lake import Lake
+from tables.engine.delta.sizes import RECORD_BYTES, REVISED, is_small
 from tests.streaming.small_domain import OTHER, READ, Domain
 from tests.streaming.small_log import reading
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from infra.settings import Engine, Settings
-from tables.lake import Lake
-from tables.writer import Writer
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.delta.lake import Lake
 from tests.tables.counts import NAME, SCHEMA
 
 ENGINES = [pytest.param("delta-rs"), pytest.param("spark", marks=pytest.mark.spark)]

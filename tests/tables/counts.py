@@ -6,8 +6,8 @@ from typing import Any
 
 import pyarrow as pa
 
-from tables.lake import Lake
-from tables.writer import BEFORE, CHANGE, Stamp
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp
+from tables.engine.delta.lake import Lake
 
 NAME = "plant.counts"
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
@@ -29,7 +29,7 @@ def stamp(version: int, app: str = "test", **info: object) -> Stamp:
 
 
 def difference(*changes: tuple[str, Row, Row | None]) -> pa.Table:
-    """(change, row, what the row was before) as `tables.difference` tells it."""
+    """(change, row, what the row was before) as `tables.engine.refresh.row_diff` tells it."""
     return pa.Table.from_pylist(
         [
             dict(zip(SCHEMA.names, row, strict=True))

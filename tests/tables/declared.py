@@ -8,7 +8,7 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from tables.declaration import Table, Topic
+from tables.engine.declarations.declaration import Table, Topic
 
 D = TypeVar("D", Topic, Table)
 

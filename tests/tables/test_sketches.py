@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import ROOT
-from tables.derive import derive
-from tables.lake import Lake
-from tables.registry import load
-from tables.setup import ensure_domain
-from tables.writer import Stamp, Writer
+from tables.engine.declarations.registry import load
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.refresh.derived_rows import derive
+from tables.engine.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

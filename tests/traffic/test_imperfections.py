@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadArgument
-from tables import registry
-from tables.declaration import Topic
+from tables.engine.declarations import registry
+from tables.engine.declarations.declaration import Topic
 from traffic.flights import Departure, Observation, Record, records
 from traffic.imperfections import CORRUPTIONS, TRUE, Imperfections, Message, encode
 
@@ -172,7 +172,7 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 
 
 def test_the_platform_takes_every_true_record_and_no_garbage(topics: dict[str, Topic], two_days: list[Record]) -> None:
-    from tables.decode import RAW_SCHEMA, Decoder
+    from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
 
     how = Imperfections(corrupt_share=0.5)
     for name, topic in topics.items():

@@ -16,8 +16,8 @@ from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka.topic_admin import offsets
 from infra.process import supervisor
 from infra.settings import Settings
-from tables import registry
-from tables.declaration import Topic
+from tables.engine.declarations import registry
+from tables.engine.declarations.declaration import Topic
 from traffic import replay
 from traffic.flights import NEW_YORK
 from traffic.imperfections import Imperfections

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from tables import DataFrame, F, between, table
-from tables.membership import members
+from tables import DataFrame, F, between, members, table
 
 
 @table(

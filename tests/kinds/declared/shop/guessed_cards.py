@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 
-from tables import DataFrame, expression, table, unique
-from tables.patterns import RECORD, Event, Match, matches, times_then
+from tables import RECORD, DataFrame, Event, Match, expression, find_matches, table, times_then, unique
 
 WITHIN = timedelta(minutes=10)
 ATTEMPTS = 3
@@ -22,7 +21,7 @@ ATTEMPTS = 3
 )
 def guessed_cards(payments: DataFrame) -> DataFrame:
     """One row per payment of a card after three declined ones within ten minutes, with the records of all four."""
-    return matches(
+    return find_matches(
         payments,
         key=["card"],
         order=["tried_at", "payment_id"],

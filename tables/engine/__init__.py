@@ -1,0 +1,1 @@
+"""What makes declarations work; a declaration imports from `tables` alone."""

@@ -1,0 +1,1 @@
+"""Comparisons that show that nothing is damaged or missing."""

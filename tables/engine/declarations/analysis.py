@@ -1,0 +1,149 @@
+"""What Spark's analysis finds wrong with tables: names and types, against empty frames of the declared schemas."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from infra.errors import BadDeclaration, TwofoldError
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.inference import RECORD
+from tables.engine.declarations.registry import Registry
+from tables.engine.refresh.derived_rows import impure_call, wrong_columns
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
+_AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
+
+
+def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
+    """All mistakes of the tables and of those that they read, in the order of their inputs; no row is read.
+
+    A table that reads one whose columns cannot be known is not looked at.
+    """
+    wanted = {table.full_name for table in tables}
+    for table in reversed(registry.in_order()):
+        if table.full_name in wanted:
+            wanted |= {source.full_name for source in registry.upstream(table)}
+    columns: dict[str, StructType] = {}
+    found: list[BadDeclaration] = []
+    for table in registry.in_order():
+        sources = dict(zip(table.inputs, registry.upstream(table), strict=True))
+        if table.full_name in wanted and all(isinstance(s, Topic) or s.full_name in columns for s in sources.values()):
+            mistakes, schema = _analyse(spark, table, sources, columns)
+            found += mistakes
+            if schema is not None:
+                columns[table.full_name] = schema
+    return found
+
+
+def empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
+    """Parameter of the table's function -> that input without rows.
+
+    Raises:
+        PySparkException: the function of a table that it reads fails.
+    """
+    found = {}
+    for name, source in zip(table.inputs, registry.upstream(table), strict=True):
+        if isinstance(source, Topic):
+            found[name] = empty_input(spark, source, table)
+        else:
+            found[name] = spark.createDataFrame([], source.derive(**empty_inputs(spark, registry, source)).schema)
+    return found
+
+
+def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
+    """What the table's function sees of a topic without records."""
+    from pyspark.sql import types as T
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    fields = [T.StructField(name, from_arrow_type(t.arrow), t.nullable) for name, t in source.columns.items()]
+    if table.lineage_columns:
+        place = [("topic", T.StringType()), ("partition", T.IntegerType()), ("offset", T.LongType())]
+        fields.append(T.StructField(RECORD, T.StructType([T.StructField(name, kind) for name, kind in place])))
+    return spark.createDataFrame([], T.StructType(fields))
+
+
+def _analyse(
+    spark: SparkSession, table: Table, sources: Mapping[str, Topic | Table], columns: Mapping[str, StructType]
+) -> tuple[list[BadDeclaration], StructType | None]:
+    frames = {
+        name: empty_input(spark, source, table)
+        if isinstance(source, Topic)
+        else spark.createDataFrame([], columns[source.full_name])
+        for name, source in sources.items()
+    }
+    place = f"tables/{table.domain}/{table.name}.py: {table.derive.__name__}"
+    try:
+        rows = table.derive(**frames)
+        if not hasattr(rows, "schema"):
+            raise TypeError(f"returned {type(rows).__name__}; expected a DataFrame")
+        schema = rows.schema
+    except Exception as error:
+        known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
+        return [_explained(place, error, known)], None
+    impure = [mistake] if (mistake := impure_call(table, rows)) else []
+    wrong = [*wrong_columns(table, rows.columns), *_wrong_times(table, schema), *_wrong_rules(table, rows)]
+    return [*impure, *wrong], schema
+
+
+def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:
+    text = str(error).strip()
+    unknown = _UNRESOLVED.search(text)
+    if unknown:
+        name = unknown[1].replace("`", "")
+        near = difflib.get_close_matches(name.split(".")[-1], known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Its inputs have {', '.join(known)}."
+        return BadDeclaration(f"{place} names the column {name!r}, which is not there.", hint=hint)
+    line = text.split("\n")[0]
+    while (shorter := _AROUND.sub("", line)) != line:
+        line = shorter
+    kind = "" if type(error).__module__.startswith("pyspark") else f"{type(error).__name__}: "
+    return BadDeclaration(f"{place} fails: {kind}{line}", hint=f"Its inputs have {', '.join(known)}.")
+
+
+def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    for what, kinds in {
+        "event_time": ("timestamp", "date"),
+        "ends_at": ("timestamp", "date"),
+        "closes_at": ("timestamp",),
+    }.items():
+        column = getattr(table, what)
+        kind = next((f.dataType.simpleString() for f in schema.fields if f.name == column), None)
+        if kind is not None and kind not in kinds:
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {what}={column!r} is a {kind}; expected a "
+                f"{' or a '.join(kinds)}.",
+                hint=f'Convert it in the function: F.to_timestamp("{column}").'
+                if kind == "string"
+                else "Name a column that says when.",
+            )
+
+
+def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
+    from pyspark.errors import PySparkException
+
+    from quality.row_checks import split
+    from quality.rules import ROW_RULES
+
+    for rule in table.checks:
+        place = f"tables/{table.domain}/{table.name}.py: the rule {rule}"
+        missing = [column for column in rule.columns if column not in rows.columns]
+        if missing:
+            near = difflib.get_close_matches(missing[0], rows.columns, n=1)
+            yield BadDeclaration(
+                f"{place} names {', '.join(missing)}, which {table.derive.__name__} does not return.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(rows.columns)}.",
+            )
+        elif rule.kind in ROW_RULES:
+            try:
+                _ = split(rows, [rule])[0].columns
+            except TwofoldError as error:
+                yield BadDeclaration(f"tables/{table.domain}/{table.name}.py: {error.message}", hint=error.hint)
+            except PySparkException as error:
+                yield _explained(place, error, rows.columns)

@@ -1,0 +1,164 @@
+"""Which rows of a Delta table changed between two versions, and which of them a stream may have missed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.duckdb_session import query
+from tables.engine.delta.datafusion_sql import select
+from tables.engine.delta.lake import Lake, LoggedCommit
+from tables.engine.events.json_decoder import LATE_BY_MS, REPLAYED
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+_GONE = ("not found", "No such file", "Expected contiguous commit files", "Invalid table version")
+"""What delta-rs says where a file of the log or of the change feed is missing."""
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Rows of an events table that streams may not have seen.
+
+    Attributes:
+        late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
+        replayed: old and new rows of replays and of other commits that streams skip.
+    """
+
+    late: pa.Table
+    replayed: pa.Table
+
+
+def missed_by_streams(
+    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
+) -> Missed:
+    """What streams with a watermark delay of `late_from_ms` may have missed in versions `(after, through]`.
+
+    Args:
+        late_from_ms: None: the stream drops nothing.
+
+    Returns:
+        Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
+    """
+    schema = _columns(lake.open(name), columns)
+    try:
+        return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
+    except FileNotFoundError:
+        # Commits or data files of that time were cleaned up: all late and replayed rows that there are, are a superset.
+        late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
+        table = lake.open(name)
+        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED))
+
+
+def late_within_commit(
+    lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
+) -> pa.Table:
+    """Rows of one commit that are late by other rows of the same commit.
+
+    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
+    """
+    table = lake.open(name)
+    rows = _changed_rows(table, name, version, version, _columns(table, columns))
+    times = rows[event_time].cast(pa.int64())
+    newest = pc.max(times)
+    return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
+
+
+def changed_rows(
+    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], table: DeltaTable | None = None
+) -> pa.Table:
+    """All rows, old and new, that commits in `(after, through]` inserted, updated or deleted.
+
+    Args:
+        table: that table, at `through` or later; None: it is opened, which costs the reading of its log.
+
+    Raises:
+        FileNotFoundError: commits or data files of that time were cleaned up.
+    """
+    table = table or lake.open(name)
+    schema = _columns(table, columns)
+    if after >= through:
+        return schema.empty_table()
+    return _changed_rows(table, name, after + 1, through, schema)
+
+
+def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
+    """Of the rows that these commits changed, what they were before the first and after the last of them."""
+    schema = pa.schema(lake.open(name, max(versions)).schema())
+    feed = schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
+    rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
+    rows = rows.select(feed.names).cast(feed)
+    keys = ", ".join(f'"{c}"' for c in key)
+    columns = ", ".join(f'"{c}"' for c in schema.names)
+    of_key = f"(_commit_version) OVER (PARTITION BY {keys})"
+    edges = f"min{of_key} AS _first, max{of_key} AS _last"
+    changed = f"FROM feed WHERE _commit_version IN ({', '.join(map(str, versions))})"
+
+    def side(kinds: str, at: str) -> pa.Table:
+        found = query(
+            f"SELECT {columns} FROM (SELECT *, {edges} {changed}) "
+            f"WHERE _change_type IN ({kinds}) AND _commit_version = {at}",
+            feed=rows,
+        )
+        return found.cast(schema)
+
+    return side("'update_preimage', 'delete'", "_first"), side("'update_postimage', 'insert'", "_last")
+
+
+def _missed(
+    lake: Lake, name: str, commits: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int | None
+) -> Missed:
+    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
+    appends = [c for c in commits if c not in skipped]
+    empty = schema.empty_table()
+    return Missed(
+        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
+        replayed=pa.concat_tables(
+            [empty, *(_changed_rows(lake.open(name), name, c.version, c.version, schema) for c in skipped)]
+        ),
+    )
+
+
+def _late_rows(
+    lake: Lake, name: str, appends: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int
+) -> pa.Table:
+    import pyarrow.dataset as ds
+
+    def may_hold(greatest: object) -> bool:
+        return not isinstance(greatest, int) or greatest >= late_from_ms
+
+    paths = [
+        f"{lake.uri(name)}/{added.path}"
+        for commit in appends
+        for added in commit.added
+        if may_hold(added.greatest.get(LATE_BY_MS))
+    ]
+    if not paths:
+        return schema.empty_table()
+    files = ds.dataset(paths, format="parquet", schema=_with(schema, pa.field(LATE_BY_MS, pa.int64())))
+    return files.to_table(columns=schema.names, filter=ds.field(LATE_BY_MS) >= late_from_ms).cast(schema)
+
+
+def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+    from deltalake.exceptions import DeltaError
+
+    try:
+        feed = table.load_cdf(starting_version=first, ending_version=last, columns=schema.names)
+        return pa.table(feed).select(schema.names).cast(schema)
+    except (DeltaError, pa.ArrowException) as error:
+        if not any(sign in str(error) for sign in _GONE):
+            raise
+        raise FileNotFoundError(f"What {name} changed in versions {first} to {last} was cleaned up.") from error
+
+
+def _columns(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:
+    return pa.schema([f for f in pa.schema(table.schema()) if f.name in columns])
+
+
+def _with(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    return schema if field.name in schema.names else schema.append(field)

@@ -1,0 +1,65 @@
+"""Rows of a table that DataFusion finds in the files that can hold them, and the literals and ranges of its SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import date, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from tables.engine.refresh.scope import epoch_ms
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+
+def literal(value: str | int) -> str:
+    """A text or a whole number."""
+    return "'" + value.replace("'", "''") + "'" if isinstance(value, str) else str(value)
+
+
+def instant(kind: pa.DataType, ms: int) -> str:
+    """Epoch milliseconds as a literal of a column's type, a date or a timestamp in UTC."""
+    if pa.types.is_date(kind):
+        return f"arrow_cast({ms // 86_400_000}, 'Date32')"
+    return f"arrow_cast({ms * 1_000}, 'Timestamp(Microsecond, Some(\"UTC\"))')"
+
+
+def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
+    """Rows of a table, in its own types; read from the files, and parts of files, that can hold them."""
+    schema = pa.schema(table.schema())
+    found = table.scan(columns=list(columns), predicate=predicate)
+    return pa.table(found).cast(pa.schema([schema.field(name) for name in columns]))
+
+
+def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
+    """What is true of every row that equals one of these in the columns; such a row may lie a millisecond beyond.
+
+    Statistics of files are cut to the millisecond, so that a finer bound would pass over a file.
+
+    Args:
+        alias: of the relation that the columns belong to; empty: there is only one.
+    """
+    parts = ["true"]
+    for column in columns:
+        field = rows.schema.field(column)
+        if rows[column].null_count or not len(rows) or not _has_literals(field.type):
+            continue
+        least, greatest = pc.min_max(rows[column]).as_py().values()
+        first, last = _literal(field.type, least, 0), _literal(field.type, greatest, 1)
+        name = f'{alias}."{column}"' if alias else f'"{column}"'
+        parts.append(f"{name} >= {first} AND {name} <= {last}")
+    return " AND ".join(parts)
+
+
+def _has_literals(kind: pa.DataType) -> bool:
+    known = (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_date32)
+    return any(is_kind(kind) for is_kind in known) or kind == pa.timestamp("us", "UTC")
+
+
+def _literal(kind: pa.DataType, value: Any, slack_ms: int) -> str:
+    if isinstance(value, datetime | date):
+        return instant(kind, (epoch_ms(value) or 0) + slack_ms)
+    return literal(value)

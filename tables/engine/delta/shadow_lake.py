@@ -1,0 +1,90 @@
+"""A lake beside the live one, in which one table, or the state of its stream, is made anew."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Literal
+
+from infra.settings import Settings
+from tables.engine.declarations.code_fingerprint import decoding, fingerprint, recorded
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import Registry
+from tables.engine.delta.lake import QUARANTINE, Lake
+from tables.engine.refresh.open_platform import Platform, ensure_domain
+
+Purpose = Literal["shadow", "recovery"]
+"""What a shadow is for: the table, or its stream's state. The two do not meet."""
+
+
+def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow") -> Settings:
+    """The settings under which all that belongs to the table's shadow lies apart: tables, checkpoints, ledgers."""
+    home = settings.home / purpose / table.full_name
+    return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
+
+
+def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Platform:
+    """The table and all that it reads, directly or through others, in a lake of their own, as far as it was filled.
+
+    It shares nothing with the live platform: its streams may run while those of the same names do.
+    """
+    registry = platform.registry.above(table)
+    lake = Lake(shadow_settings(platform.lake.settings, table, purpose))
+    if not lake.settings.home.exists():
+        lake.settings.home.mkdir(parents=True)
+        _decoded_by(lake).write_text(json.dumps(_decodings(registry)))
+    for domain in registry.domains:
+        ensure_domain(lambda: platform.spark, lake, registry, domain)
+    return Platform(lambda: platform.spark.newSession(), lake, registry)
+
+
+def beside(platform: Platform, table: Table) -> Platform:
+    """A table of topics in a lake of its own for a recovery, while their events are those of the live lake."""
+    live = platform.lake
+    registry = platform.registry.above(table)
+    lake = _Beside(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
+    for domain in registry.domains:
+        ensure_domain(lambda: platform.spark, lake, registry, domain)
+    return Platform(lambda: platform.spark.newSession(), lake, registry)
+
+
+@dataclass(frozen=True)
+class _Beside(Lake):
+    """A lake of its own but for some tables, which are those of another one."""
+
+    other: Lake
+    shared: frozenset[str]
+
+    def uri(self, name: str) -> str:
+        return self.other.uri(name) if name.removesuffix(QUARANTINE) in self.shared else super().uri(name)
+
+
+def is_stale(shadow: Platform) -> bool:
+    """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
+    try:
+        decoded = json.loads(_decoded_by(shadow.lake).read_text())
+    except (OSError, ValueError):  # whoever made it was killed
+        return True
+    return bool(decoded != _decodings(shadow.registry)) or any(
+        recorded(shadow.lake, table) not in (None, fingerprint(table)) for table in shadow.registry.tables.values()
+    )
+
+
+def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
+    """Remove the table's shadow, if there is one; cut short, it leaves none that could be taken for a whole one."""
+    home = shadow_settings(settings, table, purpose).home
+    removed = home.with_name(home.name + ".removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    if home.exists():
+        home.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def _decoded_by(lake: Lake) -> Path:
+    return lake.settings.home / "decoded_by.json"
+
+
+def _decodings(registry: Registry) -> dict[str, str]:
+    return {name: decoding(topic) for name, topic in registry.topics.items()}

@@ -1,0 +1,25 @@
+"""Declared topics as the broker should hold them."""
+
+from __future__ import annotations
+
+from infra.kafka.topic_admin import TopicSpec
+from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.registry import Registry
+
+
+def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
+    """One specification per topic, of one domain or of all."""
+    return [spec(topic) for topic in registry.topics.values() if domain in (None, topic.domain)]
+
+
+def spec(topic: Topic) -> TopicSpec:
+    """Partitions and configuration: kept for ever; records carry the broker's time, which no producer can set."""
+    configs = {
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "segment.bytes": str(topic.segment_bytes),
+    }
+    if topic.tiered:
+        configs |= {"remote.storage.enable": "true", "local.retention.ms": str(topic.local_retention_ms)}
+    return TopicSpec(name=topic.full_name, partitions=topic.partitions, configs=configs)

@@ -1,0 +1,1 @@
+"""What the platform remembers of its own work, as Delta tables."""

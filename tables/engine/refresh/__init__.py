@@ -1,0 +1,1 @@
+"""Recomputing scopes of a table and publishing the difference."""

@@ -1,0 +1,156 @@
+"""Touched scopes: which output rows a changed input row can have changed."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, date, datetime, timedelta
+from itertools import chain
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.offset_ranges import joined
+from tables.engine.declarations.declaration import Table, Topic
+
+DAY_MS = 86_400_000
+_AT, _BIN = "_at", "_bin"
+_PAST = 10**14  # milliseconds before 1970: further back than any event, so that integers divide downwards
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+@dataclass(frozen=True, order=True)
+class Interval:
+    """Half-open: event times with `start <= t < end`, epoch milliseconds."""
+
+    start: int
+    end: int
+
+    def widened(self, by: int) -> Interval:
+        return Interval(self.start - by, self.end + by)
+
+
+@dataclass(frozen=True)
+class Scope:
+    """Output rows with these values in `recompute_by`, dated within the interval.
+
+    Attributes:
+        values: in the order of `recompute_by`; a `...` stands for any value.
+        interval: None: of every date.
+    """
+
+    values: tuple[Any, ...]
+    interval: Interval | None
+
+    def covers(self, row: Scope) -> bool:
+        """Whether it holds the scope of one row, see `scope_of_row`."""
+        if any(a is not ... and a != b for a, b in zip(self.values, row.values, strict=True)):
+            return False
+        if self.interval is None or row.interval is None:
+            return True
+        return self.interval.start <= row.interval.start < self.interval.end
+
+
+def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope]:
+    """Scopes that the changed `rows` of one input touch, merged where they overlap.
+
+    Args:
+        rows: the input's `recompute_by` columns, as far as it has them, and its event time.
+    """
+    if not len(rows):
+        return []
+    by = [c for c in table.recompute_by if c in rows.column_names]
+    within, time = table.depends_within_ms, source.event_time
+    touched = rows.select(by).append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
+    # Rows less than `within` apart have overlapping scopes: a bin of that width needs only its first and last row.
+    bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(within or 1, 1)))
+    spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()
+    return merged(
+        Scope(
+            tuple(span[c] if c in by else ... for c in table.recompute_by),
+            None
+            if within is None or span[_BIN] is None
+            else Interval(span[f"{_AT}_min"], span[f"{_AT}_max"] + 1).widened(within),
+        )
+        for span in spans
+    )
+
+
+def scope_of_row(table: Table, row: Mapping[str, Any]) -> Scope:
+    """The scope of one row of the table, no wider than the row itself."""
+    at = epoch_ms(row[table.event_time]) if table.event_time else None
+    return Scope(tuple(row[c] for c in table.recompute_by), None if at is None else Interval(at, at + 1))
+
+
+def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, int]]) -> list[Scope]:
+    """The scopes, each widened to the whole of every row that it meets.
+
+    Args:
+        spans: of each row its `recompute_by` values, and where it begins and ends, epoch milliseconds.
+    """
+    by_values: dict[tuple[Any, ...], list[Interval]] = {}
+    for values, start, end in spans:
+        by_values.setdefault(values, []).append(Interval(start, end + 1))
+    widened = []
+    for scope in scopes:
+        widened.append(scope)
+        if scope.interval is None:
+            continue
+        rows = by_values.get(scope.values, []) if ... not in scope.values else list(chain(*by_values.values()))
+        met = [r for r in rows if r.start <= scope.interval.end and r.end >= scope.interval.start]
+        widened += [Scope(scope.values, r) for r in met]
+    return merged(widened)
+
+
+def hull(scopes: Sequence[Scope]) -> Scope | None:
+    """The one scope of any value that spans the times of all; None where one is of every date."""
+    intervals = [scope.interval for scope in scopes if scope.interval]
+    if not intervals or len(intervals) < len(scopes):
+        return None
+    return Scope(
+        tuple(... for _ in scopes[0].values), Interval(min(i.start for i in intervals), max(i.end for i in intervals))
+    )
+
+
+def merged(scopes: Iterable[Scope]) -> list[Scope]:
+    """The same rows by as few scopes as possible, ordered."""
+    by_values: dict[tuple[Any, ...], list[Interval | None]] = {}
+    for scope in scopes:
+        by_values.setdefault(scope.values, []).append(scope.interval)
+    result = []
+    for values, intervals in by_values.items():
+        bounded = [i for i in intervals if i is not None]
+        if len(bounded) < len(intervals):
+            result.append(Scope(values, None))
+        else:
+            result += [Scope(values, interval) for interval in coalesce(bounded)]
+    return sorted(result, key=lambda scope: repr(scope.values))
+
+
+def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
+    """Overlapping or adjacent intervals joined, in order."""
+    return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]
+
+
+def epoch_ms(value: datetime | date | None) -> int | None:
+    """Milliseconds since 1970, rounded down; a date is its midnight in UTC."""
+    if value is None:
+        return None
+    if not isinstance(value, datetime):
+        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
+    return (value - EPOCH) // timedelta(milliseconds=1)
+
+
+def from_epoch_ms(value: int) -> datetime:
+    """The inverse, bounded by what a `datetime` can hold."""
+    seconds = min(max(value, -62_135_596_800_000), 253_402_300_799_000)
+    return EPOCH + timedelta(milliseconds=seconds)
+
+
+def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Rounded down, as `epoch_ms` does it."""
+    if pa.types.is_date32(times.type):
+        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), DAY_MS)
+    us = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
+    return pc.subtract(pc.divide(pc.add(us, _PAST * 1_000), 1_000), _PAST)

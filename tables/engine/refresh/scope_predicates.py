@@ -1,0 +1,294 @@
+"""A list of scopes as predicates: coarse literal ones that prune files, and the exact one, for Spark and for DuckDB."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from datetime import date, datetime
+from functools import cached_property, partial
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.datafusion_sql import instant, literal
+from tables.engine.delta.file_pruning import Bounds
+from tables.engine.refresh.row_diff import matching
+from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_MANY_VALUES = 1_000
+_MANY_RANGES = 40
+
+
+@dataclass(frozen=True)
+class ScopeFilter:
+    """Which rows of a table, and of its inputs, a list of scopes means.
+
+    Attributes:
+        closed_before_ms: only rows whose `closes_at` is before it; None: open rows too.
+    """
+
+    table: Table
+    scopes: Sequence[Scope]
+    closed_before_ms: int | None = None
+
+    def inputs(self, frame: DataFrame, source: Topic | Table, *, many: bool) -> DataFrame:
+        """Rows of an input that can matter: a superset of those within `depends_within` of a scope's rows.
+
+        Of a topic with a clock also those that may repeat one of them: copies of a record differ in the corrected time,
+        each by the clock's bound at most, and the first in the log stands for all.
+
+        Args:
+            many: the superset may be so large that it pays to look at each row, where the input allows it.
+        """
+        time, slack_ms = source.event_time, self._input_slack_ms(source)
+        rows = self._coarse(frame, time, slack_ms)
+        if not many or self._is_everything or not set(self.table.recompute_by) <= set(frame.columns):
+            return rows
+        return self._within(rows, time, slack_ms)
+
+    def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
+        """The same of an input with these columns, to choose its files by."""
+        return self._bounds(source.event_time, self._input_slack_ms(source), columns)
+
+    def bounds(self, columns: Sequence[str]) -> Bounds:
+        """A superset of the table's rows in the scopes, to choose its files by."""
+        return self._bounds(self.table.event_time, 0, columns)
+
+    def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
+        """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
+
+        Where the input does not tell its rows' scopes, or a scope is of any value, they keep more: all rows of the
+        scopes' times.
+
+        Args:
+            schema: the input's.
+        """
+        time, slack_ms, by = source.event_time, self._input_slack_ms(source), self.table.recompute_by
+        if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
+            return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
+        return " ".join(self._join("SEMI JOIN", schema, time, slack_ms))
+
+    def near(self, frame: DataFrame) -> DataFrame:
+        """A superset of the table's rows that lie in the scopes."""
+        return self._coarse(frame, self.table.event_time, 0)
+
+    def exact(self, frame: DataFrame) -> DataFrame:
+        """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
+        rows = self.closed(self.near(frame))
+        return rows if self._is_everything else self._within(rows, self.table.event_time, 0)
+
+    def closed(self, frame: DataFrame) -> DataFrame:
+        """The table's rows that are closed."""
+        return frame.where(self.is_closed)
+
+    @property
+    def is_closed(self) -> Column:
+        """Whether a row of the table is closed: one without a closing time is not."""
+        from pyspark.sql import functions as F
+
+        if not self._closes:
+            return F.lit(True)
+        return F.coalesce(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)), F.lit(False))
+
+    def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
+        """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
+
+        return matching(rows, live.where(~self.is_closed), self.table.primary_key, "left_anti")
+
+    def near_sql(self, schema: pa.Schema) -> str | None:
+        """The superset of `near` as a DataFusion predicate; None where it is all rows."""
+        parts = []
+        for column, values in self._values(schema.names):
+            if all(isinstance(v, str | int) for v in values if v is not None):
+                known = ", ".join(literal(v) for v in values if v is not None)
+                same = f'"{column}" IN ({known})' if known else "false"
+                parts.append(f'({same} OR "{column}" IS NULL)' if None in values else same)
+        time = self.table.event_time
+        ranges = self._ranges(0)
+        if time and ranges:
+            bound = partial(instant, schema.field(time).type)
+            parts.append(
+                "("
+                + " OR ".join(f'("{time}" >= {bound(r.start)} AND "{time}" <= {bound(r.end)})' for r in ranges)
+                + ")"
+            )
+        return " AND ".join(parts) or None
+
+    def open_sql(self, schema: pa.Schema) -> str:
+        """The table's rows that are not closed, as a DataFusion predicate."""
+        watermark = instant(schema.field(self.table.closes_at).type, self.closed_before_ms or 0)
+        return f'("{self.table.closes_at}" >= {watermark} OR "{self.table.closes_at}" IS NULL)'
+
+    def exact_join(self, schema: pa.Schema, open_rows: str | None = None) -> str:
+        """DuckDB's clauses that keep of the table's rows, live or recomputed, as `rows`, just those in `scopes`.
+
+        Args:
+            open_rows: a relation with the live rows that are open; rows of their keys are left out.
+        """
+        join, where = "", "WHERE true"
+        if not self._is_everything:
+            join, where = self._join("SEMI JOIN", schema, self.table.event_time, 0)
+        if self._closes:
+            at, instant = _comparable(schema, self._closes)
+            where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
+        if open_rows:
+            same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM {open_rows}."{c}"' for c in self.table.primary_key)
+            where += f" AND NOT EXISTS (SELECT 1 FROM {open_rows} WHERE {same})"
+        return f"{join} {where}"
+
+    def next_closings(self, schema: pa.Schema) -> str:
+        """DuckDB's query for the number of each scope that has open rows in `rows`, and when the first of these closes.
+
+        A time is in epoch milliseconds, rounded down.
+        """
+        join, where = self._join("JOIN", schema, self.table.event_time, 0)
+        at, instant = _comparable(schema, self.table.closes_at or "")
+        is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
+        return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
+
+    def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
+        """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval.
+
+        `_n` numbers them from 0.
+        """
+        columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
+        for n, column in enumerate(self.table.recompute_by):
+            values = [s.values[n] for s in self.scopes]
+            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column))
+            columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
+        columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
+        columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
+        return pa.table(columns)
+
+    def is_near(self, source: Topic | Table) -> bool:
+        """Whether what is read of an input lies within `depends_within` of a scope."""
+        return self._input_slack_ms(source) == (self.table.depends_within_ms or 0)
+
+    def _input_slack_ms(self, source: Topic | Table) -> int:
+        clock = source.clock if isinstance(source, Topic) else None
+        return (self.table.depends_within_ms or 0) + (2 * clock.bound_ms if clock else 0)
+
+    @property
+    def leaves_open_rows(self) -> bool:
+        """Whether rows that have not closed are the stream's."""
+        return self._closes is not None
+
+    @property
+    def _closes(self) -> str | None:
+        return self.table.closes_at if self.closed_before_ms is not None else None
+
+    @cached_property
+    def _is_everything(self) -> bool:
+        return any(s.interval is None and all(v is ... for v in s.values) for s in self.scopes)
+
+    @cached_property
+    def _all_values(self) -> list[set[Any]]:
+        """By column of `recompute_by`."""
+        return [{s.values[n] for s in self.scopes} for n in range(len(self.table.recompute_by))]
+
+    @cached_property
+    def _intervals(self) -> list[Interval] | None:
+        """The dates of all scopes; None when a scope is of every date."""
+        known = [s.interval for s in self.scopes if s.interval]
+        return coalesce(known) if len(known) == len(self.scopes) else None
+
+    def _has_any(self, n: int) -> bool:
+        return ... in self._all_values[n]
+
+    def _values(self, columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
+        """Columns whose values are known and few."""
+        for column, values in zip(self.table.recompute_by, self._all_values, strict=True):
+            if column in columns and ... not in values and len(values) <= _MANY_VALUES:
+                yield column, values
+
+    def _ranges(self, slack_ms: int) -> list[Interval]:
+        """The dates of all scopes, widened; empty when a scope is of every date."""
+        ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
+        return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
+
+    def _join(self, kind: str, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
+        """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
+        match, scopes, where = ["true"], "scopes", "true"
+        for n, column in enumerate(self.table.recompute_by):
+            nullable = any(s.values[n] is None for s in self.scopes)
+            same = f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}'
+            match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
+        if time and any(s.interval for s in self.scopes):
+            at, instant = _comparable(schema, time)
+            scopes = (
+                f"(SELECT *, {instant}((_start - {slack_ms}) * 1000) AS _from, "
+                f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
+            )
+            inside = f"{at} >= scopes._from AND {at} < scopes._until"
+            match.append(inside if all(s.interval for s in self.scopes) else f"(scopes._start IS NULL OR {inside})")
+            where = self._in_ranges(schema, time, slack_ms)
+        return f"{kind} {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
+
+    def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int) -> str:
+        """DuckDB's condition that a row lies within the times of all scopes, widened by the slack."""
+        if time is None:
+            return "true"
+        at, instant = _comparable(schema, time)
+        edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
+        return " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or "true"
+
+    def _bounds(self, time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
+        return Bounds(
+            time=time,
+            ranges=self._ranges(slack_ms),
+            values={column: frozenset(values) for column, values in self._values(columns)},
+        )
+
+    def _within(self, rows: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+        """The rows that have a scope's values and lie in its interval, widened by the slack."""
+        from pyspark.sql import functions as F
+
+        types = {f.name: f.type for f in _arrow_schema(rows)}
+        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types)))
+        match: Column = F.lit(True)
+        for n, column in enumerate(self.table.recompute_by):
+            same = rows[column].eqNullSafe(F.col(f"_v{n}"))
+            match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
+        if time:
+            at = F.unix_millis(rows[time].cast("timestamp"))
+            inside = (at >= F.col("_start") - slack_ms) & (at < F.col("_end") + slack_ms)
+            match &= F.col("_start").isNull() | inside
+        return rows.join(wanted, match, "left_semi")
+
+    def _coarse(self, frame: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        for column, values in self._values(frame.columns):
+            condition = F.col(column).isin([v for v in values if v is not None])
+            frame = frame.where(condition | F.col(column).isNull() if None in values else condition)
+        ranges = self._ranges(slack_ms)
+        if time and ranges:
+            is_date = dict(frame.dtypes)[time] == "date"
+            condition = F.lit(False)
+            for r in ranges:
+                first, last = from_epoch_ms(r.start), from_epoch_ms(r.end)
+                bounds: tuple[date | datetime, date | datetime] = (
+                    (first.date(), last.date()) if is_date else (first, last)
+                )
+                condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
+            frame = frame.where(condition)
+        return frame
+
+
+def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:
+    """A time of `rows` in DuckDB's SQL, and the function that makes such a time of microseconds.
+
+    A timestamp stays as it is: to convert each value of the column would cost more than all the rest.
+    """
+    is_utc = getattr(schema.field(column).type, "tz", None)
+    return (f'rows."{column}"', "make_timestamptz") if is_utc else (f'rows."{column}"::TIMESTAMP', "make_timestamp")
+
+
+def _arrow_schema(frame: DataFrame) -> pa.Schema:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(frame.schema, timezone="UTC")

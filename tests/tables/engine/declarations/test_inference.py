@@ -1,0 +1,300 @@
+"""What a declaration leaves to its function is what its function does, and a contradiction is refused."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from dataclasses import fields
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from infra.errors import BadDeclaration
+from infra.settings import ROOT
+from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import BOUND, Parameters, Table
+from tables.engine.declarations.registry import load
+from tests.tables.declared import TOPIC_FILE, written
+
+ALARMS_FILE = '''\
+"""Alarms of sensors."""
+from tables import Topic
+
+TOPIC = Topic(
+    schema={"alarm": "string", "sensor": "string", "raised_at": "timestamp"},
+    event_time="raised_at",
+    message_key="sensor",
+    dedup_keys=["alarm"],
+)
+'''
+HEAD = '"""A table."""\nfrom tables import F, Window, table\n\n\n'
+HOURS = """\
+@table(watermark="1 hour"{given})
+def hours(readings):
+    return readings.groupBy("sensor", F.window("read_at", "2 hours", "1 hour")).agg(F.count("*").alias("n")).select(
+        F.col("window.start").alias("hour"), "sensor", F.col("window.end").alias("closes_at"), "n"
+    )
+"""
+JOIN = """\
+@table(primary_key=["alarm"]{given})
+def alarmed(readings, alarms):
+    r, a = readings.alias("r"), alarms.alias("a")
+    near = F.col("a.raised_at").between(F.col("r.read_at"), F.col("r.read_at") + F.expr("INTERVAL 90 MINUTES"))
+    return r.join(a, (F.col("r.sensor") == F.col("a.sensor")) & near, "{how}").select(
+        "r.sensor", "alarm", F.col("r.read_at").alias("at"),
+        (F.col("r.read_at") + F.expr("INTERVAL 90 MINUTES")).alias("until")
+    )
+"""
+INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at", "recompute_by")
+
+
+def plant(folder: Path, **tables: str) -> Any:
+    """The topics `readings` and `alarms`, and these tables."""
+    files = {"readings": TOPIC_FILE, "alarms": ALARMS_FILE, **{name: HEAD + text for name, text in tables.items()}}
+    return load(written(folder, {f"plant/{name}.py": text for name, text in files.items()})).require_sound()
+
+
+def of(table: Table) -> dict[str, Any]:
+    return {name: value for name in INFERRED if (value := getattr(table, name))}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        pytest.param(
+            HOURS.format(given=""),
+            {
+                "primary_key": ("sensor", "hour"),
+                "event_time": "hour",
+                "depends_within": "2 hours",
+                "closes_at": "closes_at",
+                "recompute_by": ("sensor",),
+            },
+            id="window",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    by = readings.withColumnRenamed("sensor", "of").groupBy(\n'
+            '        "of", F.session_window("read_at", "6 hours"))\n'
+            '    first, last = F.min("read_at").alias("first"), F.max("read_at").alias("last")\n'
+            '    return by.agg(first, last).drop("session_window")\n',
+            {"primary_key": ("of", "first"), "event_time": "first", "depends_within": "6 hours", "ends_at": "last"},
+            id="session of a renamed column",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    visit = F.session_window("read_at", "6 hours").alias("visit")\n'
+            '    found = readings.groupBy("sensor", visit).agg(F.count("*").alias("n"))\n'
+            '    first, last = F.col("visit.start").alias("first"), F.col("visit.end").alias("last")\n'
+            '    return found.select("sensor", first, last, "n")\n',
+            {
+                "primary_key": ("sensor", "first"),
+                "event_time": "first",
+                "depends_within": "6 hours",
+                "ends_at": "last",
+                "recompute_by": ("sensor",),
+            },
+            id="session under another name",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    day = F.to_date(F.from_utc_timestamp("read_at", "America/New_York"))\n'
+            '    return readings.withColumn("day", day).groupBy("sensor", "day").agg(F.avg("value").alias("mean"))\n',
+            {
+                "primary_key": ("sensor", "day"),
+                "event_time": "day",
+                "depends_within": "2 days",
+                "recompute_by": ("sensor",),
+            },
+            id="days of a zone",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.groupBy("sensor", F.col("value") > 0).agg(F.count("*"))\n',
+            "groups by an expression, which it does not return",
+            id="an expression without a name",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.groupBy("sensor").agg(F.max("value").alias("greatest"))\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="group without a time",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    at = F.col("read_at").alias("at")\n'
+            '    return readings.where("value > 0").select("sensor", at)\n',
+            {"primary_key": ("sensor", "at"), "event_time": "at", "recompute_by": ("sensor",)},
+            id="projection",
+        ),
+        pytest.param(
+            '@table(primary_key=["sensor"], sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="latest",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.select("sensor", "value")\n',
+            "the result lacks read_at of readings",
+            id="projection without its identity",
+        ),
+        pytest.param(
+            '@table()\ndef t(readings):\n    return readings.select("*", F.explode(F.array("value")).alias("one"))\n',
+            "the function makes several rows of one",
+            id="explode",
+        ),
+        pytest.param(
+            '@table(sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
+            "of which rows the greatest is kept",
+            id="latest of what",
+        ),
+        pytest.param(
+            "@table()\ndef t(readings):\n"
+            '    before = F.lag("value").over(Window.partitionBy("sensor").orderBy("read_at"))\n'
+            '    return readings.withColumn("before", before)\n',
+            "needs primary_key, which cannot be inferred: the function uses a window function",
+            id="window function",
+        ),
+        pytest.param(
+            "@table()\ndef t(readings):\n    return readings.select(readings.columns)\n",
+            "cannot be read without running Spark",
+            id="a function that asks for data",
+        ),
+        pytest.param(
+            HOURS.format(given="").replace('window("read_at"', 'window(F.to_timestamp("sensor")'),
+            {"primary_key": ("sensor", "hour"), "recompute_by": ("sensor",)},
+            id="window over another time",
+        ),
+        pytest.param(
+            HOURS.format(given="").replace('F.col("window.start").alias("hour"), ', ""),
+            "groups by the start of its window, which it does not return",
+            id="window without its start",
+        ),
+        pytest.param(
+            JOIN.format(given="", how="left"),
+            {
+                "primary_key": ("alarm",),
+                "event_time": "at",
+                "depends_within": "90 minutes",
+                "closes_at": "until",
+                "recompute_by": ("sensor",),
+            },
+            id="left join",
+        ),
+        pytest.param(
+            JOIN.format(given=', recompute_by=["sensor"]', how="right").replace('"r.sensor"', '"a.sensor"'),
+            {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
+            id="right join, whose left time can be null",
+        ),
+        pytest.param(
+            JOIN.format(given="", how="full"),
+            "returns no column in which both inputs agree",
+            id="full join, of which the left column can be null",
+        ),
+        pytest.param(
+            '@table(primary_key=["alarm"])\ndef t(readings, alarms):\n    both = readings.join(alarms, "sensor")\n'
+            '    return both.select("sensor", "alarm")\n',
+            {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
+            id="join without a bound",
+        ),
+        pytest.param(
+            JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),
+            "needs primary_key, which cannot be inferred: a join can give several rows",
+            id="key of a join",
+        ),
+    ],
+)
+def test_parameters_follow_from_the_plan(tmp_path: Path, text: str, expected: dict[str, Any] | str) -> None:
+    if isinstance(expected, str):
+        with pytest.raises(BadDeclaration, match=expected):
+            plant(tmp_path, mine=text)
+        return
+    table = plant(tmp_path, mine=text).find_table("mine")
+    assert of(table) == expected
+    given = {name for name in INFERRED if f"{name}=" in text}
+    assert {*table.inferred} | given == {*expected} | {"recompute_by"}
+
+
+@pytest.mark.parametrize(
+    ("given", "message"),
+    [
+        ('primary_key=["sensor"]', r"primary_key=\['sensor'\] contradicts hours, which groups by sensor, hour"),
+        ('primary_key=["sensor"], sequence_by=["hour"], depends_within="3 hours"', None),
+        ('recompute_by=["n"]', r"recompute_by=\['n'\] contradicts hours: a row depends on rows with another n"),
+        (
+            'depends_within="1 hour"',
+            "depends_within='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away",
+        ),
+        ('event_time="our"', "event_time names our, which hours does not return"),
+        ('primary_key=["sensor", "hour"], depends_within="3 hours", recompute_by=[]', None),
+    ],
+)
+def test_a_given_parameter_is_held_against_the_plan(tmp_path: Path, given: str, message: str | None) -> None:
+    text = HOURS.format(given=", " + given)
+    if message is None:
+        assert plant(tmp_path, mine=text).find_table("mine").depends_within == "3 hours"
+        return
+    with pytest.raises(BadDeclaration, match=message):
+        plant(tmp_path, mine=text)
+
+
+def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -> None:
+    given = ', primary_key=["sensor", "hour"], event_time="hour", depends_within="2 hours", recompute_by=["sensor"]'
+    registry = plant(tmp_path, short=HOURS.format(given=""), long=HOURS.format(given=given))
+    assert fingerprint(registry.find_table("short")) == fingerprint(registry.find_table("long"))
+    wider = plant(tmp_path / "wider", short=HOURS.format(given="").replace('"2 hours", ', '"3 hours", '))
+    assert wider.find_table("short").depends_within == "3 hours"
+
+
+def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input(tmp_path: Path) -> None:
+    again = HOURS.format(given="").replace("readings", "raw")
+    raw = '@table()\ndef raw(readings):\n    return readings.withColumn("twice", F.col("value") * 2)\n'
+    registry = plant(tmp_path, raw=raw, mine=again, copied="@table()\ndef copied(mine):\n    return mine\n")
+    assert of(registry.find_table("mine")) == {
+        "primary_key": ("sensor", "hour"),
+        "event_time": "hour",
+        "depends_within": "2 hours",
+        "recompute_by": ("sensor",),
+    }
+    assert of(registry.find_table("copied")) == {
+        "primary_key": ("sensor", "hour"), "event_time": "hour", "recompute_by": ("sensor", "hour"),
+    }  # fmt: skip
+
+
+def test_rows_that_depend_on_others_are_followed_by_changes_without_an_invented_range(tmp_path: Path) -> None:
+    ranked = (
+        '@table(primary_key=["sensor", "read_at"], recompute_by=["sensor"])\ndef ranked(readings):\n'
+        '    rank = F.rank().over(Window.partitionBy("sensor").orderBy("value"))\n'
+        '    return readings.withColumn("nth", rank)\n'
+    )
+    registry = plant(tmp_path, ranked=ranked, each="@table()\ndef each(readings):\n    return readings\n")
+    assert registry.strategy(registry.find_table("ranked")) == "touched"
+    assert registry.strategy(registry.find_table("each")) == "append"
+
+
+def test_what_is_inferred_is_kept_beside_the_code_until_the_code_changes(tmp_path: Path) -> None:
+    above = "@table()\ndef above(mine):\n    return mine\n"
+    plant(tmp_path, mine=HOURS.format(given=""), above=above)
+    kept = tmp_path / "plant" / "__pycache__" / "mine.inferred.json"
+    first = json.loads(kept.read_text())
+    assert (first["parameters"]["depends_within"], first["columns"]) == (
+        "2 hours",
+        ["hour", "sensor", "closes_at", "n"],
+    )
+    script = (
+        "import sys; from pathlib import Path; from tables.engine.declarations.registry import load; "
+        f"print(load(Path({str(tmp_path)!r})).find_table('mine').depends_within, 'pyspark' in sys.modules)"
+    )
+
+    def loaded() -> str:
+        return subprocess.run(
+            [sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True
+        ).stdout
+
+    assert loaded() == "2 hours False\n"
+    file = tmp_path / "plant" / "mine.py"
+    file.write_text(file.read_text().replace('"2 hours", ', '"4 hours", '))
+    assert loaded() == "4 hours True\n"
+    kept.write_text("{")
+    assert loaded() == "4 hours True\n"
+    assert loaded() == "4 hours False\n"
+
+
+def test_every_parameter_that_a_table_has_can_be_given() -> None:
+    own = BOUND | {"derive"}
+    assert list(Parameters.__annotations__) == [f.name for f in fields(Table) if f.name not in own]

@@ -1,0 +1,172 @@
+"""Which rows a stream may have missed, by the Delta log alone."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from tables.engine.delta.change_feed import changed_rows, missed_by_streams
+from tables.engine.delta.compaction import tidy
+from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.lake import Lake
+from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, REPLAYED
+from tests.tables.engine.delta.test_lake import clean_log
+
+NAME = "plant.readings"
+SCHEMA = pa.schema([("sensor", pa.string()), (OFFSET, pa.int64()), (LATE_BY_MS, pa.int64()), (REPLAYED, pa.bool_())])
+DELAY = 1_000
+
+
+class Events:
+    """An events table, written commit by commit."""
+
+    def __init__(self, lake: Lake) -> None:
+        lake.ensure(NAME, SCHEMA, statistics=[OFFSET, LATE_BY_MS])
+        self.lake, self.writer, self.commits = lake, Writer(lake, NAME), 0
+
+    def append(self, *late_by: int | None, replayed: bool = False) -> None:
+        """One micro-batch; the offsets go on."""
+        self.commits += 1
+        first = self.lake.rows(NAME)
+        table = pa.Table.from_pylist(
+            [
+                {"sensor": "a", OFFSET: first + n, LATE_BY_MS: late, REPLAYED: replayed}
+                for n, late in enumerate(late_by)
+            ],
+            schema=SCHEMA,
+        )
+        info = {"cause": "replay" if replayed else "ingest"}
+        self.writer.append(table, Stamp(app="test", version=self.commits, info=info))
+
+    def upsert(self, offset: int, sensor: str) -> None:
+        """A replay that changes a row."""
+        row = {"sensor": sensor, OFFSET: offset, LATE_BY_MS: 0, REPLAYED: True}
+        info = {"cause": "replay"}
+        self.writer.upsert(
+            pa.Table.from_pylist([row], schema=SCHEMA), [OFFSET], Stamp(app="replay", version=offset, info=info)
+        )
+
+    def missed(self, after: int = -1, delay: int | None = DELAY) -> tuple[list[int], list[tuple[int, str]]]:
+        """Offsets of late rows, offsets and sensors of replayed ones."""
+        found = missed_by_streams(self.lake, NAME, after, self.lake.version(NAME), ["sensor", OFFSET], delay)
+        replayed = zip(found.replayed[OFFSET].to_pylist(), found.replayed["sensor"].to_pylist(), strict=True)
+        return sorted(found.late[OFFSET].to_pylist()), sorted(replayed)
+
+
+@pytest.fixture
+def events(lake: Lake) -> Events:
+    return Events(lake)
+
+
+def test_rows_at_or_beyond_the_delay_are_late(events: Events) -> None:
+    events.append(None, None)
+    events.append(0, 999, 1_000, -5)
+    events.append(1_001)
+    assert events.missed() == ([4, 6], [])
+
+
+def test_only_versions_after_the_last_look_are_searched(events: Events) -> None:
+    events.append(5_000)
+    seen = events.lake.version(NAME)
+    events.append(6_000)
+    assert events.missed(after=seen) == ([1], [])
+    assert events.missed(after=events.lake.version(NAME)) == ([], [])
+
+
+def test_a_stream_that_drops_nothing_misses_nothing(events: Events) -> None:
+    events.append(5_000)
+    assert events.missed(delay=None) == ([], [])
+
+
+def test_files_whose_statistics_exclude_late_rows_are_not_opened(
+    events: Events, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import pyarrow.dataset as ds
+
+    for late in (0, 999, 7_000, 5, 1_000):
+        events.append(late)
+    opened: list[str] = []
+    dataset = ds.dataset
+
+    def spy(paths: Sequence[str], **options: object) -> object:
+        opened.extend(paths)
+        return dataset(paths, **options)
+
+    monkeypatch.setattr(ds, "dataset", spy)
+    assert events.missed() == ([2, 4], [])
+    assert len(opened) == 2
+    opened.clear()
+    assert events.missed(delay=8_000) == ([], [])
+    assert opened == []
+
+
+def test_a_file_without_statistics_is_opened(lake: Lake) -> None:
+    lake.ensure(NAME, SCHEMA, statistics=[OFFSET])
+    events = Events(lake)
+    events.append(0)
+    events.append(7_000)
+    assert events.missed() == ([1], [])
+
+
+def test_a_late_row_is_found_after_its_file_was_merged_with_others(events: Events) -> None:
+    events.append(0)
+    events.append(7_000)
+    tidy(events.lake, NAME)
+    events.append(3)
+    assert events.missed() == ([1], [])
+    assert events.missed(after=2) == ([], [])
+
+
+def test_a_late_row_is_found_after_its_file_was_vacuumed(events: Events) -> None:
+    events.append(0)
+    events.append(7_000)
+    tidy(events.lake, NAME)
+    events.lake.open(NAME).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
+    assert 1 in events.missed()[0]
+
+
+def test_replays_are_told_by_old_and_new_rows(events: Events) -> None:
+    events.append(0, 0)
+    events.upsert(1, "b")
+    events.append(9_000, replayed=True)
+    assert events.missed() == ([], [(1, "a"), (1, "b"), (2, "a")])
+
+
+def test_deleted_rows_are_told(events: Events) -> None:
+    events.append(0, 0)
+    events.lake.open(NAME).delete(f"{OFFSET} = 0")
+    assert events.missed() == ([], [(0, "a")])
+
+
+def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_told(events: Events) -> None:
+    events.append(0, 7_000)
+    events.append(9_000, replayed=True)
+    events.append(8_000)
+    clean_log(events.lake, NAME, 1)
+    late, replayed = events.missed()
+    assert {1, 3} <= set(late)
+    assert replayed == [(2, "a")]
+    assert events.missed(after=2) == ([3], [])
+
+
+def test_all_changes_of_a_table_are_told_without_maintenance(events: Events) -> None:
+    events.append(0)
+    tidy(events.lake, NAME)
+    events.upsert(0, "b")
+    events.append(0)
+    tidy(events.lake, NAME)
+    newest = events.lake.version(NAME)
+    found = changed_rows(events.lake, NAME, -1, newest, ["sensor", OFFSET])
+    assert sorted((r[OFFSET], r["sensor"]) for r in found.to_pylist()) == [(0, "a"), (0, "a"), (0, "b"), (1, "a")]
+    assert len(changed_rows(events.lake, NAME, newest, newest, ["sensor"])) == 0
+
+
+def test_missing_data_files_do_not_go_unnoticed(events: Events) -> None:
+    events.append(7_000)
+    for file in Path(events.lake.uri(NAME)).glob("*.parquet"):
+        file.unlink()
+    with pytest.raises(Exception, match=r"(?i)not found|no such file|no files found"):
+        events.missed()

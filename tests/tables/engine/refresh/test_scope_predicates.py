@@ -1,0 +1,100 @@
+"""Which rows of an input matter to scopes, as this process reads them: what stands at the edges is by hand."""
+
+from __future__ import annotations
+
+from datetime import UTC, date, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+from deltalake import DeltaTable, write_deltalake
+
+from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.file_pruning import slice_of
+from tables.engine.refresh.scope import Interval, Scope, epoch_ms
+from tables.engine.refresh.scope_predicates import ScopeFilter
+from tests.tables.declared import a_table, a_topic
+
+TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
+HOUR = timedelta(hours=1)
+INSTANT = timedelta(microseconds=1)
+AT_TEN = Interval(epoch_ms(TEN) or 0, epoch_ms(TEN + HOUR) or 0)
+UTC_TIME = pa.timestamp("us", "UTC")
+
+
+def found(path: Path, source: Topic | Table, scopes: list[Scope], most: int = 100, **table: Any) -> list[Any] | None:
+    """What is read of the input for these scopes of a table with a depends_within of an hour: the column `n`."""
+    files, wanted = DeltaTable(str(path)), ScopeFilter(a_table(**table), scopes)
+    schema = pa.schema(files.schema())
+    join = wanted.input_join(source, schema)
+    assert join
+    near = slice_of(files, wanted.input_bounds(source, schema.names))
+    rows = near.few(join, wanted.as_table({f.name: f.type for f in schema}), most, schema.names)
+    assert rows is None or rows.schema == schema
+    return None if rows is None else sorted(rows["n"].to_pylist())
+
+
+def write(path: Path, **columns: Any) -> None:
+    rows = pa.table({**columns, "n": list(range(len(next(iter(columns.values())))))})
+    write_deltalake(str(path), rows, mode="append")
+
+
+def readings(path: Path, sensors: list[str | None], at: list[datetime]) -> None:
+    write(path, sensor=pa.array(sensors, pa.string()), read_at=pa.array(at, UTC_TIME))
+
+
+def test_rows_within_the_lookback_of_a_scope_are_read(tmp_path: Path) -> None:
+    first, end = TEN - HOUR, TEN + 2 * HOUR
+    readings(tmp_path, ["a"] * 4, [first - INSTANT, first, end - INSTANT, end])
+    assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN)]) == [1, 2]
+
+
+def test_each_scope_has_its_own_time(tmp_path: Path) -> None:
+    next_day = Interval(AT_TEN.start + 86_400_000, AT_TEN.end + 86_400_000)
+    readings(tmp_path, ["a", "b", "c", "a", "b"], [TEN, TEN, TEN, TEN + 24 * HOUR, TEN + 24 * HOUR])
+    assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN), Scope(("b",), next_day)]) == [0, 4]
+
+
+def test_null_is_a_value_of_a_scope(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", None], [TEN, TEN])
+    assert found(tmp_path, a_topic(), [Scope((None,), AT_TEN)]) == [1]
+
+
+def test_a_scope_of_every_time_reads_its_values(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 1000 * HOUR])
+    assert found(tmp_path, a_topic(), [Scope(("a",), None)]) == [0, 2]
+
+
+def test_an_input_may_be_dated_by_days(tmp_path: Path) -> None:
+    source = a_table(event_time="day", closes_at=None, watermark=None)
+    days = pa.array([date(2013, 1, day) for day in range(1, 5)], pa.date32())
+    write(tmp_path, sensor=["a"] * 4, day=days)
+    day = Interval(AT_TEN.start + 14 * 3_600_000, AT_TEN.start + 38 * 3_600_000)  # the second of January
+    assert found(tmp_path, source, [Scope(("a",), day)], depends_within="30 minutes") == [1, 2]
+    assert found(tmp_path, source, [Scope(("a",), day)], depends_within="24 hours") == [0, 1, 2]
+
+
+def test_more_rows_than_are_few_are_not_read(tmp_path: Path) -> None:
+    readings(tmp_path, ["a"] * 3, [TEN] * 3)
+    assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN)], most=3) == [0, 1, 2]
+    assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN)], most=2) is None
+
+
+def test_files_older_than_a_column_are_left_to_spark(tmp_path: Path) -> None:
+    readings(tmp_path, ["a"], [TEN])
+    rows = pa.table({"sensor": ["a"], "read_at": pa.array([TEN], UTC_TIME), "n": [1], "unit": ["K"]})
+    write_deltalake(str(tmp_path), rows, mode="append", schema_mode="merge")
+    assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN)]) is None
+
+
+def test_of_a_scope_of_any_value_all_rows_of_its_time_are_read(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a", None], [TEN, TEN, TEN + 24 * HOUR, TEN])
+    assert found(tmp_path, a_topic(), [Scope((...,), AT_TEN)]) == [0, 1, 3]
+    assert found(tmp_path, a_topic(), [Scope((...,), AT_TEN), Scope(("c",), AT_TEN)]) == [0, 1, 3]
+    assert found(tmp_path, a_topic(), [Scope((...,), None)]) == [0, 1, 2, 3]
+
+
+def test_of_an_input_without_the_values_all_rows_of_the_times_are_read(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 24 * HOUR])
+    scopes = [Scope(("x",), AT_TEN)]
+    assert found(tmp_path, a_topic(), scopes, recompute_by=["plant"]) == [0, 1]
