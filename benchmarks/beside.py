@@ -25,7 +25,7 @@ from benchmarks.platform import broker_process, command, cpu_s, driver, platform
 from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import frontier

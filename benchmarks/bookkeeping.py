@@ -13,10 +13,10 @@ from benchmarks.figures import report, spread
 from benchmarks.freshness import FIRST_DAY, produce
 from benchmarks.platform import platform
 from streaming.driver import upkeep
-from streaming.follow import Follow
-from streaming.ingest import Ingest
-from streaming.maintain import Maintain
-from streaming.upkeep import Upkeep
+from streaming.ingest.ingest_query import Ingest
+from streaming.maintain.change_driven import Follow
+from streaming.maintain.stateful_query import Maintain
+from streaming.maintain.table_stream import Upkeep
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.refresh.open_platform import opened
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

@@ -14,7 +14,7 @@ from benchmarks.figures import report, spread
 from benchmarks.platform import platform
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from benchmarks.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from streaming.maintain import Maintain
+from streaming.maintain.stateful_query import Maintain
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
 from tables.engine.declarations.inference import RECORD

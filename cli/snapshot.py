@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from cli.retention import Retention, retention
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
+from streaming.ingest.broker_retention import Retention, retention
 
 if TYPE_CHECKING:
     from cli.query import Analyst

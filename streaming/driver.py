@@ -17,14 +17,14 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
-from streaming.backlog import Backlog
-from streaming.follow import Follow
-from streaming.ingest import Ingest
-from streaming.maintain import Maintain
-from streaming.pace import Pace
+from streaming.ingest.ingest_query import Ingest
+from streaming.maintain.backlog import Backlog
+from streaming.maintain.change_driven import Follow
+from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.refresh_turns import Turns
+from streaming.maintain.stateful_query import Maintain
+from streaming.maintain.table_stream import Running, use_pool
 from streaming.progress import Progress, read, write
-from streaming.turns import Turns
-from streaming.upkeep import Running, use_pool
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
 from tables.engine.events.topic_specs import specs

@@ -13,8 +13,8 @@ from itertools import accumulate
 from infra.errors import BadArgument
 from infra.offset_ranges import RangesOf
 from streaming.driver import finish
-from streaming.fence import Fence
-from streaming.maintain import Maintain, ends, state_settings
+from streaming.maintain.closed_row_guard import Fence
+from streaming.maintain.stateful_query import Maintain, ends, state_settings
 from streaming.refill import Read, ingested, missing
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic

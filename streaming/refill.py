@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
-from streaming.feed import Feed, few, in_log_order
-from streaming.holes import chunks
+from streaming.ingest.catch_up_plan import chunks
+from streaming.ingest.topic_writer import Feed, few, in_log_order
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.refresh.open_platform import Platform

@@ -19,7 +19,7 @@ from batch.reconcile import Reconcile
 from batch.span import Span
 from infra.offset_ranges import Ranges
 from streaming.driver import upkeep
-from streaming.feed import Feed
+from streaming.ingest.topic_writer import Feed
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load

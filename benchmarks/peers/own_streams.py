@@ -10,8 +10,8 @@ from benchmarks.peers.engine_process import READY, Task, drain
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming import driver
-from streaming.ingest import Ingest
-from streaming.maintain import Maintain
+from streaming.ingest.ingest_query import Ingest
+from streaming.maintain.stateful_query import Maintain
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import ensure_domain

@@ -20,8 +20,8 @@ from batch.span import Span
 from cli.rebuild import made_anew
 from infra.settings import Settings
 from infra.spark.spark_session import session, suit_to_rows
-from streaming.feed import Feed
-from streaming.upkeep import Upkeep
+from streaming.ingest.topic_writer import Feed
+from streaming.maintain.table_stream import Upkeep
 from tables.engine.declarations.code_fingerprint import fingerprint, recorded
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.delta_writer import Writer

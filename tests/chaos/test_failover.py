@@ -22,7 +22,7 @@ from infra.settings import ROOT, Settings
 from tables.engine.events.ingested_offsets import frontier
 from tests.platform.proof import faults
 from tests.servers import wait_until
-from tests.streaming.small_log import frontier_faults, late_faults
+from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
 from traffic.imperfections import Imperfections
 from traffic.replay import run

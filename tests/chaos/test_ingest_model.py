@@ -21,13 +21,13 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from infra.errors import WriteConflict
 from infra.settings import Settings
 from quality.rules import between
-from streaming.feed import Feed
+from streaming.ingest.topic_writer import Feed
 from tables.engine.delta.delta_writer import Stamp, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
 from tables.engine.events.ingested_offsets import INGEST
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
 from tables.engine.refresh.scope import epoch_ms
-from tests.streaming.small_log import BAD, SmallLog, reading
+from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
 RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 6

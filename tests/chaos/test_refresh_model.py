@@ -25,7 +25,7 @@ from batch.reconcile import reconcile_tables
 from infra.duckdb_session import duckdb_utc
 from infra.settings import Settings
 from quality.rules import between
-from streaming.fence import Fence
+from streaming.maintain.closed_row_guard import Fence
 from tables.engine.checks.changelog_check import unfolded_rows
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
@@ -40,7 +40,7 @@ from tables.engine.refresh.refresh import Refresher, _Input
 from tables.engine.refresh.run_result import Outcome
 from tables.engine.refresh.scope import Scope, epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
-from tests.streaming.small_log import APPENDED, SmallLog
+from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import a_topic, named
 
 RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 4

@@ -18,7 +18,7 @@ from batch.reconcile import Reconcile
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from streaming.driver import upkeep
-from streaming.follow import Following
+from streaming.maintain.change_driven import Following
 from tables.engine.delta.compaction import tidy
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
 from tables.engine.refresh.open_platform import Platform

@@ -11,7 +11,7 @@ from datetime import UTC, date, datetime, timedelta
 
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from streaming.upkeep import Upkeep
+from streaming.maintain.table_stream import Upkeep
 from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cli import screen
-from cli.screen import make_table, needed_width, shown, shown_span
+from cli.screen import make_table, needed_width, shown, shown_bytes, shown_span
 
 
 @pytest.mark.parametrize(
@@ -83,3 +83,11 @@ def test_what_is_wider_than_the_screen_is_not_cut_off(monkeypatch: pytest.Monkey
     with console.capture() as captured:
         console.print(make_table(None, ["name"], [["x" * 50]]))
     assert "name  " + "x" * 50 + "\n" in captured.get()
+
+
+@pytest.mark.parametrize(
+    ("size", "text"),
+    [(None, "–"), (0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (1_250_000, "1.2 MB"), (3 * 10**15, "3,000.0 TB")],
+)
+def test_sizes_are_shown_in_decimal_units(size: int | None, text: str) -> None:
+    assert shown_bytes(size) == text

@@ -11,7 +11,7 @@ import pyarrow.compute as pc
 import pytest
 
 import batch.pinned
-import streaming.follow
+import streaming.maintain.change_driven
 import tables.engine.delta.change_feed
 import tables.engine.refresh.derived_rows
 import tables.engine.refresh.refresh
@@ -40,7 +40,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
         ]
 
     patch.setattr(batch.pinned, "scopes_of", wrong)
-    patch.setattr(streaming.follow, "scopes_of", wrong)
+    patch.setattr(streaming.maintain.change_driven, "scopes_of", wrong)
 
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:

@@ -22,7 +22,7 @@ from unittest.mock import patch
 
 from infra.settings import Settings
 from streaming import driver
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import QUARANTINE
 from tables.engine.events.json_decoder import Decoder

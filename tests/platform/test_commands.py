@@ -16,7 +16,7 @@ import pytest
 
 from cli.__main__ import main
 from infra.settings import Settings
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.platform.proof import faults
 from tests.servers import empty_log

@@ -27,7 +27,7 @@ from infra.process import supervisor
 from infra.process.supervisor import ProcessState, Program
 from infra.settings import Settings
 from streaming import progress
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.killed import run_until_killed
 from tests.platform import crashing_driver

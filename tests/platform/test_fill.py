@@ -12,12 +12,12 @@ import pytest
 
 from batch.audit import audit_topics
 from batch.log import Log
-from cli.retention import Retention, retention
 from infra.archive.archive_catalog import open_archive
 from infra.kafka import topic_admin
 from infra.settings import Settings
-from streaming.filling import Filling
-from streaming.ingest import Ingest
+from streaming.ingest.broker_retention import Retention, retention
+from streaming.ingest.deferred_query import Filling
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier

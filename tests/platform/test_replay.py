@@ -19,7 +19,7 @@ from batch.replay import decode_again
 from batch.span import Span
 from infra.errors import BadArgument, NotArchived
 from infra.settings import Settings
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.refresh.open_platform import Platform

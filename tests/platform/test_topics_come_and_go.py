@@ -11,7 +11,7 @@ from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming import progress
 from streaming.driver import _Kept
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.events.topic_specs import specs

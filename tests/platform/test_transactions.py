@@ -10,7 +10,7 @@ import pytest
 from batch.audit import audit_topics
 from infra.kafka import topic_admin
 from infra.settings import Settings
-from streaming.ingest import Ingest
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.checks.completeness import Coverage, certify
 from tables.engine.declarations.registry import load
 from tables.engine.refresh.open_platform import Platform

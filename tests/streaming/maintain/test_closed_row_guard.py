@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from streaming.fence import Fence
+from streaming.maintain.closed_row_guard import Fence
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import Stamp, Writer

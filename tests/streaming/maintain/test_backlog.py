@@ -10,7 +10,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from streaming.backlog import Backlog
+from streaming.maintain.backlog import Backlog
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import Stamp, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit

@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.offset_ranges import Ranges
-from streaming.feed import Feed
+from streaming.ingest.topic_writer import Feed
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.json_decoder import (

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from streaming.turns import Turns
+from streaming.maintain.refresh_turns import Turns
 
 
 class Refreshes:

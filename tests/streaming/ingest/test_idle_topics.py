@@ -14,8 +14,8 @@ import pyarrow.compute as pc
 import pytest
 
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.heartbeat import Pulse, due
-from streaming.ingest import Ingest
+from streaming.ingest.idle_topics import Pulse, due
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streaming.filling import Filling
+from streaming.ingest.deferred_query import Filling
 
 
 class Query:

@@ -6,9 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.retention import leaves_in_s, oldest_waiting
-from cli.screen import shown_bytes
 from infra.kafka.topic_admin import PartitionOffsets
+from streaming.ingest.broker_retention import leaves_in_s, oldest_waiting
 
 NOON = datetime(2013, 1, 5, 12, tzinfo=UTC)
 NOON_MS = int(NOON.timestamp() * 1_000)
@@ -30,11 +29,3 @@ def test_the_oldest_record_that_waits_is_the_next_to_be_ingested_or_the_first_of
 )
 def test_a_record_leaves_once_local_retention_has_passed(appended_ms: int | None, seconds: float) -> None:
     assert leaves_in_s(appended_ms, HOUR_MS, NOON) == seconds
-
-
-@pytest.mark.parametrize(
-    ("size", "text"),
-    [(None, "–"), (0, "0 B"), (999, "999 B"), (1_000, "1.0 kB"), (1_250_000, "1.2 MB"), (3 * 10**15, "3,000.0 TB")],
-)
-def test_sizes_are_shown_in_decimal_units(size: int | None, text: str) -> None:
-    assert shown_bytes(size) == text

@@ -22,8 +22,8 @@ from infra.archive.segment_reader import read_all
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from infra.offset_ranges import Ranges, RangesOf
-from streaming.feed import Feed, few, in_log_order
-from streaming.holes import Leg, Source, begin, chunks, legs, stages
+from streaming.ingest.catch_up_plan import Leg, Source, begin, chunks, legs, stages
+from streaming.ingest.topic_writer import Feed, few, in_log_order
 from tables.engine.delta.sizes import is_small
 from tables.engine.events.json_decoder import RAW_SCHEMA
 from tables.engine.ledgers.lost_offsets import Gap, record

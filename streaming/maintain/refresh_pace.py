@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from streaming.backlog import Backlog
-from streaming.turns import Turns
+from streaming.maintain.backlog import Backlog
+from streaming.maintain.refresh_turns import Turns
 
 if TYPE_CHECKING:
     from tables.engine.declarations.declaration import Table, Topic

@@ -8,13 +8,13 @@ from typing import Any, cast
 
 import pytest
 
-from streaming import pace
-from streaming.pace import Pace
-from streaming.turns import Turns
+from streaming.maintain import refresh_pace
+from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.refresh_turns import Turns
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = a_table(), a_topic()
-MUCH = pace.FEW + 1
+MUCH = refresh_pace.FEW + 1
 
 
 @dataclass
@@ -49,7 +49,7 @@ def paced(backlog: Backlog) -> Pace:
     ("backlog", "is_due"),
     [
         (Backlog(), True),
-        (Backlog(before=pace.FEW, lately=pace.FEW), True),
+        (Backlog(before=refresh_pace.FEW, lately=refresh_pace.FEW), True),
         (Backlog(before=MUCH), False),
         (Backlog(lately=MUCH), False),
         (Backlog(lately=MUCH, silence_s=1.0), True),
@@ -60,7 +60,7 @@ def test_a_refresh_waits_for_streams_that_are_behind_and_for_inputs_that_fill(ba
 
 
 def test_a_refresh_waits_no_longer_than_its_patience(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_PATIENCE_S", 0.2)
+    monkeypatch.setattr(refresh_pace, "_PATIENCE_S", 0.2)
     one = paced(Backlog(before=MUCH))
     assert not one.is_due(TABLE, [TOPIC])
     time.sleep(0.25)
@@ -75,10 +75,10 @@ def settled_s(backlog: Backlog) -> float:
 
 
 def test_a_stream_pauses_only_while_its_inputs_fill_and_little_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pace, "_PAUSE_S", 0.4)
+    monkeypatch.setattr(refresh_pace, "_PAUSE_S", 0.4)
     assert settled_s(Backlog(lately=MUCH, waiting=10)) >= 0.4
     for backlog in (
-        Backlog(lately=pace.FEW),
+        Backlog(lately=refresh_pace.FEW),
         Backlog(lately=MUCH, silence_s=1.0),
         Backlog(lately=MUCH, waiting=25_000),
     ):
@@ -86,4 +86,4 @@ def test_a_stream_pauses_only_while_its_inputs_fill_and_little_waits(monkeypatch
 
 
 def test_a_step_is_much_beyond_a_few_rows() -> None:
-    assert [paced(Backlog(waiting=rows)).is_much([TOPIC], [0]) for rows in (pace.FEW, MUCH)] == [False, True]
+    assert [paced(Backlog(waiting=rows)).is_much([TOPIC], [0]) for rows in (refresh_pace.FEW, MUCH)] == [False, True]

@@ -16,13 +16,13 @@ import pyarrow.compute as pc
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
-from streaming.feed import Feed, size_of
-from streaming.fill import Fill, Offsets, require_same_log
-from streaming.filling import Filling
-from streaming.heartbeat import Pulse, due
-from streaming.left_out import LeftOut
+from streaming.ingest.catch_up import Fill, Offsets, require_same_log
+from streaming.ingest.deferred_query import Filling
+from streaming.ingest.excluded_topics import LeftOut
+from streaming.ingest.idle_topics import Pulse, due
+from streaming.ingest.topic_writer import Feed, size_of
+from streaming.maintain.table_stream import Running
 from streaming.progress import Progress, write
-from streaming.upkeep import Running
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import tidy
 from tables.engine.delta.lake import Lake

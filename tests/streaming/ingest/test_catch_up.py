@@ -19,8 +19,8 @@ from infra.archive.segment_manifest import archived
 from infra.archive.segment_store import Store
 from infra.errors import CorruptSegment, LogGap
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.feed import Feed
-from streaming.fill import Fill, Plan
+from streaming.ingest.catch_up import Fill, Plan
+from streaming.ingest.topic_writer import Feed
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import frontier
@@ -28,7 +28,7 @@ from tables.engine.events.json_decoder import OFFSET, PARTITION, QUARANTINE_SCHE
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
-from tests.streaming.small_log import SmallLog
+from tests.streaming.ingest.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
 
 TOPIC = a_topic()
@@ -103,9 +103,9 @@ class Plant:
 @pytest.fixture
 def plant(lake: Lake, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Plant:
     plant = Plant(lake, tmp_path / "archive")
-    monkeypatch.setattr("streaming.fill.offsets", lambda *_: {NAME: plant.broker})
-    monkeypatch.setattr("streaming.fill.topic_ids", lambda *_: {NAME: plant.log})
-    monkeypatch.setattr("streaming.fill.open_archive", plant.opened)
+    monkeypatch.setattr("streaming.ingest.catch_up.offsets", lambda *_: {NAME: plant.broker})
+    monkeypatch.setattr("streaming.ingest.catch_up.topic_ids", lambda *_: {NAME: plant.log})
+    monkeypatch.setattr("streaming.ingest.catch_up.open_archive", plant.opened)
     return plant
 
 
@@ -119,7 +119,7 @@ def ingest(plant: Plant, end: int) -> None:
 
 def test_a_stream_that_lacks_nothing_is_not_kept(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant.reaches(0, 0, 0, 20)
-    monkeypatch.delattr("streaming.fill.open_archive")  # is not even asked
+    monkeypatch.delattr("streaming.ingest.catch_up.open_archive")  # is not even asked
     assert plant.fill() == Plan(goes_on={}, legs={}, is_overtaken=False)
     assert plant.fill({0: 10}) == Plan(goes_on={NAME: {0: 10}}, legs={}, is_overtaken=False)
 
@@ -181,7 +181,7 @@ def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
-    monkeypatch.setattr("streaming.fill._log.error", lambda text, *facts: told.append(text % facts))
+    monkeypatch.setattr("streaming.ingest.catch_up._log.error", lambda text, *facts: told.append(text % facts))
     ingest(plant, 20)
     plant.archive(0, 30, 40)
     plant.reaches(0, 50, 50, 60)
@@ -234,7 +234,9 @@ def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
         raise KeyboardInterrupt
 
     with monkeypatch.context() as patched:
-        patched.setattr(*(("streaming.fill.record", killed) if stage == "record" else (Feed, "skip", killed)))
+        patched.setattr(
+            *(("streaming.ingest.catch_up.record", killed) if stage == "record" else (Feed, "skip", killed))
+        )
         with pytest.raises(KeyboardInterrupt):
             plant.fill()
     between = 0 if stage == "record" else 1

@@ -11,12 +11,12 @@ import pytest
 
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import RangesOf
-from streaming.fill import Fill
-from streaming.ingest import Ingest
+from streaming.ingest.catch_up import Fill
+from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers import lost_offsets
-from tests.streaming.small_log import SmallLog, reading
+from tests.streaming.ingest.small_log import SmallLog, reading
 from tests.tables.declared import READINGS, a_topic, named
 
 READ, OTHER = a_topic(), named(replace(READINGS), "others")
@@ -33,9 +33,11 @@ class Domain:
         self.ingest = Ingest(cast(Any, None), lake, registry, "plant")
         self.ranges: RangesOf = {}
         monkeypatch.setattr(Ingest, "_ranges", lambda *_: self.ranges)
-        monkeypatch.setattr("streaming.ingest.TopicIds.newest", lambda _: self.ids)
-        monkeypatch.setattr("streaming.fill.topic_ids", lambda *_: self.ids)
-        monkeypatch.setattr("streaming.fill.offsets", lambda *_: {name: {0: self.reach} for name in self.logs})
+        monkeypatch.setattr("streaming.ingest.ingest_query.TopicIds.newest", lambda _: self.ids)
+        monkeypatch.setattr("streaming.ingest.catch_up.topic_ids", lambda *_: self.ids)
+        monkeypatch.setattr(
+            "streaming.ingest.catch_up.offsets", lambda *_: {name: {0: self.reach} for name in self.logs}
+        )
         self.reach = PartitionOffsets(earliest=0, earliest_local=0, latest=20, tiered=None)
 
     def batch(self, start: int, end: int) -> None:

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.holes import Leg, begin, chunks, legs, stages
+from streaming.ingest.catch_up_plan import Leg, begin, chunks, legs, stages
 from tables.engine.events.ingested_offsets import Frontier
 
 

@@ -9,7 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from infra.errors import DefinitionChanged
-from streaming.fence import Fence
+from streaming.maintain.closed_row_guard import Fence
 from streaming.progress import Progress, write
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, require_one_definition
 from tables.engine.declarations.declaration import Table

@@ -9,11 +9,11 @@ import pytest
 
 from infra.errors import LogGap
 from streaming import progress
-from streaming.feed import Feed
-from streaming.left_out import LeftOut
+from streaming.ingest.excluded_topics import LeftOut
+from streaming.ingest.topic_writer import Feed
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import Lake
-from tests.streaming.small_domain import OTHER, READ, Domain
+from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 
 
 class Clock:

@@ -11,12 +11,12 @@ import pytest
 
 from infra.errors import LogGap, WriteConflict
 from quality.rules import between
-from streaming.feed import Feed
+from streaming.ingest.topic_writer import Feed
 from tables.engine.delta import delta_writer
 from tables.engine.delta.delta_writer import Stamp, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import Frontier, frontier
-from tests.streaming.small_log import BAD, SmallLog, reading
+from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
 if TYPE_CHECKING:

@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from infra.errors import TwofoldError
-from streaming import follow
-from streaming.backlog import Backlog
 from streaming.driver import upkeep
-from streaming.follow import Follow
-from streaming.pace import Pace
+from streaming.maintain import change_driven
+from streaming.maintain.backlog import Backlog
+from streaming.maintain.change_driven import Follow
+from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.refresh_turns import Turns
 from streaming.progress import read
-from streaming.turns import Turns
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.lake import Lake
@@ -201,10 +201,10 @@ def test_a_commit_too_large_for_this_process_is_not_loaded(world: World, monkeyp
     world.maintain([NAME])
     world.settings = replace(world.settings, small_rows=1)
     world.lake = Lake(world.settings)
-    monkeypatch.setattr(follow, "CHANGED", 2)
+    monkeypatch.setattr(change_driven, "CHANGED", 2)
     world.append({"readings": [reading("a", 1.5, 1)]})
     world.maintain([NAME])
-    monkeypatch.setattr(follow, "changed_rows", _crash)
+    monkeypatch.setattr(change_driven, "changed_rows", _crash)
     world.append({"readings": [reading("b", at, 1) for at in (1, 4, 7)]})
     world.maintain([NAME])
     assert totals(world) == {hour(1): 1, hour(1.5): 2, hour(4): 1, hour(7): 1}

@@ -10,9 +10,9 @@ from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
 from infra.spark.spark_session import suit_to_rows
-from streaming.backlog import rows_changed
-from streaming.pace import Pace
-from streaming.upkeep import Upkeep, use_pool
+from streaming.maintain.backlog import rows_changed
+from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.table_stream import Upkeep, use_pool
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from infra.errors import BadDeclaration
 from infra.spark.spark_session import suit_to_rows
-from streaming.pace import Pace
-from streaming.upkeep import Upkeep
+from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.table_stream import Upkeep
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.delta_writer import Stamp, Written
 from tables.engine.delta.lake import Lake
