@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.span import Edge, Span
+from batch.offset_selection import Edge, Span
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key

@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.backfill import accept_definition
+from batch.batch_run import Run
 from batch.reconcile import Reconcile
-from batch.run import Run
+from batch.rewrite.backfill import accept_definition
 from batch.unexplained import named
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, WriteConflict

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.pinned import Pinned, Touched
-from batch.plan import idle, nothing_to_do
-from batch.run import Run
+from batch.batch_run import Run
+from batch.pending_work import idle, nothing_to_do
+from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import digest, named, require_explained
 from infra.errors import TwofoldError
 from tables.engine.checks.changelog_check import unfolded_rows

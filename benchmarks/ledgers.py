@@ -13,7 +13,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from batch.plan import nothing_to_do
+from batch.pending_work import nothing_to_do
 from benchmarks.figures import report, spread
 from benchmarks.reconcile import History, declared, timed
 from infra.settings import ROOT, Settings

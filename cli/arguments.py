@@ -12,7 +12,7 @@ from infra.errors import BadArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batch.span import Edge
+    from batch.offset_selection import Edge
 
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 _NUMBERS = re.compile(r"\d+(,\d+)*\Z")

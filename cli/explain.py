@@ -14,7 +14,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.late import LateRecord
+    from batch.late_records import LateRecord
     from tables.engine.declarations.declaration import Table
     from tables.engine.ledgers.row_history import Chapter, Record, Story
 
@@ -79,7 +79,7 @@ def late(
 
     A record is listed when the stream may have missed it; many still met an open row, and so change nothing.
     """
-    from batch.late import late_records
+    from batch.late_records import late_records
     from tables.engine.declarations.registry import load
     from tables.engine.delta.lake import Lake
     from tables.engine.refresh.open_platform import Platform
@@ -192,7 +192,7 @@ def _text(value: object) -> str:
 
 
 def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
-    from batch.late import counts
+    from batch.late_records import counts
 
     if not records:
         why_none = (

@@ -14,7 +14,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.span import Edge
+    from batch.offset_selection import Edge
     from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
 

@@ -16,8 +16,8 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batch.audit import Report
-    from batch.topic_audit import TopicReport
+    from batch.audit.table_audit import Report
+    from batch.audit.topic_audit import TopicReport
     from tables.engine.checks.completeness import Certificate
 
 
@@ -49,7 +49,7 @@ def audit(
     if first or last or partitions:
         _require_one_topic(tables, topics)
     spans = {topic: parse_span(topic, first, last, partitions)[1] for topic in topics}
-    from batch.audit import audit as run
+    from batch.audit.table_audit import audit as run
 
     report = run(settings, tables, spans, share=wanted)
     if as_json:
@@ -97,7 +97,7 @@ def certify(
 
 
 def _check_certificate(settings: Settings, name: str, version: int | None, as_json: bool) -> None:
-    from batch.topic_audit import check_certificate
+    from batch.audit.topic_audit import check_certificate
     from tables.engine.declarations.registry import load
     from tables.engine.refresh.open_platform import opened
 

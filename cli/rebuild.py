@@ -16,7 +16,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from batch.log import Log
+    from batch.log_reader import Log
     from batch.promotion import Comparison, Promotion
     from infra.offset_ranges import Ranges
     from tables.engine.declarations.declaration import Table
@@ -77,7 +77,7 @@ def rollback(table: TableName, as_json: Json = False) -> None:
 @contextmanager
 def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
     """The table, made anew as far as the live platform has taken in the log."""
-    from batch.log import Log
+    from batch.log_reader import Log
     from infra.errors import ProcessFailed
     from infra.process.file_locks import exclusive
     from tables.engine.declarations.registry import load

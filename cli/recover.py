@@ -39,7 +39,7 @@ def recover(
     nothing is put in place. Refused while the stream of TABLE runs; the others of its domain go on.
     """
     settings = Settings.from_environment()
-    from batch.log import Log
+    from batch.log_reader import Log
     from cli.recovery import Recover
     from tables.engine.declarations.registry import load
     from tables.engine.refresh.open_platform import opened

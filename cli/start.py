@@ -29,7 +29,7 @@ def answer(words: Sequence[str]) -> bool:
     """Say that nothing is to be done where `reconcile [TABLE]... [--json]` was typed and it is so; else say nothing."""
     if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
         return False
-    from batch.plan import untouched
+    from batch.pending_work import untouched
 
     try:
         outcomes = untouched(Settings.from_environment(), [word for word in words[1:] if word != "--json"])

@@ -17,7 +17,7 @@ from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.span import Span
+    from batch.offset_selection import Span
     from quality.check_result import Verdict
     from tables.engine.declarations.declaration import Topic
     from tables.engine.refresh.run_result import Difference, Outcome
@@ -105,7 +105,7 @@ def backfill(
     from tables.engine.declarations.registry import load
 
     name = load().find_table(table).full_name
-    from batch.backfill import backfill as run
+    from batch.rewrite.backfill import backfill as run
 
     print_outcomes([run(settings, name, first, last)], as_json)
 
@@ -192,7 +192,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     """
     settings = Settings.from_environment()
     names = full_names(tables or ())
-    from batch.gate import quality as run
+    from batch.quality_check import quality as run
 
     verdicts = run(settings, names)
     if as_json:
@@ -228,8 +228,8 @@ def replay(
     """
     settings = Settings.from_environment()
     declared, span = parse_span(topic, first, last, partitions, archived=archived)
-    from batch.replay import readable
-    from batch.replay import replay as run
+    from batch.rewrite.replay import readable
+    from batch.rewrite.replay import replay as run
 
     if dry_run:
         _print_ranges(declared.full_name, readable(settings, declared.full_name, span), as_json)
@@ -262,7 +262,7 @@ def redrive(
     """
     settings = Settings.from_environment()
     declared, span = parse_span(topic, first, last, partitions)
-    from batch.redrive import redrive as run
+    from batch.rewrite.redrive import redrive as run
 
     print_outcomes(run(settings, declared.full_name, span, reason), as_json)
 
@@ -271,7 +271,7 @@ def parse_span(
     name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
 ) -> tuple[Topic, Span]:
     """A topic, by full or bare name, and which of its records are meant."""
-    from batch.span import Span
+    from batch.offset_selection import Span
     from tables.engine.declarations.registry import load
 
     topic = load().find_topic(name)

@@ -79,8 +79,8 @@ def test_nobody_imports_the_outermost_rooms() -> None:
 
 
 def test_an_import_for_types_alone_and_a_relative_one_count() -> None:
-    source = "if TYPE_CHECKING:\n    import batch.replay\nfrom . import rules\n"
-    assert trespasses("quality", source) == ["line 3: .", "line 2: batch.replay"]
+    source = "if TYPE_CHECKING:\n    import batch.rewrite.replay\nfrom . import rules\n"
+    assert trespasses("quality", source) == ["line 3: .", "line 2: batch.rewrite.replay"]
 
 
 @pytest.mark.parametrize("room", MAY_IMPORT)

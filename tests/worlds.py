@@ -15,8 +15,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batch.offset_selection import Span
 from batch.reconcile import Reconcile
-from batch.span import Span
 from infra.offset_ranges import Ranges
 from streaming.driver import upkeep
 from streaming.ingest.topic_writer import Feed
@@ -45,7 +45,7 @@ class World:
 
     `append` is one micro-batch of ingest; `maintain` lets every table's stream take in what is there and stop, so
     that each call is a restart; `reconcile` is the batch. `starts`, `ranges` and `read` are
-    what `batch.log.Log` has.
+    what `batch.log_reader.Log` has.
 
     Attributes:
         log: the raw records of each topic that has some, as `RAW_SCHEMA` has them, in the order of their offsets.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.as_of import FINAL, AsOf
-from batch.span import Edge
+from batch.offset_selection import Edge
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform

@@ -9,7 +9,7 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from batch.backfill import recompute
+from batch.rewrite.backfill import recompute
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.scope import Interval, epoch_ms, from_epoch_ms

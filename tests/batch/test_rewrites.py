@@ -12,12 +12,12 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from batch import replay
-from batch.backfill import recompute
+from batch.offset_selection import Span
 from batch.promotion import rollback
 from batch.reconcile import Reconcile, reconcile_tables
-from batch.redrive import redrive_chosen
-from batch.span import Span
+from batch.rewrite import replay
+from batch.rewrite.backfill import recompute
+from batch.rewrite.redrive import redrive_chosen
 from cli.rebuild import made_anew
 from infra.settings import Settings
 from tables.engine.delta.delta_writer import Stamp, Writer, Written

@@ -13,10 +13,10 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from batch import replay
+from batch.offset_selection import Span
 from batch.promotion import Promotion
-from batch.publication import reconcile_below
-from batch.span import Span
+from batch.rewrite import replay
+from batch.rewrite.publication import reconcile_below
 from cli.rebuild import made_anew
 from infra.settings import Settings
 from infra.spark.spark_session import session, suit_to_rows

@@ -18,9 +18,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch import replay
-from batch.backfill import recompute
-from batch.span import Span
+from batch.offset_selection import Span
+from batch.rewrite import replay
+from batch.rewrite.backfill import recompute
 from infra.errors import SparkUnreachable
 from infra.process import supervisor
 from infra.settings import Settings

@@ -16,7 +16,7 @@ from tables.engine.ledgers.lost_offsets import Gap
 from tests.cli.conftest import Cli
 
 if TYPE_CHECKING:
-    from batch.audit import Report
+    from batch.audit.table_audit import Report
 
 WHOLE = Coverage(
     topic="flights.departures",
@@ -84,7 +84,7 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit import AuditedTopic, Report
+    from batch.audit.table_audit import AuditedTopic, Report
     from tables.engine.refresh.run_result import Audited
 
     asked: dict[str, object] = {}
@@ -105,7 +105,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
             tables=[table], topics=[AuditedTopic(topic="flights.departures", partitions=[WHOLE], waiting=None)]
         )
 
-    monkeypatch.setattr("batch.audit.audit", audit)
+    monkeypatch.setattr("batch.audit.table_audit.audit", audit)
     ran = cli("audit", "delays_by_hour", "--all")
     assert asked == {"tables": ["flights.delays_by_hour"], "share": 1.0}
     assert ran.code == 1
@@ -118,13 +118,13 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
 
 def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit import Report
+    from batch.audit.table_audit import Report
     from tables.engine.refresh.run_result import Audited
 
     seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
     why = "flights.flights: its rows were computed by the definition a."
     changed = Audited(table="flights.flights", run="audit-2", turn=0, of=1, skipped=why)
-    monkeypatch.setattr("batch.audit.audit", lambda *_, **__: Report(tables=[seen, changed]))
+    monkeypatch.setattr("batch.audit.table_audit.audit", lambda *_, **__: Report(tables=[seen, changed]))
     ran = cli("audit")
     assert ran.code == 1
     assert "Not looked at: flights.flights: its rows were computed by the definition a." in ran.err
@@ -136,11 +136,11 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
 def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_differ(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from batch.audit import Report
-    from batch.copies import Unlike
-    from batch.sides import Sides
-    from batch.span import Span
-    from batch.topic_audit import TopicReport
+    from batch.audit.archive_vs_broker import Sides
+    from batch.audit.mismatches import Unlike
+    from batch.audit.table_audit import Report
+    from batch.audit.topic_audit import TopicReport
+    from batch.offset_selection import Span
 
     asked: list[object] = []
 
@@ -163,7 +163,7 @@ def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_diff
         )
         return Report(logs=[log])
 
-    monkeypatch.setattr("batch.audit.audit", audit)
+    monkeypatch.setattr("batch.audit.table_audit.audit", audit)
     ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")
     assert asked == [("flights.departures", Span(start={0: 5}, partitions=[0]))]
     assert ran.code == 1

@@ -22,7 +22,7 @@ def idle(*_: object) -> list[Outcome]:
 def test_other_commands_and_options_are_left_to_the_command_line(
     home: object, monkeypatch: pytest.MonkeyPatch, words: list[str]
 ) -> None:
-    monkeypatch.setattr("batch.plan.untouched", idle)
+    monkeypatch.setattr("batch.pending_work.untouched", idle)
     assert not answer(words)
 
 
@@ -37,7 +37,7 @@ def test_a_platform_that_never_ran_and_a_mistake_are_left_to_the_command_line(
 def test_nothing_to_do_is_said_in_a_line_or_in_json(
     home: object, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("batch.plan.untouched", idle)
+    monkeypatch.setattr("batch.pending_work.untouched", idle)
     assert answer(["reconcile"])
     assert capsys.readouterr().out.startswith("Nothing to do")
     assert answer(["reconcile", "flights.x", "--json"])
@@ -48,7 +48,7 @@ def test_nothing_to_do_is_said_in_a_line_or_in_json(
 def test_the_json_has_what_the_command_line_prints(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("batch.plan.untouched", idle)
+    monkeypatch.setattr("batch.pending_work.untouched", idle)
     monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: idle())
     assert answer(["reconcile", "--json"])
     at_once = capsys.readouterr().out

@@ -129,7 +129,7 @@ def _story(*_: object) -> Any:
 
 
 def _late(*_: object) -> Any:
-    from batch.late import LateRecord
+    from batch.late_records import LateRecord
 
     when = datetime(2013, 1, 1, tzinfo=UTC)
     return [
@@ -223,15 +223,15 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
             "tables.engine.refresh.preview.preview": lambda *_: _Rows(),
         },
     ),
-    "late": ([TABLE], {"batch.late.late_records": _late}),
+    "late": ([TABLE], {"batch.late_records.late_records": _late}),
     "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
-    "audit": ([], {"batch.audit.audit": _fails}),
+    "audit": ([], {"batch.audit.table_audit.audit": _fails}),
     "certify": ([TABLE], {"tables.engine.checks.completeness.certify": _fails}),
     "acknowledge": (["departures", "--because", "x"], {"tables.engine.refresh.open_platform.opened": _fails}),
-    "quality": ([TABLE], {"batch.gate.quality": _verdicts}),
-    "backfill": ([TABLE], {"batch.backfill.backfill": _fails}),
-    "replay": (["departures"], {"batch.replay.replay": _fails}),
-    "redrive": (["departures"], {"batch.redrive.redrive": _fails}),
+    "quality": ([TABLE], {"batch.quality_check.quality": _verdicts}),
+    "backfill": ([TABLE], {"batch.rewrite.backfill.backfill": _fails}),
+    "replay": (["departures"], {"batch.rewrite.replay.replay": _fails}),
+    "redrive": (["departures"], {"batch.rewrite.redrive.redrive": _fails}),
     "rebuild": ([TABLE], {"cli.rebuild._rebuilt": _comparison}),
     "rollback": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
     "recover": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
-import batch.pinned
+import batch.pinned_versions
 import streaming.maintain.change_driven
 import tables.engine.delta.change_feed
 import tables.engine.refresh.derived_rows
@@ -31,7 +31,7 @@ Patch = Callable[[pytest.MonkeyPatch], None]
 
 def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
     """The scope of a touched row is short of its first millisecond."""
-    right = batch.pinned.scopes_of
+    right = batch.pinned_versions.scopes_of
 
     def wrong(*arguments: Any) -> Any:
         return [
@@ -39,7 +39,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
             for scope in right(*arguments)
         ]
 
-    patch.setattr(batch.pinned, "scopes_of", wrong)
+    patch.setattr(batch.pinned_versions, "scopes_of", wrong)
     patch.setattr(streaming.maintain.change_driven, "scopes_of", wrong)
 
 

@@ -8,9 +8,9 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from batch.audit import AuditedTopic, Report
-from batch.sides import Sides
-from batch.topic_audit import TopicReport
+from batch.audit.archive_vs_broker import Sides
+from batch.audit.table_audit import AuditedTopic, Report
+from batch.audit.topic_audit import TopicReport
 from cli.__main__ import main
 from cli.recovery import Recovery
 from infra.errors import NotArchived
@@ -21,7 +21,7 @@ from tables.engine.refresh.run_result import Audited, Outcome
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from batch.span import Span
+    from batch.offset_selection import Span
     from infra.settings import Settings
     from tables.engine.declarations.declaration import Table
 
@@ -83,15 +83,15 @@ def changed(name: str, cause: str) -> Outcome:
 
 
 WORK = {
-    "batch.backfill.backfill": backfill,
+    "batch.rewrite.backfill.backfill": backfill,
     "batch.reconcile.reconcile": reconcile,
-    "batch.replay.readable": readable,
-    "batch.replay.replay": replay,
-    "batch.redrive.redrive": redrive,
-    "batch.gate.quality": quality,
-    "batch.audit.audit": audit,
+    "batch.rewrite.replay.readable": readable,
+    "batch.rewrite.replay.replay": replay,
+    "batch.rewrite.redrive.redrive": redrive,
+    "batch.quality_check.quality": quality,
+    "batch.audit.table_audit.audit": audit,
     "cli.recovery.Recover": recover,
-    "batch.log.Log": lambda *_: SimpleNamespace(starts=None, read=None),
+    "batch.log_reader.Log": lambda *_: SimpleNamespace(starts=None, read=None),
     "tables.engine.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
 }
 

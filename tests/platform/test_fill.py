@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import audit_topics
-from batch.log import Log
+from batch.audit.table_audit import audit_topics
+from batch.log_reader import Log
 from infra.archive.archive_catalog import open_archive
 from infra.kafka import topic_admin
 from infra.settings import Settings

@@ -14,9 +14,9 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from batch.log import offsets_at
-from batch.replay import decode_again
-from batch.span import Span
+from batch.log_reader import offsets_at
+from batch.offset_selection import Span
+from batch.rewrite.replay import decode_again
 from infra.errors import BadArgument, NotArchived
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest

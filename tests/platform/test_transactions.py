@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import audit_topics
+from batch.audit.table_audit import audit_topics
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest

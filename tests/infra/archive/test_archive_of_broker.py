@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.copies import RECORD, Unlike, compare_copies
+from batch.audit.mismatches import RECORD, Unlike, compare_copies
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource

@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 import pytest
 
-from batch.audit import audit_topics
+from batch.audit.table_audit import audit_topics
 from infra.archive.format.segment import Segment
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.replay import decode_again
-from batch.span import Span
+from batch.offset_selection import Span
+from batch.rewrite.replay import decode_again
 from infra.errors import SchemaMismatch
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
@@ -88,7 +88,7 @@ def test_a_new_field_lets_streams_go_on_and_a_replay_takes_in_what_brought_it_to
     assert places(after) == {"a": "yard"}
     assert sorted(after.rows("plant.readings")["place"].to_pylist(), key=str) == [None] * 8 + ["yard"] * 4
 
-    monkeypatch.setattr("batch.replay.Log", lambda *_: after)
+    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: after)
     platform = Platform(after.spark, after.lake, after.registry)
     decode_again(platform, after.registry.topics["plant.readings"], Span())
 

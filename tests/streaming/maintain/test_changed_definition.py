@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.backfill import recompute
 from batch.reconcile import reconcile_tables
+from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
 from tables.engine.checks.changelog_check import unfolded_rows
 from tables.engine.refresh.open_platform import Platform

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.replay import decode_again
-from batch.span import Span
+from batch.offset_selection import Span
+from batch.rewrite.replay import decode_again
 from infra.errors import BadDeclaration
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -100,7 +100,7 @@ def replayed(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatc
     world.maintain(TABLES)
     world.append({TOPIC: [reading("a", 2, 99), reading("a", 1.5, 2)]})
     world.registry = plant(tmp_path / "after", each=EACH_FILE, readings=STRICT_TOPIC)
-    monkeypatch.setattr("batch.replay.Log", lambda *_: world)
+    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
     platform = Platform(spark, world.lake, world.registry)
     decode_again(platform, world.registry.topics[TOPIC], Span())
     assert sorted(world.rows(TOPIC)["value"].to_pylist()) == [1, 2]

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch import replay
 from batch.as_of import FINAL, AsOf
-from batch.audit import audit_table
-from batch.backfill import recompute
-from batch.redrive import redrive_chosen
-from batch.span import Span
+from batch.audit.table_audit import audit_table
+from batch.offset_selection import Span
+from batch.rewrite import replay
+from batch.rewrite.backfill import recompute
+from batch.rewrite.redrive import redrive_chosen
 from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.local_rows import frame_of

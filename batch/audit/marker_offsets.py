@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from batch.contiguous import holes
-from batch.log import Log
+from batch.audit.missing_offsets import holes
+from batch.log_reader import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
 from infra.offset_ranges import Range, Spans, within
 from tables.engine.checks.completeness import missing

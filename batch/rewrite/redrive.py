@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.publication import KEY, Work, publish, reconcile_below
-from batch.span import Span
+from batch.offset_selection import Span
+from batch.rewrite.publication import KEY, Work, publish, reconcile_below
 from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition

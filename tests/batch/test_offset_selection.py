@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.span import Span
+from batch.offset_selection import Span
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range, less, rounds, size, within, without
-from tests.batch.copies import TOPIC, TwoCopies
+from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.plant import plant
 from tests.tables.declared import a_topic
 from tests.worlds import World

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from batch.copies import Unlike, compare_copies
-from batch.log import Log
-from batch.transactions import note_transactions
+from batch.audit.marker_offsets import note_transactions
+from batch.audit.mismatches import Unlike, compare_copies
+from batch.log_reader import Log
 from infra.offset_ranges import Ranges, Spans, less, size, spans, within
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.ingested_offsets import frontier

@@ -33,7 +33,7 @@ def test_only_a_table_whose_stream_runs_is_waited_for(
         waited.append(seconds)
         world.maintain(["days"])
 
-    monkeypatch.setattr("batch.pinned.time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
+    monkeypatch.setattr("batch.pinned_versions.time", SimpleNamespace(monotonic=time.monotonic, sleep=sleep))
     with exclusive(settings.driver_lock("plant")), exclusive(settings.stream_lock("plant.days")):
         [outcome] = world.reconcile(["days"])
         assert (len(waited), outcome.changed) == (1, 0), "the stream was about to write it"

@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.log import Log
-from batch.pinned import Pinned
-from batch.span import Span
-from batch.topic_audit import TopicReport, compare_with_log
-from batch.transactions import explain_missing
+from batch.audit.marker_offsets import explain_missing
+from batch.audit.topic_audit import TopicReport, compare_with_log
+from batch.log_reader import Log
+from batch.offset_selection import Span
+from batch.pinned_versions import Pinned
 from batch.unexplained import named
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held

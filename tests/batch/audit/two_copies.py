@@ -11,7 +11,7 @@ from uuid import UUID
 
 import pyarrow as pa
 
-from batch.log import Log
+from batch.log_reader import Log
 from infra.archive.format.record_rows import schema
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived
@@ -63,11 +63,11 @@ class TwoCopies:
         values = [value for several in VALUES for value in several]
         records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
-        patch.setattr("batch.log.open_archive", copies._archive)
-        for module in ("batch.log", "infra.archive.log_union"):
+        patch.setattr("batch.log_reader.open_archive", copies._archive)
+        for module in ("batch.log_reader", "infra.archive.log_union"):
             patch.setattr(f"{module}.offsets", copies.offsets)
             patch.setattr(f"{module}.broker_frame", copies._broker)
-        patch.setattr("batch.log.in_transactions", lambda *_: {0: list(copies.markers)})
+        patch.setattr("batch.log_reader.in_transactions", lambda *_: {0: list(copies.markers)})
         return copies
 
     @property

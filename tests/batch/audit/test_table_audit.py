@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.audit import AuditedTopic, Report, audit_table, audit_tables, audit_topics, turn_of
+from batch.audit.table_audit import AuditedTopic, Report, audit_table, audit_tables, audit_topics, turn_of
 from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from infra.settings import Settings
 from tables.engine.checks.completeness import missing
@@ -18,7 +18,7 @@ from tables.engine.events.json_decoder import OFFSET
 from tables.engine.ledgers.audit_history import last_audits
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Audited
-from tests.batch.copies import TOPIC, TwoCopies
+from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.worlds import World
 
@@ -200,7 +200,7 @@ def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
     assert sum(p.in_transactions for p in topic.partitions) == 1
 
     # It is known from then on, also where the log is not asked.
-    monkeypatch.setattr("batch.audit.explain_missing", lambda *_: False)
+    monkeypatch.setattr("batch.audit.table_audit.explain_missing", lambda *_: False)
     [topic] = topics_of(world)
     assert [(p.missing, p.in_transactions) for p in topic.partitions] == [(2, 1)]
     assert missing(world.lake, world.registry.topics[TOPIC]) == {0: [(1, 2), (4, 5)]}

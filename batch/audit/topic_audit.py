@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from batch.contiguous import holes
-from batch.log import Log
-from batch.sides import Place, Sides, named, sides_of, told
-from batch.span import Span
+from batch.audit.archive_vs_broker import Place, Sides, named, sides_of, told
+from batch.audit.missing_offsets import holes
+from batch.log_reader import Log
+from batch.offset_selection import Span
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import Ranges, condition
 from tables.engine.checks.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate

@@ -5,9 +5,9 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from batch.log import Log
-from batch.publication import Work, publish, reconcile_below
-from batch.span import Span
+from batch.log_reader import Log
+from batch.offset_selection import Span
+from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.offset_ranges import Range, Ranges, condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load

@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch import plan
-from batch.audit import audit
-from batch.pinned import Pinned
-from batch.plan import has_taken_in, nothing_to_do, untouched
+from batch import pending_work
+from batch.audit.table_audit import audit
+from batch.pending_work import has_taken_in, nothing_to_do, untouched
+from batch.pinned_versions import Pinned
 from batch.reconcile import reconcile
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
@@ -43,7 +43,7 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     program = (
-        "import sys, batch.plan; from tables.engine.declarations.registry import load; load()\n"
+        "import sys, batch.pending_work; from tables.engine.declarations.registry import load; load()\n"
         "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
@@ -59,9 +59,9 @@ def test_a_file_that_cannot_be_loaded_is_no_reason_to_say_that_all_is_right(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = load()
-    monkeypatch.setattr(plan, "nothing_to_do", lambda *_: True)
+    monkeypatch.setattr(pending_work, "nothing_to_do", lambda *_: True)
     assert untouched(settings)
-    monkeypatch.setattr(plan, "load", lambda: replace(declared, faults=FAULTS))
+    monkeypatch.setattr(pending_work, "load", lambda: replace(declared, faults=FAULTS))
     assert untouched(settings) is None
     assert untouched(settings, ["flights"])
 
@@ -70,7 +70,7 @@ def test_work_on_all_tables_ends_with_the_files_that_cannot_be_loaded(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
-    for module in ("tables.engine.declarations.registry", "batch.audit"):
+    for module in ("tables.engine.declarations.registry", "batch.audit.table_audit"):
         monkeypatch.setattr(f"{module}.load", lambda: Registry({}, {}, FAULTS))
     with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
         reconcile(settings)
@@ -148,13 +148,13 @@ class Idle:
 
 @pytest.fixture
 def idle(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Idle:
-    idle, read = Idle(lake), plan._facts
+    idle, read = Idle(lake), pending_work._facts
 
-    def counted(commit: LoggedCommit) -> plan._Facts:
+    def counted(commit: LoggedCommit) -> pending_work._Facts:
         idle.read.append(commit.version)
         return read(commit)
 
-    monkeypatch.setattr(plan, "_facts", counted)
+    monkeypatch.setattr(pending_work, "_facts", counted)
     return idle
 
 

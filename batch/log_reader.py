@@ -8,8 +8,8 @@ from datetime import datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from batch.copies import RECORD
-from batch.span import Edge, Span, require_past, require_there
+from batch.audit.mismatches import RECORD
+from batch.offset_selection import Edge, Span, require_past, require_there
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.log_union import broker_frame, log_frame

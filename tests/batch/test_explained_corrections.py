@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.late import late_records
-from batch.plan import nothing_to_do, untouched
+from batch.late_records import late_records
+from batch.pending_work import nothing_to_do, untouched
 from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
@@ -22,7 +22,7 @@ from tables.engine.declarations.registry import load
 from tables.engine.ledgers.row_history import story
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from tables.engine.refresh.open_platform import Platform
-from tests.batch.stories import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, told
+from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, told
 from tests.worlds import World
 
 if TYPE_CHECKING:

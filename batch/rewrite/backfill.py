@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.pinned import Pinned
-from batch.run import Run
+from batch.batch_run import Run
+from batch.pinned_versions import Pinned
 from infra.errors import BadArgument
 from tables.engine.declarations.code_fingerprint import (
     ACCEPTED,

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.redrive import redrive_chosen
-from batch.span import Span
+from batch.offset_selection import Span
+from batch.rewrite.redrive import redrive_chosen
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.engine.declarations.registry import Registry

@@ -11,8 +11,8 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from batch.evidence import evidence_of, touch
-from batch.plan import has_taken_in
+from batch.find_causes import evidence_of, touch
+from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, Literal, get_args
 
-from batch.evidence import times_of
-from batch.pinned import Pinned
+from batch.find_causes import times_of
+from batch.pinned_versions import Pinned
 from tables.engine.declarations.declaration import Table
 from tables.engine.ledgers.causes import Changed, ChangedRows, Evidence, span_of
 from tables.engine.ledgers.json_values import plain

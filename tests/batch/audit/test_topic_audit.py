@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from batch.copies import Unlike, compare_copies
-from batch.sides import Sides
-from batch.span import Span
-from batch.topic_audit import TopicReport, check_certificate, compare_with_log
+from batch.audit.archive_vs_broker import Sides
+from batch.audit.mismatches import Unlike, compare_copies
+from batch.audit.topic_audit import TopicReport, check_certificate, compare_with_log
+from batch.offset_selection import Span
 from infra.errors import BadArgument, UnexplainedDifference
 from tables.engine.checks import topic_certificates
 from tables.engine.checks.topic_certificates import read_certificate
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
-from tests.batch.copies import APPENDED_MS, TOPIC, TwoCopies
+from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies
 from tests.plant import plant, reading
 from tests.worlds import World
 

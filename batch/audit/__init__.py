@@ -1,0 +1,1 @@
+"""Audits of tables and of topics."""

@@ -1,0 +1,1 @@
+"""Rewrites of history: backfill, replay, redrive."""
