@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-from contextlib import contextmanager
 from getpass import getuser
 from typing import TYPE_CHECKING, Annotated
 
@@ -14,13 +13,7 @@ from cli.work import ApprovedBy, print_differences, print_outcomes
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from collections.abc import Iterator
-
-    from batch.log_reader import Log
-    from batch.promotion import Comparison, Promotion
-    from infra.offset_ranges import Ranges
-    from tables.engine.declarations.declaration import Table
-    from tables.engine.refresh.open_platform import Platform
+    from rebuild.promotion import Comparison
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
 
@@ -43,7 +36,9 @@ def rebuild(
     The live table keeps serving. A changed definition, also one of other columns, goes live with --promote, in one
     commit that `rollback` takes back. A run that was cut short goes on where it was.
     """
-    with _rebuilt(Settings.from_environment(), table, fresh=fresh) as promotion:
+    from rebuild.rebuild_table import rebuilt
+
+    with rebuilt(Settings.from_environment(), table, fresh=fresh) as promotion:
         comparison = promotion.compare()
         outcome = promotion.promote(digest or "", approved_by or getuser()) if promote else None
     if as_json:
@@ -65,60 +60,13 @@ def rebuild(
 def rollback(table: TableName, as_json: Json = False) -> None:
     """Take the newest promotion of TABLE back, in one commit."""
     settings = Settings.from_environment()
-    from batch.promotion import rollback as take_back
+    from rebuild.promotion import rollback as take_back
     from tables.engine.declarations.registry import load
     from tables.engine.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with opened(settings, "rollback", [declared.domain]) as platform:
         print_outcomes([take_back(platform, declared)], as_json)
-
-
-@contextmanager
-def _rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
-    """The table, made anew as far as the live platform has taken in the log."""
-    from batch.log_reader import Log
-    from infra.errors import ProcessFailed
-    from infra.process.file_locks import exclusive
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.shadow_lake import drop
-    from tables.engine.refresh.open_platform import opened
-
-    table = load().find_table(name)
-    with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
-        if not ours:
-            raise ProcessFailed(f"{table.full_name} is being rebuilt already.", hint="Wait until that run has ended.")
-        if fresh:
-            drop(settings, table)
-        with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
-            yield made_anew(live, table, Log(live, list(live.registry.above(table).topics)))
-
-
-def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
-    """Bring the table's shadow to where the live platform has taken in the log."""
-    from batch.promotion import Promotion
-    from streaming.refill import refill
-    from tables.engine.delta.shadow_lake import drop, is_stale, shadow
-
-    aside = shadow(live, table)
-    if is_stale(aside):
-        drop(live.lake.settings, table)
-        aside = shadow(live, table)
-    refill(aside, _ranges(live, aside, log), log.read)
-    promotion = Promotion(live, aside, table)
-    promotion.settle()
-    return promotion
-
-
-def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
-    """Of each topic all that there is, as far as the live platform has taken it in."""
-    from tables.engine.events.ingested_offsets import frontier
-
-    ranges: dict[str, Ranges] = {}
-    for name, topic in aside.registry.topics.items():
-        ends = frontier(live.lake, topic).ends
-        ranges[name] = {p: (start, ends[p]) for p, start in log.starts(name).items() if p in ends}
-    return ranges
 
 
 def _print(comparison: Comparison) -> None:

@@ -16,8 +16,8 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from cli.recovery import Recovery
     from infra.offset_ranges import Ranges
+    from rebuild.lost_state import Recovery
 
 _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
 
@@ -40,7 +40,7 @@ def recover(
     """
     settings = Settings.from_environment()
     from batch.log_reader import Log
-    from cli.recovery import Recover
+    from rebuild.lost_state import Recover
     from tables.engine.declarations.registry import load
     from tables.engine.refresh.open_platform import opened
 

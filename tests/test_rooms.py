@@ -20,9 +20,10 @@ MAY_IMPORT = {
     "tables": {"infra", "quality"},
     "streaming": {"infra", "quality", "tables"},
     "batch": {"infra", "quality", "tables"},
+    "rebuild": {"infra", "quality", "tables", "streaming", "batch"},
     "dags": {"infra", "tables"},
     "traffic": {"infra", "quality", "tables", "streaming", "batch"},
-    "cli": {"infra", "quality", "tables", "streaming", "batch", "traffic"},
+    "cli": {"infra", "quality", "tables", "streaming", "batch", "rebuild", "traffic"},
 }
 HEAVY = {"pyspark", "delta", "airflow", "pandas"}
 MADE = {"__pycache__", "metastore_db", "spark-warehouse"}

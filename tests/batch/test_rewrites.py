@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from batch.offset_selection import Span
-from batch.promotion import rollback
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
 from batch.rewrite.redrive import redrive_chosen
-from cli.rebuild import made_anew
 from infra.settings import Settings
+from rebuild.promotion import rollback
+from rebuild.rebuild_table import made_anew
 from tables.engine.delta.delta_writer import Stamp, Writer, Written
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform

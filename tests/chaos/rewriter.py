@@ -14,12 +14,12 @@ from unittest.mock import patch
 import pyarrow.parquet as pq
 
 from batch.offset_selection import Span
-from batch.promotion import Promotion
 from batch.rewrite import replay
 from batch.rewrite.publication import reconcile_below
-from cli.rebuild import made_anew
 from infra.settings import Settings
 from infra.spark.spark_session import session, suit_to_rows
+from rebuild.promotion import Promotion
+from rebuild.rebuild_table import made_anew
 from streaming.ingest.topic_writer import Feed
 from streaming.maintain.table_stream import Upkeep
 from tables.engine.declarations.code_fingerprint import fingerprint, recorded

@@ -154,7 +154,7 @@ def _verdicts(*_: object) -> Any:
 def _comparison(*_: object, **__: object) -> Any:
     @contextmanager
     def rebuilt(*_: object, **__: object) -> Any:
-        from batch.promotion import Comparison
+        from rebuild.promotion import Comparison
 
         found = Comparison(
             table="flights.x",
@@ -232,7 +232,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "backfill": ([TABLE], {"batch.rewrite.backfill.backfill": _fails}),
     "replay": (["departures"], {"batch.rewrite.replay.replay": _fails}),
     "redrive": (["departures"], {"batch.rewrite.redrive.redrive": _fails}),
-    "rebuild": ([TABLE], {"cli.rebuild._rebuilt": _comparison}),
+    "rebuild": ([TABLE], {"rebuild.rebuild_table.rebuilt": _comparison}),
     "rollback": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
     "recover": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
 }

@@ -12,9 +12,9 @@ from batch.audit.archive_vs_broker import Sides
 from batch.audit.table_audit import AuditedTopic, Report
 from batch.audit.topic_audit import TopicReport
 from cli.__main__ import main
-from cli.recovery import Recovery
 from infra.errors import NotArchived
 from quality.check_result import Verdict
+from rebuild.lost_state import Recovery
 from tables.engine.declarations.registry import load
 from tables.engine.refresh.run_result import Audited, Outcome
 
@@ -90,7 +90,7 @@ WORK = {
     "batch.rewrite.redrive.redrive": redrive,
     "batch.quality_check.quality": quality,
     "batch.audit.table_audit.audit": audit,
-    "cli.recovery.Recover": recover,
+    "rebuild.lost_state.Recover": recover,
     "batch.log_reader.Log": lambda *_: SimpleNamespace(starts=None, read=None),
     "tables.engine.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
 }

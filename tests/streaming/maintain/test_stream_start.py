@@ -14,9 +14,9 @@ from infra.errors import BadDeclaration
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
-from tests.batch.test_recover import ALARMED_FILE, ALARMS_FILE
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
+from tests.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
 from tests.tables.declared import TOPIC_FILE
 from tests.worlds import World
 

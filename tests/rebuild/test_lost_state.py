@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from cli.recovery import Recover, Recovery
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.settings import Settings
+from rebuild.lost_state import Recover, Recovery
 from tables.engine.declarations.registry import Registry
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

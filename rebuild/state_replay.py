@@ -12,10 +12,10 @@ from itertools import accumulate
 
 from infra.errors import BadArgument
 from infra.offset_ranges import RangesOf
+from rebuild.reingest import Read, ingested, missing
 from streaming.driver import finish
 from streaming.maintain.closed_row_guard import Fence
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
-from streaming.refill import Read, ingested, missing
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.lake import Lake

@@ -7,11 +7,12 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Literal
 
-from batch.promotion import Comparison
-from batch.remade import compare_rows
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import RangesOf
-from streaming.recover import (
+from rebuild.promotion import Comparison
+from rebuild.recovered_rows import compare_rows
+from rebuild.reingest import Read
+from rebuild.state_replay import (
     adopt,
     archived_steps,
     go_on_after,
@@ -22,7 +23,6 @@ from streaming.recover import (
     steps,
     whole_steps,
 )
-from streaming.refill import Read
 from tables.engine.checks.state_store_diff import StateComparison, compare
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
 from tables.engine.declarations.declaration import Table, Topic

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.promotion import Comparison
 from batch.reconcile import Reconcile
 from batch.unexplained import named
+from rebuild.promotion import Comparison
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import CHANGE
 from tables.engine.refresh.open_platform import Platform

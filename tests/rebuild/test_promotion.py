@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from batch.promotion import Promotion, rollback
-from cli.rebuild import made_anew
 from infra.errors import BadArgument
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
+from rebuild.promotion import Promotion, rollback
+from rebuild.rebuild_table import made_anew
 from streaming.driver import upkeep
 from tables.engine.checks.changelog_check import unfolded_rows
 from tables.engine.declarations.registry import Registry

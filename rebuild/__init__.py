@@ -1,0 +1,1 @@
+"""Tables and lost state, made again from the log."""

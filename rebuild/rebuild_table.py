@@ -1,0 +1,63 @@
+"""Rebuilds a table from the log in a shadow beside the live one, as far as the live platform has ingested."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from batch.log_reader import Log
+    from infra.offset_ranges import Ranges
+    from rebuild.promotion import Promotion
+    from tables.engine.declarations.declaration import Table
+    from tables.engine.refresh.open_platform import Platform
+
+
+@contextmanager
+def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
+    """The table, made anew as far as the live platform has taken in the log."""
+    from batch.log_reader import Log
+    from infra.errors import ProcessFailed
+    from infra.process.file_locks import exclusive
+    from tables.engine.declarations.registry import load
+    from tables.engine.delta.shadow_lake import drop
+    from tables.engine.refresh.open_platform import opened
+
+    table = load().find_table(name)
+    with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
+        if not ours:
+            raise ProcessFailed(f"{table.full_name} is being rebuilt already.", hint="Wait until that run has ended.")
+        if fresh:
+            drop(settings, table)
+        with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
+            yield made_anew(live, table, Log(live, list(live.registry.above(table).topics)))
+
+
+def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
+    """Bring the table's shadow to where the live platform has taken in the log."""
+    from rebuild.promotion import Promotion
+    from rebuild.reingest import refill
+    from tables.engine.delta.shadow_lake import drop, is_stale, shadow
+
+    aside = shadow(live, table)
+    if is_stale(aside):
+        drop(live.lake.settings, table)
+        aside = shadow(live, table)
+    refill(aside, _ranges(live, aside, log), log.read)
+    promotion = Promotion(live, aside, table)
+    promotion.settle()
+    return promotion
+
+
+def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
+    """Of each topic all that there is, as far as the live platform has taken it in."""
+    from tables.engine.events.ingested_offsets import frontier
+
+    ranges: dict[str, Ranges] = {}
+    for name, topic in aside.registry.topics.items():
+        ends = frontier(live.lake, topic).ends
+        ranges[name] = {p: (start, ends[p]) for p, start in log.starts(name).items() if p in ends}
+    return ranges
