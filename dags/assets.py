@@ -6,7 +6,7 @@ from collections.abc import Iterable
 
 from airflow.sdk import Asset
 
-from dags.report import Report
+from dags.command_report import Report
 
 
 def table_asset(full_name: str) -> Asset:

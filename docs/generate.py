@@ -196,8 +196,8 @@ def _columns(schema: Iterable[Any], meaning: Mapping[str, str]) -> str:
 def dags() -> str:
     """Every DAG of a domain: its page in Airflow, its params, its tasks."""
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
-    from dags.factory import make_dags
-    from dags.pages import PAGES as pages
+    from dags.dag_docs import PAGES as pages
+    from dags.table_dags import make_dags
     from tables.engine.declarations.registry import load
 
     about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."

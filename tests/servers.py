@@ -95,8 +95,8 @@ raise RuntimeError('on purpose')
 STANDING_IN = """
 # The DAGs of the platform, for Airflow, of which each command's work is done at once.
 import sys
-from dags import command
-from dags.factory import make_dags
+from dags.operators import command_operator as command
+from dags.table_dags import make_dags
 from tables.engine.declarations.registry import load
 
 command.PROGRAM = (sys.executable, "-m", "tests.platform.stand_in")

@@ -34,6 +34,6 @@ def stand_in(tmp_path: Path, home: Path, monkeypatch: pytest.MonkeyPatch) -> Cal
         file = tmp_path / "stand_in.py"
         file.write_text(script)
         program: Sequence[str] = (sys.executable, str(file))
-        monkeypatch.setattr("dags.command.PROGRAM", program)
+        monkeypatch.setattr("dags.operators.command_operator.PROGRAM", program)
 
     return use

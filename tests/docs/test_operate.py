@@ -16,7 +16,7 @@ def test_every_port_of_the_page_is_a_default() -> None:
 
 
 def test_every_dag_that_a_page_names_exists() -> None:
-    from dags.pages import PAGES as of_dags
+    from dags.dag_docs import PAGES as of_dags
 
     named = {name for text in PAGES.values() for name in re.findall(r"`<domain>\.(\w+)`", text)}
     assert {"stream", "reconcile", "repair"} <= named

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.arguments import table_argument
-from dags.command import CommandOperator
+from dags.operators.command_operator import CommandOperator
+from dags.params import table_argument
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from dags.child import Ended
+    from dags.operators.managed_subprocess import Ended
 
 _UNEXPLAINED = "UnexplainedDifference"
 APPROVE = "approve"

@@ -26,7 +26,7 @@ StandIn = Callable[[str], None]
 def operator(**settings: Any) -> Any:
     from airflow.sdk import DAG
 
-    from dags.command import CommandOperator
+    from dags.operators.command_operator import CommandOperator
 
     with DAG("flights.reconcile", schedule=None):
         return CommandOperator(**{"task_id": "recompute", "command": "reconcile", **settings})
@@ -46,7 +46,7 @@ def test_the_last_json_document_on_stdout_is_the_result(stand_in: StandIn) -> No
 
 
 def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
-    from dags.child import Child
+    from dags.operators.managed_subprocess import Child
 
     script = "import sys, time; print('half way', file=sys.stderr, flush=True); time.sleep(1); print('at the end')"
     child = Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
@@ -57,11 +57,13 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
 
 
 def test_a_log_that_stands_still_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    from dags import child
+    from dags.operators import managed_subprocess
 
-    monkeypatch.setattr(child, "LOG_WAIT_S", 0.1)
+    monkeypatch.setattr(managed_subprocess, "LOG_WAIT_S", 0.1)
     script = "import json; print(json.dumps({'rows': list(range(5_000))}, indent=1))"
-    command = child.Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
+    command = managed_subprocess.Child(
+        [sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json"
+    )
     goes_on = threading.Event()
     try:
         assert command.run(lambda _: goes_on.wait() and None).document == {"rows": list(range(5_000))}
@@ -130,7 +132,7 @@ def fan_out(telling: Callable[[object], set[str]]) -> tuple[Any, dict[str, Any],
     """`recompute` >> `a` >> `b`; a context, and what is pushed through it."""
     from airflow.sdk import DAG, BaseOperator
 
-    from dags.command import FanOutOperator
+    from dags.operators.command_operator import FanOutOperator
 
     with DAG("flights.reconcile", schedule=None):
         task = FanOutOperator(task_id="recompute", command="reconcile", telling=telling)
@@ -168,7 +170,7 @@ WORKER = """
 import signal, sys
 from unittest.mock import patch
 from airflow.sdk import DAG
-from dags import command
+from dags.operators import command_operator as command
 
 command.PROGRAM = (sys.executable, {script!r})
 with DAG("flights.reconcile", schedule=None):

@@ -8,14 +8,14 @@ from typing import TYPE_CHECKING, Any
 from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
-from dags.arguments import table_argument
-from dags.command import CommandOperator
-from dags.repair import approved, told
+from dags.operators.command_operator import CommandOperator
+from dags.operators.repair_approval import approved, told
+from dags.params import table_argument
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
-    from dags.child import Ended
+    from dags.operators.managed_subprocess import Ended
 
 _COUNTS = {"missing": "missing in the live table", "extra": "too many in it", "changed": "different"}
 

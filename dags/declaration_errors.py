@@ -1,7 +1,7 @@
 """Shows the faults of declarations as the import error of this file; it defines no Airflow DAG.
 
-Airflow takes every DAG of a file with an import error out of service. Here there is none to lose, while `domains.py`
-goes on serving the tables without a fault.
+Airflow takes every DAG of a file with an import error out of service. Here there is none to lose, while
+`generate_dags.py` goes on serving the tables without a fault.
 """
 
 from __future__ import annotations

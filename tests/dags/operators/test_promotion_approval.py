@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
+from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
 
 EQUAL: dict[str, Any] = {
     "table": "flights.x",

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.behind import BehindOperator
+from dags.operators.report_task import BehindOperator
 from infra.errors import TwofoldError, UnexplainedDifference
 
 if TYPE_CHECKING:

@@ -9,8 +9,8 @@ from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.assets import change_facts, domain_asset, table_asset
-from dags.behind import BehindOperator
-from dags.report import changed_tables, of_table, read_reports
+from dags.command_report import changed_tables, of_table, read_reports
+from dags.operators.report_task import BehindOperator
 from infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.command import CommandOperator
+from dags.operators.command_operator import CommandOperator
 from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import Settings
 

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.behind import BehindOperator
+from dags.operators.report_task import BehindOperator
 from infra.errors import QualityFailed
 
 if TYPE_CHECKING:

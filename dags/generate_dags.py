@@ -1,12 +1,12 @@
 """The DAGs of every domain, as Airflow finds them: generated from the declarations under tables/.
 
 Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A file that cannot be
-loaded is left out here; `declarations.py` shows why, so that its fault stays with it.
+loaded is left out here; `declaration_errors.py` shows why, so that its fault stays with it.
 """
 
 from __future__ import annotations
 
-from dags.factory import make_dags
+from dags.table_dags import make_dags
 from tables.engine.declarations.registry import load
 
 _registry = load()

@@ -8,7 +8,11 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from dags.arguments import (
+from dags.dag_defaults import LIGHT, SPARK, Domain, command_and_announcement, make_dag
+from dags.operators.audit_report import AuditedTopicOperator, audited_topics
+from dags.operators.command_operator import CommandOperator, FanOutOperator
+from dags.operators.range_sensor import RangeSensor
+from dags.params import (
     INSTANT,
     LONGEST_WAIT_MIN,
     OFFSETS,
@@ -18,10 +22,6 @@ from dags.arguments import (
     redrive_arguments,
     replay_arguments,
 )
-from dags.audited import AuditedTopicOperator, audited_topics
-from dags.awaited import RangeSensor
-from dags.blueprint import LIGHT, SPARK, Domain, command_and_announcement, make_dag
-from dags.command import CommandOperator, FanOutOperator
 
 # Of a topic all is decoded, so not every night.
 AUDIT_AT = "40 4 * * 0"

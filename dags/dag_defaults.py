@@ -9,10 +9,10 @@ from typing import Any
 
 from airflow.sdk import DAG, AssetAlias, Param
 
-from dags import pages
-from dags.announce import ANNOUNCE, AnnounceOperator
-from dags.command import CommandOperator
-from dags.failure import log_failure
+from dags import dag_docs
+from dags.failure_log import log_failure
+from dags.operators.asset_events import ANNOUNCE, AnnounceOperator
+from dags.operators.command_operator import CommandOperator
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 
@@ -44,11 +44,11 @@ class Domain:
 def make_dag(
     domain: Domain, kind: str, about: str, *, schedule: Any = None, params: dict[str, Param] | None = None
 ) -> DAG:
-    """A DAG `<domain>.<kind>` with its page; `dags.pages` has one of that kind."""
+    """A DAG `<domain>.<kind>` with its page; `dags.dag_docs` has one of that kind."""
     return DAG(
         dag_id=f"{domain.name}.{kind}",
         description=about,
-        doc_md=pages.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
+        doc_md=dag_docs.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
         schedule=schedule,
         # Without a start date the first run is the next one, not the one that would have been before Airflow started.
         catchup=False,

@@ -8,24 +8,24 @@ from typing import Any
 
 from airflow.sdk import DAG, BaseOperator, Param
 
-from dags import pages
-from dags.announce import ANNOUNCE, AnnounceOperator, TableOperator, tables_to_check, telling
-from dags.arguments import (
+from dags import dag_docs
+from dags.assets import domain_asset
+from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
+from dags.operators.asset_events import ANNOUNCE, AnnounceOperator, TableOperator, tables_to_check, telling
+from dags.operators.audit_report import AuditedLogOperator, AuditedOperator
+from dags.operators.command_operator import CommandOperator, FanOutOperator
+from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
+from dags.operators.quality_report import VerdictOperator, checked
+from dags.operators.repair_approval import APPROVE, ExamineOperator, RepairApproval, repair_arguments
+from dags.operators.stream_watchdog import Bounds, StreamOperator
+from dags.params import (
     audit_arguments,
     backfill_arguments,
     reconcile_arguments,
     recover_arguments,
     table_argument,
 )
-from dags.assets import domain_asset
-from dags.audited import AuditedLogOperator, AuditedOperator
-from dags.blueprint import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
-from dags.command import CommandOperator, FanOutOperator
-from dags.of_topics import topic_dags
-from dags.rebuild import CompareOperator, PromotionApproval, promotion_arguments
-from dags.repair import APPROVE, ExamineOperator, RepairApproval, repair_arguments
-from dags.verdict import VerdictOperator, checked
-from dags.watch import Bounds, StreamOperator
+from dags.topic_dags import topic_dags
 from tables.engine.declarations.registry import Registry
 
 STREAM_AT = "* * * * *"
@@ -91,7 +91,7 @@ def _reconcile(domain: Domain) -> DAG:
                 source="recompute",
                 of=table.full_name,
                 owner=table.owner or table.domain,
-                doc_md=pages.table_task(table),
+                doc_md=dag_docs.table_task(table),
                 **LIGHT,
             )
             for table in domain.tables
@@ -225,7 +225,7 @@ def _quality(domain: Domain) -> DAG:
                 source="check",
                 of=table.full_name,
                 owner=table.owner or table.domain,
-                doc_md=pages.rules(table),
+                doc_md=dag_docs.rules(table),
                 **LIGHT,
             )
     return dag

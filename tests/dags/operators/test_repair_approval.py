@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.repair import ExamineOperator, RepairApproval, repair_arguments, told
+from dags.operators.repair_approval import ExamineOperator, RepairApproval, repair_arguments, told
 from infra.errors import BadArgument
 
 if TYPE_CHECKING:

@@ -31,7 +31,7 @@ def context(document: Any, **more: Any) -> dict[str, Any]:
 def table_task(table: str) -> Any:
     from airflow.sdk import DAG
 
-    from dags.announce import TableOperator
+    from dags.operators.asset_events import TableOperator
 
     with DAG("flights.reconcile", schedule=None):
         return TableOperator(task_id=table, source="recompute", of=table)
@@ -73,8 +73,8 @@ def test_an_unexplained_difference_fails_the_task_of_its_table() -> None:
 def test_the_domain_is_told_once_which_tables_changed() -> None:
     from airflow.sdk import DAG
 
-    from dags.announce import AnnounceOperator
     from dags.assets import domain_asset
+    from dags.operators.asset_events import AnnounceOperator
 
     with DAG("flights.reconcile", schedule=None):
         task = AnnounceOperator(task_id="announce", source="recompute", of="flights")
@@ -84,7 +84,7 @@ def test_the_domain_is_told_once_which_tables_changed() -> None:
 
 
 def test_tables_that_changed_or_are_wrong_have_something_to_tell() -> None:
-    from dags.announce import telling
+    from dags.operators.asset_events import telling
 
     right = report("flights.b")
     assert telling([report("flights.a", changed=1), right, report("flights.c", unexplained=2)]) == {
@@ -99,7 +99,7 @@ def test_tables_that_changed_or_are_wrong_have_something_to_tell() -> None:
 def test_quality_checks_what_was_announced_and_all_when_started_by_hand() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from dags.announce import tables_to_check
+    from dags.operators.asset_events import tables_to_check
 
     def announced(*several: list[str]) -> Any:
         events = [SimpleNamespace(extra={"tables": names}) for names in several]
@@ -130,7 +130,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
     from airflow.sdk import DAG
     from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-    from dags.verdict import VerdictOperator, checked
+    from dags.operators.quality_report import VerdictOperator, checked
 
     with DAG("flights.quality", schedule=None):
         good, bad, other = (
@@ -147,7 +147,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
 
 
 def test_a_failure_is_one_event(caplog: pytest.LogCaptureFixture) -> None:
-    from dags.failure import log_failure
+    from dags.failure_log import log_failure
 
     instance = SimpleNamespace(dag_id="flights.reconcile", task_id="recompute", run_id="r", try_number=3)
     with caplog.at_level(logging.ERROR, logger="twofold.dags"):

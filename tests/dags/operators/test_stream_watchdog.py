@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from dags.watch import Bounds, examine
+from dags.operators.stream_watchdog import Bounds, examine
 from infra.errors import ProcessFailed
 
 AT = "2013-01-05T12:00:00+00:00"
@@ -123,7 +123,7 @@ def watch(
     """Runs the task against one status after the other; what it returned, and what it restarted."""
     from airflow.sdk import DAG
 
-    from dags.watch import StreamOperator
+    from dags.operators.stream_watchdog import StreamOperator
 
     def run(*statuses: dict[str, Any], comes_back: bool = True) -> tuple[Any, list[str]]:
         for number, one in enumerate(statuses):
@@ -140,7 +140,7 @@ def watch(
                 raise ProcessFailed(f"{name}: spawn error")
 
         monkeypatch.setattr("infra.process.supervisor.restart", restart)
-        monkeypatch.setattr("dags.watch.SETTLE_S", 0)
+        monkeypatch.setattr("dags.operators.stream_watchdog.SETTLE_S", 0)
         with DAG("flights.stream", schedule=None):
             task = StreamOperator(task_id="watch", domain="flights", bounds=Bounds())
         return type(task).execute.__wrapped__(task, {}), restarted  # type: ignore[attr-defined]

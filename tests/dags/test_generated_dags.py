@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.arguments import audit_topic_arguments, awaited_arguments, backfill_arguments
+from dags.params import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.settings import ROOT
 from tables.engine.declarations.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
@@ -67,7 +67,7 @@ def test_every_dag_loads(bag: DagBag) -> None:
 
 
 def test_airflow_parses_two_files_only(bag: DagBag) -> None:
-    assert sorted(Path(file).name for file in bag.file_last_changed) == ["declarations.py", "domains.py"]
+    assert sorted(Path(file).name for file in bag.file_last_changed) == ["declaration_errors.py", "generate_dags.py"]
 
 
 def test_every_dag_can_be_stored(dags: dict[str, DAG]) -> None:
@@ -85,7 +85,7 @@ import sys, time
 import airflow.sdk
 before = set(sys.modules)
 began = time.process_time()
-import dags.domains
+import dags.generate_dags
 took = time.process_time() - began
 heavy = {"pyspark", "kafka", "deltalake", "duckdb", "pandas", "pyarrow", "great_expectations", "streaming", "batch"}
 print(took, sorted({name.split(".")[0] for name in set(sys.modules) - before} & heavy))
@@ -179,7 +179,7 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
 
 
 def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> None:
-    from dags.factory import make_dags
+    from dags.table_dags import make_dags
 
     declared = TABLE_FILE.replace(
         "@table(", '@table(owner="sensors@plant", tags=["sums"], freshness="1 minute", '
@@ -277,7 +277,7 @@ def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, mo
     declared = load(two_domains)
     monkeypatch.setattr("tables.engine.declarations.registry.load", lambda: declared)
     bag = DagBag(str(ROOT / "dags"), safe_mode=True)
-    assert [Path(file).name for file in bag.import_errors] == ["declarations.py"]
+    assert [Path(file).name for file in bag.import_errors] == ["declaration_errors.py"]
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.audited import AuditedLogOperator, AuditedOperator, AuditedTopicOperator, audited_topics
+from dags.operators.audit_report import AuditedLogOperator, AuditedOperator, AuditedTopicOperator, audited_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

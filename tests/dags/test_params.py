@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from dags.arguments import (
+from dags.params import (
     audit_arguments,
     audit_topic_arguments,
     awaited_arguments,

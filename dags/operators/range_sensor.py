@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.arguments import LONGEST_WAIT_MIN, wait_s
-from dags.command import TRY_AGAIN, CommandOperator, message
+from dags.operators.command_operator import TRY_AGAIN, CommandOperator, message
+from dags.params import LONGEST_WAIT_MIN, wait_s
 from infra.errors import TwofoldError
 
 if TYPE_CHECKING:
@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
     from airflow.sdk import Context
 
-    from dags.child import Ended
+    from dags.operators.managed_subprocess import Ended
 
 LOOK_EVERY_S = 30
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
-from dags.child import Child, Ended
+from dags.operators.managed_subprocess import Child, Ended
 from infra.errors import TwofoldError
 from infra.settings import Settings
 
