@@ -21,7 +21,7 @@ from deltalake import CommitProperties
 from benchmarks.catch_up import caught_up
 from benchmarks.figures import report, spread
 from benchmarks.platform import command, free_ports
-from cli.dagrun import run_after, run_dag, triggered_runs
+from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from infra.airflow.airflow_api import Client
 from infra.process import supervisor, supervisord
 from infra.process.process_reaper import marked

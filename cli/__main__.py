@@ -11,35 +11,56 @@ from typing import Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from cli import author, demo, explain, feed, look, new, past, platform, prove, rebuild, recover, spark_shell, work
-from cli.screen import INTERRUPTED, READER_GONE, Mode, err, print_error
+from cli import author, scaffold
+from cli.commands import (
+    as_of_command,
+    audit_commands,
+    explain_commands,
+    inspect_commands,
+    platform_commands,
+    rebuild_commands,
+    recover_command,
+    run_commands,
+    spark_shell_command,
+    traffic_command,
+)
+from cli.console import INTERRUPTED, READER_GONE, Mode, err, print_error
+from cli.demo import demo_command
 from infra.errors import TwofoldError
 
 COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
     "Run the platform": (
-        platform.up,
-        platform.down,
-        platform.status,
-        platform.doctor,
-        demo.demo,
-        feed.traffic,
+        platform_commands.up,
+        platform_commands.down,
+        platform_commands.status,
+        platform_commands.doctor,
+        demo_command.demo,
+        traffic_command.traffic,
     ),
-    "Look at the data": (look.tables, look.show, look.sql, spark_shell.spark, past.as_of, explain.why, explain.late),
+    "Look at the data": (
+        inspect_commands.tables,
+        inspect_commands.show,
+        inspect_commands.sql,
+        spark_shell_command.spark,
+        as_of_command.as_of,
+        explain_commands.why,
+        explain_commands.late,
+    ),
     "Do by hand what the platform does by itself": (
-        work.stream,
-        work.ingest_once,
-        work.maintain_once,
-        work.reconcile,
-        prove.audit,
-        prove.certify,
-        prove.acknowledge,
-        work.quality,
-        work.backfill,
-        work.replay,
-        work.redrive,
-        rebuild.rebuild,
-        rebuild.rollback,
-        recover.recover,
+        run_commands.stream,
+        run_commands.ingest_once,
+        run_commands.maintain_once,
+        run_commands.reconcile,
+        audit_commands.audit,
+        audit_commands.certify,
+        audit_commands.acknowledge,
+        run_commands.quality,
+        run_commands.backfill,
+        run_commands.replay,
+        run_commands.redrive,
+        rebuild_commands.rebuild,
+        rebuild_commands.rollback,
+        recover_command.recover,
     ),
     "Write a declaration": (author.check, author.try_),
 }
@@ -97,7 +118,7 @@ def options(
 for _panel, _functions in COMMANDS.items():
     for _function in _functions:
         app.command(rich_help_panel=_panel)(_function)
-app.add_typer(new.app, name="new", rich_help_panel="Write a declaration")
+app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 
 def main(arguments: Sequence[str] | None = None) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import Json, harmless, make_table, out, print_json, shown
+from cli.console import Json, harmless, make_table, out, print_json, shown
 from infra.errors import BadDeclaration
 from infra.settings import Settings
 

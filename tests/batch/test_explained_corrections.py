@@ -143,7 +143,7 @@ def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_kno
         (table.full_name, 0) for table in world.registry.chosen(names)
     ]
     program = (
-        "import sys; from cli.start import answer\n"
+        "import sys; from cli.fast_path import answer\n"
         f"assert answer(['reconcile', *{names!r}, '--json'])\n"
         "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy', 'typer', 'rich'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"

@@ -22,9 +22,9 @@ import pytest
 from deltalake import write_deltalake
 
 from cli.__main__ import COMMANDS
-from cli.prompt import matching, words
-from cli.query import Analyst
-from cli.screen import harmless
+from cli.console import harmless
+from cli.sql_query import Analyst
+from cli.sql_shell import matching, words
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
 from quality.check_result import RuleVerdict, Verdict
@@ -66,10 +66,10 @@ def test_the_writing_of_people_is_left_as_it_is(text: str) -> None:
     assert harmless(text) == text
 
 
-def test_only_the_screen_writes_to_the_terminal() -> None:
+def test_only_the_console_writes_to_the_terminal() -> None:
     found = []
     for path in sorted((ROOT / "cli").rglob("*.py")):
-        if path.stem == "screen":
+        if path.stem == "console":
             continue
         for node in ast.walk(ast.parse(path.read_text("utf-8"))):
             if isinstance(node, ast.Call) and ast.unparse(node.func) in {
@@ -84,7 +84,7 @@ def test_only_the_screen_writes_to_the_terminal() -> None:
                 "traceback.print_exc",
             }:
                 found.append(f"{path.stem}: {ast.unparse(node)}")
-    assert [f for f in found if not f.startswith("start: ")] == [], "`start` answers before the screen is loaded"
+    assert [f for f in found if not f.startswith("fast_path: ")] == [], "`fast_path` answers before it is loaded"
 
 
 def _hostile_lake(home: Path) -> None:
@@ -203,7 +203,7 @@ def _opened(*_: object, **__: object) -> Any:
 
 TABLE = "flights.delays_by_hour"
 PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
-    "status": ([], {"cli.snapshot.Observer.take": _fails}),
+    "status": ([], {"cli.platform_status.Observer.take": _fails}),
     "doctor": ([], {"infra.doctor.examine": _fails}),
     "tables": ([], {"tables.engine.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
@@ -286,7 +286,7 @@ def test_text_that_looks_like_the_name_of_a_picture_stays_text(cli: Cli) -> None
 def _started(home: Path, *arguments: str, **options: Any) -> Any:
     environment = {**os.environ, "TWOFOLD_HOME": str(home), "PYTHONPATH": str(ROOT)}
     environment.pop("PYTHONUNBUFFERED", None)  # with it Python overlooks a write that was cut short
-    command = [sys.executable, "-P", "-m", "cli.start", *arguments]
+    command = [sys.executable, "-P", "-m", "cli.fast_path", *arguments]
     process = subprocess.Popen(
         command,
         cwd=ROOT,

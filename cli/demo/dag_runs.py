@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.screen import out, shown_span
+from cli.console import out, shown_span
 from infra.errors import ProcessFailed
 from infra.settings import Settings
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import out
+from cli.console import out
 from infra.errors import BadArgument
 from infra.settings import Settings
 

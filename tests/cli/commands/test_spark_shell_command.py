@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from cli.spark_shell import create_views
+from cli.commands.spark_shell_command import create_views
 from tables.engine.delta.lake import Lake
 from tests.cli.conftest import Cli
 from tests.late_reading import late_reading

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import make_table, out
+from cli.console import make_table, out
 from infra.errors import BadArgument
 from infra.settings import ROOT
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.rebuild import TableName
-from cli.screen import NOTHING, Json, make_table, out, print_json
+from cli.commands.rebuild_commands import TableName
+from cli.console import NOTHING, Json, make_table, out, print_json
 from infra.errors import ProcessFailed
 from infra.settings import Settings
 

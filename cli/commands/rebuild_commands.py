@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.screen import Json, make_table, out, print_json
-from cli.work import ApprovedBy, print_differences, print_outcomes
+from cli.commands.run_commands import ApprovedBy, print_differences, print_outcomes
+from cli.console import Json, make_table, out, print_json
 from infra.settings import Settings
 
 if TYPE_CHECKING:

@@ -14,12 +14,12 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
+from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
 from infra.errors import LogGap, ProcessFailed
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from cli.snapshot import QueryState, Snapshot, TableState, TopicState
+    from cli.platform_status import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
     from infra.process.supervisor import Program
     from tables.engine.declarations.registry import Registry
@@ -60,7 +60,7 @@ def status(as_json: Json = False) -> None:
 
     Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
     """
-    from cli.snapshot import Observer
+    from cli.platform_status import Observer
     from tables.engine.declarations.registry import load
 
     settings = Settings.from_environment()
@@ -79,7 +79,7 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.snapshot import declarations, streams
+    from cli.platform_status import declarations, streams
     from infra.doctor import examine
     from tables.engine.declarations.registry import load
 

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.arguments import require_share
-from cli.screen import Json, make_table, out, print_json, shown_span
-from cli.work import From, Partitions, To, full_names, parse_span
+from cli.commands.run_commands import From, Partitions, To, full_names, parse_span
+from cli.console import Json, make_table, out, print_json, shown_span
+from cli.parsing import require_share
 from infra.settings import Settings
 
 if TYPE_CHECKING:

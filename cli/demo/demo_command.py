@@ -11,16 +11,16 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.panel import Panel
 
-from cli.arguments import parse_date, require_order
-from cli.dagrun import run_after, run_dag, triggered_runs
-from cli.live import Feed, feeding, moving
-from cli.screen import make_table, out, shown_span, step
+from cli.console import make_table, out, shown_span, step
+from cli.demo.dag_runs import run_after, run_dag, triggered_runs
+from cli.demo.live_view import Feed, feeding, moving
+from cli.parsing import parse_date, require_order
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from cli.account import Account, TableAccount
-    from cli.snapshot import Observer, Snapshot
+    from cli.demo.demo_report import Account, TableAccount
+    from cli.platform_status import Observer, Snapshot
     from tables.engine.declarations.registry import Registry
 
 DOMAIN = "flights"
@@ -58,7 +58,7 @@ def demo(
 
 
 def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account:
-    from cli.platform import print_addresses, start_platform
+    from cli.commands.platform_commands import print_addresses, start_platform
     from tables.engine.declarations.registry import load
 
     began = time.monotonic()
@@ -71,7 +71,7 @@ def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account
     unexplained = _correct(settings)
     out.rule("[bold]4[/] Prove it", align="left")
     with step("Compute every table from the source files with DuckDB, compare row by row"):
-        from cli.account import draw
+        from cli.demo.demo_report import draw
 
         account = draw(settings, registry, unexplained)
     print_account(account)
@@ -95,7 +95,7 @@ def _stream(settings: Settings, registry: Registry, start: date, end: date, seco
 
     The streams catch up with the month before the days after it begin, which bring the month's last stragglers.
     """
-    from cli.snapshot import Observer
+    from cli.platform_status import Observer
 
     feed = Feed(settings, DOMAIN, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)

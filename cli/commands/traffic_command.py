@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.arguments import parse_date, parse_speed, require_order, require_share
-from cli.screen import Json, make_table, out, print_json, shown_span
+from cli.console import Json, make_table, out, print_json, shown_span
+from cli.parsing import parse_date, parse_speed, require_order, require_share
 from infra.settings import Settings
 
 if TYPE_CHECKING:

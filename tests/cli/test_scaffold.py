@@ -15,8 +15,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cli.new import write_domain, write_table, write_topic
 from cli.sample import read_sample
+from cli.scaffold import write_domain, write_table, write_topic
 from infra.errors import BadArgument
 from infra.settings import ROOT
 from tables.engine.declarations import registry

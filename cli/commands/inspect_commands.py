@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.screen import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_span
+from cli.console import NOTHING, Json, harmless, make_table, out, print_json, shown, shown_age, shown_span
 from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from cli.query import Analyst
+    from cli.sql_query import Analyst
     from tables.engine.declarations.declaration import Table, Topic
     from tables.engine.declarations.registry import Registry
     from tables.engine.delta.lake import Lake
@@ -111,7 +111,7 @@ def sql(
     """
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
-    from cli.query import Analyst
+    from cli.sql_query import Analyst
     from tables.engine.delta.lake import Lake
 
     settings = Settings.from_environment()
@@ -119,7 +119,7 @@ def sql(
         query = sys.stdin.read()
     analyst = Analyst(Lake(settings))
     if query is None:
-        from cli.prompt import talk
+        from cli.sql_shell import talk
 
         talk(analyst, settings.home / "sql_history", lambda statement: _print_result(analyst, statement))
         return
@@ -332,7 +332,7 @@ def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
 
 
 def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, object]]:
-    from cli.query import Analyst
+    from cli.sql_query import Analyst
 
     quoted = ".".join(f'"{part}"' for part in name.split("."))
     order = f'ORDER BY "{event_time}" DESC' if event_time else ""

@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from cli import recover
+from cli.commands import recover_command
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from tests.cli.conftest import Cli
 
 
 def test_a_stream_that_runs_has_nothing_to_recover(cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recover, "_PATIENCE_S", 0.0)
+    monkeypatch.setattr(recover_command, "_PATIENCE_S", 0.0)
     with exclusive(Settings(home=home).stream_lock("flights.delays_by_hour")) as ours:
         assert ours
         ran = cli("recover", "delays_by_hour", "--json")

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.markup import escape
 
-from cli.arguments import parse_key, parse_time
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
 

@@ -9,11 +9,11 @@ from pathlib import Path
 
 import pytest
 
-from cli.account import Account, TableAccount, TopicAccount
-from cli.dagrun import _doing
-from cli.demo import has_caught_up, has_caught_up_with_topics, print_account
-from cli.live import Feed, moving
-from cli.snapshot import PartitionState, QueryState, Snapshot, TableState, TopicState
+from cli.demo.dag_runs import _doing
+from cli.demo.demo_command import has_caught_up, has_caught_up_with_topics, print_account
+from cli.demo.demo_report import Account, TableAccount, TopicAccount
+from cli.demo.live_view import Feed, moving
+from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow.airflow_api import TaskState
 from infra.settings import Settings
 from traffic.replay import Progress

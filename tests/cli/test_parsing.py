@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.arguments import parse_offsets, parse_partitions, parse_place, parse_speed, parse_time
+from cli.parsing import parse_offsets, parse_partitions, parse_place, parse_speed, parse_time
 from infra.errors import BadArgument
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from cli.query import Analyst
-from cli.snapshot import count_corrections, count_late
+from cli.platform_status import count_corrections, count_late
+from cli.sql_query import Analyst
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from streaming.progress import read

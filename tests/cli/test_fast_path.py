@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from cli.start import answer
+from cli.fast_path import answer
 from tables.engine.refresh.run_result import Outcome
 from tests.cli.conftest import Cli
 

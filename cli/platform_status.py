@@ -12,7 +12,7 @@ from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
 
 if TYPE_CHECKING:
-    from cli.query import Analyst
+    from cli.sql_query import Analyst
     from infra.doctor import Finding
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.process.supervisor import ProcessState
@@ -220,7 +220,7 @@ class Observer:
         )
 
     def _asking(self) -> Analyst:
-        from cli.query import Analyst
+        from cli.sql_query import Analyst
 
         if self._analyst is None:
             self._analyst = Analyst(self._lake, only=[])

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.arguments import parse_partitions, parse_place, parse_time, require_order
-from cli.screen import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.parsing import parse_partitions, parse_place, parse_time, require_order
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 

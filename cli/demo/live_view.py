@@ -12,13 +12,13 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.screen import make_table, out, shown, shown_age, shown_span
+from cli.console import make_table, out, shown, shown_age, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from rich.console import RenderableType
 
-    from cli.snapshot import QueryState, Snapshot
+    from cli.platform_status import QueryState, Snapshot
     from traffic.replay import Progress, Summary
 
     Show = Callable[["Feed", Snapshot], None]

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from rich.markup import escape
 
-from cli.query import Analyst
-from cli.screen import out, print_error
+from cli.console import out, print_error
+from cli.sql_query import Analyst
 from infra.errors import BadArgument
 
 GREETING = "DuckDB over {tables} Delta tables. End a statement with a semicolon; help explains, quit leaves."

@@ -7,7 +7,7 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
-from cli.arguments import parse_key
+from cli.parsing import parse_key
 from infra.errors import BadArgument
 from tables.engine.refresh.run_result import Difference, Outcome
 from tests.cli.conftest import Cli

@@ -8,8 +8,8 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
-from cli.account import TopicAccount, account_of_topic
-from cli.query import Analyst
+from cli.demo.demo_report import TopicAccount, account_of_topic
+from cli.sql_query import Analyst
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
 from tables.engine.declarations import registry

@@ -6,8 +6,8 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli import screen
-from cli.screen import make_table, needed_width, shown, shown_bytes, shown_span
+from cli import console as screen
+from cli.console import make_table, needed_width, shown, shown_bytes, shown_span
 
 
 @pytest.mark.parametrize(

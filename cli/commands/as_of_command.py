@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.arguments import parse_offsets, parse_time
-from cli.screen import Json, make_table, out, print_json, shown
+from cli.console import Json, make_table, out, print_json, shown
+from cli.parsing import parse_offsets, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
 
