@@ -18,7 +18,7 @@ from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World
-from traffic.imperfections import Imperfections
+from traffic.fault_injection import Imperfections
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -112,7 +112,7 @@ def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[
     topics = {topic.full_name: topic for topic in world.registry.domain_topics(world.domain)}
     parts: list[dict[str, list[bytes]]] = [{} for _ in range(PARTS)]
     if records is None and world.domain == "flights":
-        from traffic.replay import messages
+        from traffic.producer import messages
 
         sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, Imperfections(hours_share=0.05)))
         for number, message in enumerate(sent):

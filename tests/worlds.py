@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
     from infra.settings import Settings
-    from traffic.imperfections import Message
+    from traffic.fault_injection import Message
 
 _empty_lakes: dict[str, Path] = {}
 

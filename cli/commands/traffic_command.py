@@ -16,7 +16,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from traffic.replay import Progress, Summary
+    from traffic.producer import Progress, Summary
 
 
 def traffic(
@@ -43,8 +43,8 @@ def traffic(
     for option, share in shares.items():
         require_share(share, option)
     settings = Settings.from_environment()
-    from traffic.imperfections import Imperfections
-    from traffic.replay import run
+    from traffic.fault_injection import Imperfections
+    from traffic.producer import run
 
     imperfections = Imperfections(
         seed=seed, minutes_share=minutes, hours_share=hours, duplicate_share=duplicates, corrupt_share=corrupt

@@ -81,7 +81,7 @@ def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account
 
 
 def _require_source(start: date, end: date) -> None:
-    from traffic.flights import FIRST_DAY, LAST_DAY
+    from traffic.flight_source import FIRST_DAY, LAST_DAY
 
     if start < FIRST_DAY or end + TAIL > LAST_DAY + timedelta(days=1):
         raise BadArgument(

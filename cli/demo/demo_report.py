@@ -13,8 +13,9 @@ from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from streaming.progress import read
 from tables.engine.delta.lake import QUARANTINE, Lake
-from traffic import journal, truth
-from traffic.comparison import compare
+from traffic import ack_journal
+from traffic.expected import expected_tables
+from traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
@@ -111,7 +112,7 @@ def draw(settings: Settings, registry: Registry, unexplained: Mapping[str, int])
     added = _rows_added(analyst)
     tables = []
     for table in registry.in_order("flights"):
-        if table.full_name in truth.KEYS:
+        if table.full_name in expected_tables.KEYS:
             rows = lake.rows(table.full_name)
             tables.append(
                 TableAccount(
@@ -156,9 +157,11 @@ def closed_before(settings: Settings, registry: Registry, table: Table) -> datet
 
 def _verdict(analyst: Analyst, table: Table, start: date, end: date, before: datetime | None) -> dict[str, int]:
     name = table.full_name
-    condition = truth.is_final(name, before) if before else "true"
+    condition = expected_tables.is_final(name, before) if before else "true"
     live = analyst.run(f"FROM {name} WHERE {condition}").to_arrow_table()
-    compared = compare(truth.expected(name, start, end, before), live, truth.KEYS[name], table.tolerances)
+    compared = compare(
+        expected_tables.expected(name, start, end, before), live, expected_tables.KEYS[name], table.tolerances
+    )
     return {
         "compared": compared.rows,
         "missing": compared.missing,
@@ -179,7 +182,7 @@ def account_of_topic(
     """Hold the log, the journal and the two tables of a topic against each other, offset by offset."""
     import pyarrow as pa
 
-    acknowledged = journal.load(*journal.files(settings, topic.domain))
+    acknowledged = ack_journal.load(*ack_journal.files(settings, topic.domain))
     log = pa.table({"partition": list(bounds), "latest": [b.latest for b in bounds.values()]})
     analyst.connection.register("acknowledged", acknowledged)
     analyst.connection.register("log", log)

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from rich.console import RenderableType
 
     from cli.platform_status import QueryState, Snapshot
-    from traffic.replay import Progress, Summary
+    from traffic.producer import Progress, Summary
 
     Show = Callable[["Feed", Snapshot], None]
 
@@ -62,8 +62,8 @@ class Feed:
         self._go_on.set()
 
     def run(self) -> None:
-        from traffic.imperfections import Imperfections
-        from traffic.replay import run
+        from traffic.fault_injection import Imperfections
+        from traffic.producer import run
 
         try:
             self.summary = run(

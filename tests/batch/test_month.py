@@ -14,10 +14,10 @@ from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.scope import Interval, epoch_ms, from_epoch_ms
 from tests.worlds import World
-from traffic import truth
-from traffic.comparison import Comparison, compare
-from traffic.imperfections import Imperfections
-from traffic.replay import messages
+from traffic.expected import expected_tables
+from traffic.fault_injection import Imperfections
+from traffic.producer import messages
+from traffic.table_diff import Comparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -26,7 +26,7 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 START, END, TAIL_END = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 MICRO_BATCHES = 16
-TABLES = list(truth.KEYS)
+TABLES = list(expected_tables.KEYS)
 
 
 @pytest.fixture(scope="module")
@@ -48,16 +48,16 @@ def judged(world: World, name: str) -> Comparison:
     before = from_epoch_ms(min(ms for ms in watermarks if ms is not None))
     assert before > datetime(2013, 2, 1, tzinfo=UTC), "the tail closes the month"
     weather = name == "flights.airport_weather"
-    expected = truth.expected(name, START, TAIL_END, None if weather else before)
+    expected = expected_tables.expected(name, START, TAIL_END, None if weather else before)
     live = world.rows(name)
     if not weather:
         connection = duckdb.connect()
         connection.execute("SET TimeZone = 'UTC'")
         connection.register("live", live)
-        live = connection.sql(f"SELECT * FROM live WHERE {truth.is_final(name, before)}").to_arrow_table()
+        live = connection.sql(f"SELECT * FROM live WHERE {expected_tables.is_final(name, before)}").to_arrow_table()
     approximate = world.registry.find_table(name).tolerances
     exact = live.select(expected.column_names).cast(expected.schema)
-    return compare(expected, exact, truth.KEYS[name], approximate)
+    return compare(expected, exact, expected_tables.KEYS[name], approximate)
 
 
 def test_the_month_equals_the_source_files_once_it_is_reconciled(month: World) -> None:

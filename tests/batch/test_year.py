@@ -12,9 +12,9 @@ from infra.settings import Settings
 from tables.engine.refresh.scope import from_epoch_ms
 from tests.fuzz.oracle import judged
 from tests.worlds import World
-from traffic import truth
-from traffic.imperfections import Imperfections
-from traffic.replay import messages
+from traffic.expected import expected_tables
+from traffic.fault_injection import Imperfections
+from traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -49,7 +49,7 @@ def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> 
     before = from_epoch_ms(min(ms for name in names if (ms := year.watermark_ms(name))))
     wrong = {}
     for name in names:
-        found = judged(year, name, truth.expected(name, START, END, before), before)
+        found = judged(year, name, expected_tables.expected(name, START, END, before), before)
         assert found.rows > 0, name
         if not found.equal:
             wrong[name] = (found.missing, found.extra, found.changed, found.examples.slice(0, 2).to_pylist())

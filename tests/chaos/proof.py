@@ -13,7 +13,7 @@ from tests.chaos.worker import parts, values
 from tests.fuzz.cases import Sent
 from tests.fuzz.oracle import Oracle, judged
 from tests.worlds import World
-from traffic.imperfections import CORRUPT
+from traffic.fault_injection import CORRUPT
 
 
 def assert_each_record_is_there_once(world: World, legs: int) -> None:

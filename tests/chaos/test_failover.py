@@ -24,8 +24,8 @@ from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
-from traffic.imperfections import Imperfections
-from traffic.replay import run
+from traffic.fault_injection import Imperfections
+from traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

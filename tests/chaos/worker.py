@@ -17,8 +17,8 @@ from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tests.chaos.executioner import Executioner, stepped
 from tests.worlds import World
-from traffic.imperfections import Imperfections, Message
-from traffic.replay import messages
+from traffic.fault_injection import Imperfections, Message
+from traffic.producer import messages
 
 FIRST = date(2013, 3, 9)
 PARTS_PER_LEG = 2

@@ -11,8 +11,8 @@ import pyarrow as pa
 
 from tests.fuzz.cases import Sent
 from tests.worlds import World
-from traffic import truth
-from traffic.comparison import Comparison, compare
+from traffic.expected import expected_tables
+from traffic.table_diff import Comparison, compare
 
 VIEWS = """
     CREATE TABLE departed AS
@@ -33,7 +33,7 @@ VIEWS = """
         precipitation_in::DOUBLE AS precip, visibility_mi::DOUBLE AS visib, observed_at::TIMESTAMPTZ AS observed_at
     FROM weather;
 """
-"""The relations that `traffic/truth/source.sql` makes of the files, made of a log instead."""
+"""The relations that `traffic/expected/source.sql` makes of the files, made of a log instead."""
 
 
 class Oracle:
@@ -49,13 +49,13 @@ class Oracle:
 
     def expected(self, table: str, before: datetime) -> pa.Table:
         """The rows that are final before an instant."""
-        query = (truth.QUERIES / f"{table.split('.')[1]}.sql").read_text()
+        query = (expected_tables.QUERIES / f"{table.split('.')[1]}.sql").read_text()
         return self._connection.execute(
-            f"SELECT * FROM ({query}) WHERE {truth.is_final(table, before)}"
+            f"SELECT * FROM ({query}) WHERE {expected_tables.is_final(table, before)}"
         ).to_arrow_table()
 
     def is_final(self, table: str, before: datetime) -> str:
-        return truth.is_final(table, before)
+        return expected_tables.is_final(table, before)
 
     @staticmethod
     def misnamed(world: World) -> list[str]:
@@ -81,7 +81,7 @@ def judged(
     table: str,
     expected: pa.Table,
     before: datetime,
-    is_final: Callable[[str, datetime], str] = truth.is_final,
+    is_final: Callable[[str, datetime], str] = expected_tables.is_final,
 ) -> Comparison:
     """What the table holds against what it should hold, of rows that are final before an instant."""
     declared = world.registry.find_table(table)

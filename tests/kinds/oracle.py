@@ -13,7 +13,7 @@ import pyarrow as pa
 from tests.fuzz.cases import Sent
 from tests.worlds import World
 
-QUERIES = Path(__file__).parent / "truth"
+QUERIES = Path(__file__).parent / "expected"
 FINAL = {
     "shop.paid_orders": "closes_at",
     "shop.settlements": "closes_at",

@@ -13,7 +13,7 @@ from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.ledgers.lost_offsets import gaps
-from traffic import journal
+from traffic import ack_journal
 
 COMPARED = """
     WITH known AS (
@@ -48,7 +48,7 @@ def faults(settings: Settings, domain: str = "flights") -> Counter[str]:
     Nothing when events + quarantine are the journal, each offset once, but for those that the ledger names as lost.
     """
     connection = duckdb.connect()
-    connection.register("acknowledged", journal.load(*journal.files(settings, domain)))
+    connection.register("acknowledged", ack_journal.load(*ack_journal.files(settings, domain)))
     lake = Lake(settings)
     sides = [side for topic in load().domain_topics(domain) for side in (_events(lake, topic), _bad(lake, topic))]
     connection.register("stored", pa.concat_tables(sides))

@@ -35,8 +35,8 @@ from tests.platform.crashing_driver import Stage
 from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.imperfections import Imperfections
-from traffic.replay import Summary, run
+from traffic.fault_injection import Imperfections
+from traffic.producer import Summary, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -26,8 +26,8 @@ from tables.engine.refresh.open_platform import Platform
 from tests.platform.proof import faults
 from tests.servers import empty_log
 from tests.worlds import World
-from traffic.imperfections import Imperfections
-from traffic.replay import run
+from traffic.fault_injection import Imperfections
+from traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

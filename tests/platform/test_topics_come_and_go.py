@@ -18,8 +18,8 @@ from tables.engine.events.topic_specs import specs
 from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.imperfections import Imperfections
-from traffic.replay import run
+from traffic.fault_injection import Imperfections
+from traffic.producer import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,8 +15,8 @@ from tables.engine.checks.completeness import Coverage, certify
 from tables.engine.declarations.registry import load
 from tables.engine.refresh.open_platform import Platform
 from tests.worlds import World
-from traffic.imperfections import Imperfections
-from traffic.replay import messages
+from traffic.fault_injection import Imperfections
+from traffic.producer import messages
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

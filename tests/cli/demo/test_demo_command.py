@@ -16,7 +16,7 @@ from cli.demo.live_view import Feed, moving
 from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow.airflow_api import TaskState
 from infra.settings import Settings
-from traffic.replay import Progress
+from traffic.producer import Progress
 
 AT = datetime(2026, 1, 1, tzinfo=UTC)
 TABLE = TableAccount(

@@ -14,7 +14,7 @@ from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.delta.lake import Lake
-from traffic.journal import Journal, Row, directory
+from traffic.ack_journal import Journal, Row, directory
 
 SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]
 BOUNDS = {

@@ -22,9 +22,9 @@ from infra.kafka import topic_admin as broker_topics
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
-from traffic import flights
-from traffic.imperfections import Imperfections, Message
-from traffic.journal import Journal, Row, checksum
+from traffic import flight_source
+from traffic.ack_journal import Journal, Row, checksum
+from traffic.fault_injection import Imperfections, Message
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -148,8 +148,8 @@ def messages(start: date, end: date, topics: Mapping[str, Topic], imperfections:
         topics: full name -> declaration, of every topic of the domain.
     """
     waiting: list[Message] = []
-    for day, records in flights.records(start, end):
-        midnight = datetime(day.year, day.month, day.day, tzinfo=flights.NEW_YORK)
+    for day, records in flight_source.records(start, end):
+        midnight = datetime(day.year, day.month, day.day, tzinfo=flight_source.NEW_YORK)
         due, waiting = _split(waiting, midnight - EARLIEST_BEFORE_MIDNIGHT)
         yield from due
         for record in records:
@@ -172,7 +172,7 @@ def _check(domain: str, start: date, end: date, speed: float | None) -> None:
         raise BadArgument(
             f"start={start} is not before end={end}.", hint="The range is half-open: end is not part of it."
         )
-    first, last = flights.FIRST_DAY, flights.LAST_DAY
+    first, last = flight_source.FIRST_DAY, flight_source.LAST_DAY
     if start < first or end > last + timedelta(days=1):
         raise BadArgument(
             f"[{start}, {end}) leaves the source, which has the days from {first} to {last}.",

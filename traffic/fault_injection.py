@@ -20,7 +20,7 @@ import msgspec
 
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Topic
-from traffic.flights import Record
+from traffic.flight_source import Record
 
 TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"
 

@@ -13,9 +13,9 @@ import pytest
 
 from infra.errors import BadArgument, SchemaMismatch
 from infra.settings import ROOT
-from traffic.comparison import compare
-from traffic.flights import Arrival, Departure, Observation, records
-from traffic.truth import KEYS, expected, is_final
+from traffic.expected.expected_tables import KEYS, expected, is_final
+from traffic.flight_source import Arrival, Departure, Observation, records
+from traffic.table_diff import compare
 
 JANUARY = (date(2013, 1, 1), date(2013, 2, 1))
 
@@ -123,7 +123,7 @@ def test_a_table_without_a_truth_is_refused() -> None:
 
 
 def test_the_truth_imports_neither_the_traffic_nor_the_declarations() -> None:
-    text = (Path(ROOT) / "traffic" / "truth" / "__init__.py").read_text()
+    text = (Path(ROOT) / "traffic" / "expected" / "expected_tables.py").read_text()
     assert "traffic" not in [word for line in text.splitlines() if "import" in line for word in line.split()]
     assert "from tables" not in text
     assert "from traffic" not in text

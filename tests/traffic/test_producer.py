@@ -18,10 +18,10 @@ from infra.process import supervisor
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
-from traffic import replay
-from traffic.flights import NEW_YORK
-from traffic.imperfections import Imperfections
-from traffic.journal import read
+from traffic import producer
+from traffic.ack_journal import read
+from traffic.fault_injection import Imperfections
+from traffic.flight_source import NEW_YORK
 
 DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}
 
@@ -42,13 +42,13 @@ def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_touched(
     wrong: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadArgument, match=says):
-        replay.run(Settings(home=tmp_path / "home", kafka_port=1), **{**DAY, **wrong})
+        producer.run(Settings(home=tmp_path / "home", kafka_port=1), **{**DAY, **wrong})
     assert not (tmp_path / "home").exists()
 
 
 def test_a_broker_that_does_not_answer_is_told_and_leaves_no_journal(tmp_path: Path) -> None:
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 "):
-        replay.run(Settings(home=tmp_path / "home", kafka_port=1), **DAY)
+        producer.run(Settings(home=tmp_path / "home", kafka_port=1), **DAY)
     assert not (tmp_path / "home").exists()
 
 
@@ -62,7 +62,7 @@ def topics() -> dict[str, Topic]:
 
 
 def test_messages_come_in_the_order_of_their_arrival_over_the_bounds_of_days(topics: dict[str, Topic]) -> None:
-    found = list(replay.messages(date(2013, 1, 1), date(2013, 1, 6), topics, Imperfections(hours_share=0.3)))
+    found = list(producer.messages(date(2013, 1, 1), date(2013, 1, 6), topics, Imperfections(hours_share=0.3)))
     assert found == sorted(found)
     happened_late = sum(m.send_at > datetime(2013, 1, 6, 12, tzinfo=NEW_YORK) for m in found)
     assert happened_late > 100  # records of the last days that were reported up to two days after
@@ -71,28 +71,28 @@ def test_messages_come_in_the_order_of_their_arrival_over_the_bounds_of_days(top
 def test_two_ranges_send_what_one_range_over_both_sends(topics: dict[str, Topic]) -> None:
     a, b, c = date(2013, 3, 9), date(2013, 3, 10), date(2013, 3, 11)
     how = Imperfections(corrupt_share=0.05)
-    halves = [*replay.messages(a, b, topics, how), *replay.messages(b, c, topics, how)]
-    assert sorted(halves) == list(replay.messages(a, c, topics, how))
+    halves = [*producer.messages(a, b, topics, how), *producer.messages(b, c, topics, how)]
+    assert sorted(halves) == list(producer.messages(a, c, topics, how))
 
 
 def test_no_record_happens_long_before_its_day(topics: dict[str, Topic]) -> None:
     for day in (date(2013, 1, 1) + timedelta(days=n) for n in range(0, 364, 60)):
-        first = next(replay.messages(day, day + timedelta(days=1), topics, Imperfections.none()))
+        first = next(producer.messages(day, day + timedelta(days=1), topics, Imperfections.none()))
         assert (
-            first.send_at >= datetime(day.year, day.month, day.day, tzinfo=NEW_YORK) - replay.EARLIEST_BEFORE_MIDNIGHT
+            first.send_at >= datetime(day.year, day.month, day.day, tzinfo=NEW_YORK) - producer.EARLIEST_BEFORE_MIDNIGHT
         )
 
 
 def test_the_partition_of_a_key_is_where_kafka_puts_it() -> None:
     """The hash of `21` is the first example in the tests of Kafka's own Java client."""
-    assert replay._hash(b"21") == -973932308 & 0x7FFFFFFF
+    assert producer._hash(b"21") == -973932308 & 0x7FFFFFFF
 
 
 def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) -> None:
-    source = replay.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
+    source = producer.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
     hour = 3_600
     began = time.monotonic()
-    paced = replay._paced(source, 10 * hour, threading.Event())
+    paced = producer._paced(source, 10 * hour, threading.Event())
     first = next(paced)
     for message in paced:
         if message.send_at >= first.send_at + timedelta(hours=5):
@@ -101,18 +101,18 @@ def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) 
 
 
 def test_a_pause_ends_the_moment_that_the_run_is_told_to_end(topics: dict[str, Topic]) -> None:
-    source = replay.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
+    source = producer.messages(date(2013, 1, 15), date(2013, 1, 16), topics, Imperfections.none())
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
     began = time.monotonic()
-    assert len(list(replay._paced(source, 0.001, stop))) < 10
+    assert len(list(producer._paced(source, 0.001, stop))) < 10
     assert time.monotonic() - began < 20
 
 
 def test_the_first_signal_ends_the_run_in_order_and_the_second_is_as_usual() -> None:
     stop = threading.Event()
     usual = [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)]
-    with replay._stopped_by_signals(stop):
+    with producer._stopped_by_signals(stop):
         os.kill(os.getpid(), signal.SIGTERM)
         assert stop.wait(1)
         assert [signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)] == usual
@@ -139,7 +139,7 @@ def contents(settings: Settings) -> dict[tuple[str, int, int], tuple[str, int]]:
     return found
 
 
-def journalled(summary: replay.Summary) -> dict[tuple[str, int, int], tuple[str, int]]:
+def journalled(summary: producer.Summary) -> dict[tuple[str, int, int], tuple[str, int]]:
     rows = list(read(summary.journal))
     found = {(row.topic, row.partition, row.offset): (row.key, row.crc) for row in rows}
     assert len(found) == len(rows) == summary.records
@@ -149,8 +149,8 @@ def journalled(summary: replay.Summary) -> dict[tuple[str, int, int], tuple[str,
 @pytest.mark.platform
 def test_the_journal_of_a_day_is_what_the_topics_hold(log: Settings) -> None:
     """15 January: 894 flights, 881 landings, 72 observations, counted with grep and awk."""
-    seen: list[replay.Progress] = []
-    summary = replay.run(log, **DAY, on_progress=seen.append)
+    seen: list[producer.Progress] = []
+    summary = producer.run(log, **DAY, on_progress=seen.append)
     assert summary.complete
     assert {topic: kinds["true"] for topic, kinds in summary.acknowledged.items()} == {
         "flights.departures": 894,
@@ -173,7 +173,7 @@ def test_the_journal_of_a_day_is_what_the_topics_hold(log: Settings) -> None:
 def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker: Settings, log: Settings) -> None:
     killed: list[int] = []
 
-    def kill_once(progress: replay.Progress) -> None:
+    def kill_once(progress: producer.Progress) -> None:
         if not killed and sum(progress.acknowledged.values()) > 2_000:
             [process] = supervisor.state(broker)
             assert process.pid is not None
@@ -181,12 +181,12 @@ def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker:
             killed.append(process.pid)
 
     range_of_days = {**DAY, "end": date(2013, 1, 29)}
-    summary = replay.run(log, **range_of_days, on_progress=kill_once)
+    summary = producer.run(log, **range_of_days, on_progress=kill_once)
     assert killed
     assert summary.complete
     held = contents(log)
     assert journalled(summary) == held
-    sent = list(replay.messages(DAY["start"], date(2013, 1, 29), topics_of_flights(), Imperfections()))
+    sent = list(producer.messages(DAY["start"], date(2013, 1, 29), topics_of_flights(), Imperfections()))
     assert Counter(held.values()) == Counter((m.key.decode(), zlib.crc32(m.value)) for m in sent)
 
 
@@ -194,11 +194,11 @@ def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker:
 def test_a_run_that_is_told_to_end_journals_all_that_it_sent(log: Settings) -> None:
     stop = threading.Event()
 
-    def stop_early(progress: replay.Progress) -> None:
+    def stop_early(progress: producer.Progress) -> None:
         if progress.sent:
             stop.set()
 
-    summary = replay.run(log, **DAY, speed=7_200, stop=stop, on_progress=stop_early)
+    summary = producer.run(log, **DAY, speed=7_200, stop=stop, on_progress=stop_early)
     assert not summary.complete
     assert 0 < summary.records < 1_500
     assert journalled(summary) == contents(log)

@@ -11,8 +11,8 @@ import pytest
 from infra.errors import BadArgument
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
-from traffic.flights import Departure, Observation, Record, records
-from traffic.imperfections import CORRUPTIONS, TRUE, Imperfections, Message, encode
+from traffic.fault_injection import CORRUPTIONS, TRUE, Imperfections, Message, encode
+from traffic.flight_source import Departure, Observation, Record, records
 
 JANUARY_2 = (date(2013, 1, 2), date(2013, 1, 3))
 

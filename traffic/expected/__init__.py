@@ -1,0 +1,1 @@
+"""SQL of what the tables of `flights` must hold."""
