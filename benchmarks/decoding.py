@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from benchmarks.figures import report, spread
+from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.declaration import Topic

@@ -11,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from datetime import timedelta
 from pathlib import Path
 
-from benchmarks.figures import percentile, report, spread
-from benchmarks.peers import environment, results, visibility, workload
+from benchmarks.measuring.benchmark_platform import platform
+from benchmarks.measuring.figures import percentile, report, spread
+from benchmarks.peers import engine_results, flink_environment, peer_workload, row_visibility
 from benchmarks.peers.engine_process import TABLES, Drain, Task, cpu_s
 from benchmarks.peers.engines import ENGINES, FLINK, OWN, PLAIN
-from benchmarks.platform import platform
 from infra.settings import Settings
 from infra.spark.spark_session import session
 
 INPUTS = {
-    "delays_by_hour": (workload.DEPARTURES,),
-    "busiest_routes": (workload.DEPARTURES,),
-    "flights": (workload.DEPARTURES, workload.ARRIVALS),
+    "delays_by_hour": (peer_workload.DEPARTURES,),
+    "busiest_routes": (peer_workload.DEPARTURES,),
+    "flights": (peer_workload.DEPARTURES, peer_workload.ARRIVALS),
 }
 MERGED = ("delays_by_hour", "busiest_routes")  # plain Spark writes these by MERGE
 GOAL_PLAIN, GOAL_PLAIN_MERGED, GOAL_FLINK = 1.0, 1.5, 0.5
@@ -43,7 +43,7 @@ def drains(
             fill(settings, topics(wanted) - filled, flights)
             filled |= topics(wanted)
             measured = {engine: drained(settings, engine, case, wanted, rounds) for engine in engines}
-            counts = workload.records(0, flights)
+            counts = peer_workload.records(0, flights)
             records = sum(counts[topic] for topic in topics(wanted))
             rates = {
                 engine: [records / drain.cpu_s for drain in of_engine[1:]] for engine, of_engine in measured.items()
@@ -89,7 +89,7 @@ def fill(settings: Settings, wanted: set[str], flights: int) -> None:
     if wanted:
         spark = session(settings, "peers-log")
         for topic in sorted(wanted):
-            workload.fill(spark, settings, topic, flights)
+            peer_workload.fill(spark, settings, topic, flights)
         spark.stop()
 
 
@@ -127,8 +127,8 @@ def claimed(case: str, tables: Sequence[str], rates: Mapping[str, Sequence[float
 def differing(settings: Settings, engines: Sequence[str], table: str, flights: int) -> dict[str, int]:
     """Rows of the first engine, rows in which each other one differs; of what the watermark has closed."""
     places = {engine: ENGINES[engine].place(settings, home(settings, engine), table) for engine in engines}
-    closed = workload.departed_at(flights) - workload.WATERMARK - timedelta(hours=2)
-    found = results.differing(table, f"{closed:%Y-%m-%d %H:%M:%S}", list(places.values()))
+    closed = peer_workload.departed_at(flights) - peer_workload.WATERMARK - timedelta(hours=2)
+    found = engine_results.differing(table, f"{closed:%Y-%m-%d %H:%M:%S}", list(places.values()))
     return dict(zip(engines, found.values(), strict=True))
 
 
@@ -137,18 +137,18 @@ def freshness(engine: str, tables: Sequence[str], rate: int, warm_s: int, second
     with platform("peers") as settings:
         place = settings.home / "follow"
         task = Task(tables=tables, home=place, bootstrap=settings.bootstrap_servers, rounds=0)
-        a_flight = sum(workload.records(0, 1_000_000).values()) / 1_000_000
+        a_flight = sum(peer_workload.records(0, 1_000_000).values()) / 1_000_000
         warm, measured = (int(rate * s / a_flight) for s in (warm_s, seconds))
         with ENGINES[engine].following(settings, task) as process:
-            left = workload.follow(settings, 0, warm, rate)
+            left = peer_workload.follow(settings, 0, warm, rate)
             since, cpu = time.time(), cpu_s(process)
-            left += workload.follow(settings, warm, measured, rate)
+            left += peer_workload.follow(settings, warm, measured, rate)
             took, used = time.time() - since, cpu_s(process) - cpu
             time.sleep(SETTLE_S)
         figures: dict[str, object] = {"records/s": measured * a_flight / took, "cores": used / took}
         for table in tables:
             at = ENGINES[engine].place(settings, place, table)
-            found = visibility.seconds(table, at, 0, left, since)
+            found = row_visibility.seconds(table, at, 0, left, since)
             figures[f"{table}, s"] = {
                 "rows": len(found),
                 **({name: percentile(found, share) for name, share in (("p50", 0.5), ("p95", 0.95))} if found else {}),
@@ -170,7 +170,7 @@ def main() -> int:
     args = parser.parse_args()
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that every process that was started ends, too
     if FLINK in args.engines:
-        environment.ensure()
+        flink_environment.ensure()
     figures: dict[str, object] = {"flights": args.records}
     claims: dict[str, bool] = {}
     if args.only != "freshness":

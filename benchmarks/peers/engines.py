@@ -13,7 +13,7 @@ from pathlib import Path
 
 import psutil
 
-from benchmarks.peers import environment
+from benchmarks.peers import flink_environment
 from benchmarks.peers.engine_process import READY, Drain, Task
 from infra.settings import ROOT, Settings
 from tables.engine.delta.lake import Lake
@@ -61,7 +61,7 @@ class Engine:
     def _started(self, settings: Settings, task: Task) -> Iterator[subprocess.Popen[str]]:
         python, variables = str(sys.executable), {**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)}
         if self.name == FLINK:
-            python, variables = str(environment.PYTHON), environment.environment()
+            python, variables = str(flink_environment.PYTHON), flink_environment.environment()
         arguments = [python, "-m", f"benchmarks.peers.{self.module}", *task.arguments()]
         process = subprocess.Popen(arguments, env=variables, cwd=ROOT, stdout=subprocess.PIPE, text=True)
         try:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fold import assert_ledger_explains
+from tests.changelog import assert_ledger_explains
 from tests.worlds import World
 
 if TYPE_CHECKING:

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.fuzz.cases import Case, Schedule, cases, schedules
-from tests.fuzz.check import FLIGHTS
+from tests.fuzz.fuzz_cases import Case, Schedule, cases, schedules
+from tests.fuzz.fuzz_check import FLIGHTS
+from tests.fuzz.fuzz_worlds import WORLDS, over_worlds, timeout_s
 from tests.fuzz.shrink import told
-from tests.fuzz.worlds import WORLDS, over_worlds, timeout_s
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

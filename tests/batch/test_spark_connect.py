@@ -24,7 +24,7 @@ from infra.spark.local_rows import frame_of
 from tables.engine.checks.hash_buckets import Turn
 from tables.engine.refresh.derived_rows import derive
 from tables.engine.refresh.run_result import Outcome
-from tests.connect import remote, serve
+from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, late_reading, platform
 from tests.tables.declared import a_table
 from tests.worlds import World

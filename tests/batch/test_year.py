@@ -10,7 +10,7 @@ import pytest
 
 from infra.settings import Settings
 from tables.engine.refresh.scope import from_epoch_ms
-from tests.fuzz.oracle import judged
+from tests.fuzz.flights_oracle import judged
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import Imperfections

@@ -20,7 +20,7 @@ import pytest
 
 from infra.settings import ROOT, Settings
 from tables.engine.events.ingested_offsets import frontier
-from tests.platform.proof import faults
+from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World

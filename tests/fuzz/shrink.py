@@ -6,8 +6,8 @@ from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from tests.fuzz.cases import MOST_CASES, Schedule
-from tests.fuzz.check import Subject, Verdict, run
+from tests.fuzz.fuzz_cases import MOST_CASES, Schedule
+from tests.fuzz.fuzz_check import Subject, Verdict, run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tables.engine.declarations.registry import load
-from tests.fuzz.cases import Schedule
-from tests.fuzz.check import Subject
+from tests.fuzz.fuzz_cases import Schedule
+from tests.fuzz.fuzz_check import Subject
+from tests.fuzz.fuzz_worlds import WORLDS as ALL_WORLDS
+from tests.fuzz.fuzz_worlds import over_worlds, timeout_s
 from tests.fuzz.shrink import told
-from tests.fuzz.worlds import WORLDS as ALL_WORLDS
-from tests.fuzz.worlds import over_worlds, timeout_s
-from tests.kinds.cases import Case, cases, log_of, owners, schedules
-from tests.kinds.oracle import Oracle
+from tests.kinds.shop_cases import Case, cases, log_of, owners, schedules
+from tests.kinds.shop_oracle import Oracle
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

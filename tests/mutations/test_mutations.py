@@ -18,8 +18,8 @@ import tables.engine.refresh.refresh
 import tables.engine.refresh.target
 from tables.engine.delta.delta_writer import CHANGE
 from tables.engine.refresh.scope import Interval
-from tests.fuzz.cases import Case, Flight, Reconciling, Schedule
-from tests.fuzz.check import run
+from tests.fuzz.fuzz_cases import Case, Flight, Reconciling, Schedule
+from tests.fuzz.fuzz_check import run
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,10 +29,10 @@ from infra.settings import Settings
 from streaming import progress
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
-from tests.killed import run_until_killed
+from tests.killed_process import run_until_killed
 from tests.platform import crashing_driver
+from tests.platform.acknowledged_records import faults
 from tests.platform.crashing_driver import Stage
-from tests.platform.proof import faults
 from tests.servers import wait_until
 from tests.worlds import World
 from traffic.fault_injection import Imperfections

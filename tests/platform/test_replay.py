@@ -23,7 +23,7 @@ from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.refresh.open_platform import Platform
-from tests.platform.proof import faults
+from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
 from tests.worlds import World
 from traffic.fault_injection import Imperfections

@@ -19,7 +19,7 @@ from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from infra.spark import connect_server
 from infra.spark.spark_client import find_endpoint, naming_lost_server
-from tests.connect import remote
+from tests.connect_session import remote
 from tests.infra.conftest import free_port
 
 if TYPE_CHECKING:

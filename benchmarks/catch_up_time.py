@@ -15,9 +15,9 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from pathlib import Path
 
-from benchmarks.cpu import Accountant
-from benchmarks.figures import report
-from benchmarks.platform import command, driver, platform
+from benchmarks.measuring.benchmark_platform import command, driver, platform
+from benchmarks.measuring.cpu_by_part import Accountant
+from benchmarks.measuring.figures import report
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
 from streaming import progress

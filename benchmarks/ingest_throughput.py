@@ -10,8 +10,8 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import report, spread
-from benchmarks.platform import platform
+from benchmarks.measuring.benchmark_platform import platform
+from benchmarks.measuring.figures import report, spread
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest.ingest_query import Ingest

@@ -14,9 +14,9 @@ from pathlib import Path
 
 import pyarrow.parquet
 
-from benchmarks.cpu import Accountant
-from benchmarks.figures import percentile, report
-from benchmarks.platform import RECORDS_PER_DAY, command, driver, platform, traffic
+from benchmarks.measuring.benchmark_platform import RECORDS_PER_DAY, command, driver, platform, traffic
+from benchmarks.measuring.cpu_by_part import Accountant
+from benchmarks.measuring.figures import percentile, report
 from infra.settings import Settings
 from streaming import progress
 from tables.engine.declarations.declaration import Table

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from benchmarks.peers import results, workload
+from benchmarks.peers import engine_results, peer_workload
 from infra.duckdb_session import duckdb_utc
 
 if TYPE_CHECKING:
@@ -38,23 +38,25 @@ def seconds(table: str, place: Path, first: int, left_at: Sequence[float], since
         first: number of the first flight that was sent.
         left_at: when each departure was sent, seconds since the epoch; with a departure its arrivals.
     """
-    lag = workload.LONGEST_FLIGHTS
-    sent = [workload.departure(first + n) for n in range(len(left_at))]
+    lag = peer_workload.LONGEST_FLIGHTS
+    sent = [peer_workload.departure(first + n) for n in range(len(left_at))]
     columns = {
         "flight_id": [row["flight_id"] for row in sent],
         "origin": [row["origin"] for row in sent],
         "destination": [row["destination"] for row in sent],
-        "occurred_at": pa.array([workload.departed_at(first + n).replace(tzinfo=None) for n in range(len(left_at))]),
+        "occurred_at": pa.array(
+            [peer_workload.departed_at(first + n).replace(tzinfo=None) for n in range(len(left_at))]
+        ),
         "left_at": list(left_at),
         "landing_at": [left_at[n + lag] if n + lag < len(left_at) else None for n in range(len(left_at))],
     }
-    names = results.COLUMNS[table]
+    names = engine_results.COLUMNS[table]
     # What came in the last moments may not be visible, or not be whole, when all stops.
-    end = (workload.departed_at(first + len(left_at)) - 4 * workload.WATERMARK).replace(tzinfo=None)
+    end = (peer_workload.departed_at(first + len(left_at)) - 4 * peer_workload.WATERMARK).replace(tzinfo=None)
     with duckdb_utc() as connection:
         connection.register("sent", pa.table(columns))
-        results.read(connection, "ever", table, place, live=False)
-        results.read(connection, "now", table, place, live=True)
+        engine_results.read(connection, "ever", table, place, live=False)
+        engine_results.read(connection, "now", table, place, live=True)
         closed = "TRUE" if table == "flights" else f"closes_at < TIMESTAMP '{end}'"
         connection.execute(f"CREATE TEMPORARY TABLE final AS SELECT {names} FROM now WHERE {closed}")
         connection.execute(f"CREATE TEMPORARY TABLE whole AS {_WHOLE[table]}")

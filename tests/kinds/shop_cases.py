@@ -9,7 +9,7 @@ from string import ascii_uppercase
 
 from hypothesis import strategies as st
 
-from tests.fuzz.cases import CLOSING_MIN, END_MIN, TICK_MIN, Sent, scheduled, sent, stamp
+from tests.fuzz.fuzz_cases import CLOSING_MIN, END_MIN, TICK_MIN, Sent, scheduled, sent, stamp
 
 
 @dataclass(frozen=True, kw_only=True)

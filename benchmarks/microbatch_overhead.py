@@ -9,9 +9,9 @@ from contextlib import ExitStack
 from typing import Any
 from unittest.mock import patch
 
-from benchmarks.figures import report, spread
-from benchmarks.freshness import FIRST_DAY, produce
-from benchmarks.platform import platform
+from benchmarks.measuring.benchmark_platform import platform
+from benchmarks.measuring.figures import report, spread
+from benchmarks.stream_freshness import FIRST_DAY, produce
 from streaming.driver import upkeep
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.change_driven import Follow

@@ -1,4 +1,4 @@
-"""Makes the environment that Flink runs in, beside the platform's own: `python -m benchmarks.peers.environment`."""
+"""Makes the Python environment that Flink runs in: `python -m benchmarks.peers.flink_environment`."""
 
 from __future__ import annotations
 

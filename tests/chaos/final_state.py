@@ -10,8 +10,8 @@ import duckdb
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.refresh.scope import from_epoch_ms
 from tests.chaos.worker import parts, values
-from tests.fuzz.cases import Sent
-from tests.fuzz.oracle import Oracle, judged
+from tests.fuzz.flights_oracle import Oracle, judged
+from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
 from traffic.fault_injection import CORRUPT
 

@@ -10,7 +10,7 @@ from types import TracebackType
 
 import psutil
 
-from benchmarks.platform import broker_process, cpu_s
+from benchmarks.measuring.benchmark_platform import broker_process, cpu_s
 from infra.settings import Settings
 
 PARTS = {

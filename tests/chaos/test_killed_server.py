@@ -27,8 +27,8 @@ from infra.settings import Settings
 from infra.spark import connect_server
 from infra.spark.spark_client import find_endpoint, naming_lost_server
 from tables.engine.ledgers.run_ledgers import CORRECTIONS
-from tests.chaos.proof import assert_each_transaction_is_there_once
-from tests.connect import remote
+from tests.chaos.final_state import assert_each_transaction_is_there_once
+from tests.connect_session import remote
 from tests.infra.conftest import free_port
 from tests.late_reading import TOPIC, ZERO, damage, late_reading, platform
 from tests.worlds import World

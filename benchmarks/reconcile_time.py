@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batch.reconcile import Reconcile
-from benchmarks.figures import report, spread
+from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.declaration import Table

@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, Phase, assume, given, settings
 from hypothesis import strategies as st
 from hypothesis.strategies import SearchStrategy
 
-from tests.fuzz.cases import Schedule
+from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.shrink import C
 
 WORLDS = int(os.environ.get("FUZZ_WORLDS", "2"))

@@ -22,14 +22,14 @@ from streaming.maintain.change_driven import Following
 from tables.engine.delta.compaction import tidy
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
 from tables.engine.refresh.open_platform import Platform
-from tests.chaos.proof import (
+from tests.changelog import assert_ledger_explains
+from tests.chaos.final_state import (
     assert_each_record_is_there_once,
     assert_each_transaction_is_there_once,
     assert_tables_are_right,
 )
 from tests.chaos.worker import parts, values
 from tests.chaos.zombies import Zombies
-from tests.fold import assert_ledger_explains
 from tests.worlds import World
 
 if TYPE_CHECKING:

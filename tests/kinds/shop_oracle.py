@@ -10,7 +10,7 @@ from pathlib import Path
 import duckdb
 import pyarrow as pa
 
-from tests.fuzz.cases import Sent
+from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
 
 QUERIES = Path(__file__).parent / "expected"

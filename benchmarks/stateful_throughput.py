@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.figures import report, spread
+from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from streaming.maintain.stateful_query import Maintain

@@ -14,9 +14,9 @@ import pyarrow as pa
 from infra.settings import Settings
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.scope import from_epoch_ms
-from tests.fold import assert_ledger_explains
-from tests.fuzz.cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
-from tests.fuzz.oracle import Oracle, judged
+from tests.changelog import assert_ledger_explains
+from tests.fuzz.flights_oracle import Oracle, judged
+from tests.fuzz.fuzz_cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners
 from tests.worlds import World
 
 if TYPE_CHECKING:

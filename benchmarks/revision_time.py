@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from benchmarks.figures import report, spread
+from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
 from tables.engine.delta.compaction import tidy
 from tables.engine.delta.delta_writer import Stamp, Writer

@@ -17,11 +17,11 @@ from typing import Any
 
 from deltalake import DeltaTable
 
-from benchmarks.archive import archived
-from benchmarks.drain import TOPIC, produce
-from benchmarks.figures import percentile, report
-from benchmarks.freshness import appended
-from benchmarks.platform import broker_process, command, cpu_s, driver, platform, traffic
+from benchmarks.archive_throughput import archived
+from benchmarks.ingest_throughput import TOPIC, produce
+from benchmarks.measuring.benchmark_platform import broker_process, command, cpu_s, driver, platform, traffic
+from benchmarks.measuring.figures import percentile, report
+from benchmarks.stream_freshness import appended
 from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.settings import Settings
 from infra.spark.spark_session import session

@@ -14,9 +14,9 @@ from typing import TYPE_CHECKING
 import msgspec
 import psutil
 
-from benchmarks import drain
-from benchmarks.figures import report, spread
-from benchmarks.platform import broker_process, cpu_s, platform
+from benchmarks import ingest_throughput
+from benchmarks.measuring.benchmark_platform import broker_process, cpu_s, platform
+from benchmarks.measuring.figures import report, spread
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource
@@ -54,7 +54,7 @@ def fill(spark: SparkSession, settings: Settings, codec: str, records: int) -> A
     topic = _topic(codec)
     configs = {"remote.storage.enable": "true", "segment.bytes": str(4 << 20), "retention.ms": "-1"}
     ensure_topics(settings, [TopicSpec(name=topic, partitions=PARTITIONS, configs=configs)])
-    drain.produce(spark, settings, records, codec, topic)
+    ingest_throughput.produce(spark, settings, records, codec, topic)
     return archived(settings, topic, int(0.7 * records))
 
 
@@ -101,7 +101,7 @@ def in_a_process(settings: Settings, reader: str, topic: str, rounds: int) -> li
     """`read_alone` in a process that reads nothing else, as a replay does."""
     arguments = ["--reader", reader, "--topic", topic, "--rounds", str(rounds)]
     ran = subprocess.run(
-        [sys.executable, "-m", "benchmarks.archive", *arguments],
+        [sys.executable, "-m", "benchmarks.archive_throughput", *arguments],
         env={**os.environ, **settings.environment(), "PYTHONPATH": str(ROOT)},
         stdout=subprocess.PIPE,
         check=True,

@@ -18,9 +18,9 @@ from pathlib import Path
 import psutil
 from deltalake import CommitProperties
 
-from benchmarks.catch_up import caught_up
-from benchmarks.figures import report, spread
-from benchmarks.platform import command, free_ports
+from benchmarks.catch_up_time import caught_up
+from benchmarks.measuring.benchmark_platform import command, free_ports
+from benchmarks.measuring.figures import report, spread
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from infra.airflow.airflow_api import Client
 from infra.process import supervisor, supervisord

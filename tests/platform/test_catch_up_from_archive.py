@@ -23,7 +23,7 @@ from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
-from tests.platform.proof import faults
+from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
 from traffic.fault_injection import Imperfections

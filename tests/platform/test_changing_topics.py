@@ -15,7 +15,7 @@ from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import frontier
 from tables.engine.events.topic_specs import specs
-from tests.platform.proof import faults
+from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
 from traffic.fault_injection import Imperfections

@@ -9,7 +9,7 @@ from datetime import datetime
 import duckdb
 import pyarrow as pa
 
-from tests.fuzz.cases import Sent
+from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.table_diff import Comparison, compare

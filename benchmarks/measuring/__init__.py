@@ -1,0 +1,1 @@
+"""What all benchmarks use: a platform of their own, CPU by part, kept figures."""
