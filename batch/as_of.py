@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.offset_selection import Edge, Span
+from batch.offset_selection import Edge, OffsetSelection
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key
@@ -64,7 +64,7 @@ class AsOf:
         return F.coalesce(F.col(closes_at) < F.lit(from_epoch_ms(watermark_ms)), F.lit(False))
 
     def _events(self, topic: Topic) -> DataFrame:
-        span = Span.before(self.before[topic.full_name])
+        span = OffsetSelection.before(self.before[topic.full_name])
         return self.platform.lake.frame(self.platform.spark, topic.full_name).where(span.sql)
 
     def _watermark_ms(self, table: Table) -> int | None:

@@ -11,9 +11,9 @@ from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.lake import Lake
-from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
-from tables.engine.refresh.run_result import Cause, Outcome, run_name
+from tables.engine.refresh.run_result import Cause, RunResult, run_name
 
 _log = logging.getLogger("twofold.run")
 
@@ -38,7 +38,7 @@ class Run:
         """What its commits say of themselves."""
         return {"cause": self._cause, "run": self.name}
 
-    def note_causes(self, evidence: Sequence[Evidence]) -> None:
+    def note_causes(self, evidence: Sequence[CausingRecord]) -> None:
         """Keep, before anything is published, why the run touches the table."""
         self._ledgers.record_evidence(self.name, self._table.full_name, evidence)
 
@@ -50,17 +50,17 @@ class Run:
         keep: bool = False,
         definition: str | None = None,
         **counts: Any,
-    ) -> Outcome:
+    ) -> RunResult:
         """Note the corrections, then the run where it changed something.
 
         Args:
             state: where the next reconcile begins.
             keep: note the run though it changed nothing.
             definition: the fingerprint by which the rows are computed now; None: that of the table.
-            counts: of `Outcome`.
+            counts: of `RunResult`.
         """
         self._ledgers.record_corrections(self._table)
-        outcome = Outcome(
+        outcome = RunResult(
             table=self._table.full_name,
             cause=self._cause,
             run=self.name,

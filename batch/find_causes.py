@@ -11,36 +11,36 @@ import pyarrow as pa
 
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.events.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
-from tables.engine.ledgers.causes import Evidence
-from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.causes import CausingRecord
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.refresh.scope import Interval, epoch_ms
 
 _AT_ONCE = 10_000  # rows that are objects at the same time
 
 
-def evidence_of(table: Table, source: Topic, rows: pa.Table) -> list[Evidence]:
+def causes_of(table: Table, source: Topic, rows: pa.Table) -> list[CausingRecord]:
     """The records behind rows of an events table that force a recomputation of the table."""
     scopes: dict[str, Mapping[str, Any]] = {}  # one object for all records that touch the same
 
-    def of(row: Mapping[str, Any]) -> Evidence:
+    def cause_of(row: Mapping[str, Any]) -> CausingRecord:
         facts = touch(table, source, row)
         facts["scope"] = scopes.setdefault(json.dumps(facts["scope"]), facts["scope"])
-        return Evidence(
+        return CausingRecord(
             source=source.full_name, partition=row[PARTITION], offset=row[OFFSET], late_by_ms=row[LATE_BY_MS], **facts
         )
 
-    return [of(row) for batch in rows.to_batches(max_chunksize=_AT_ONCE) for row in batch.to_pylist()]
+    return [cause_of(row) for batch in rows.to_batches(max_chunksize=_AT_ONCE) for row in batch.to_pylist()]
 
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the table a row of an input can change: the facts of `Evidence` that say so."""
+    """What of the table a row of an input can change: the facts of `CausingRecord` that say so."""
     time, within = source.event_time, table.depends_within_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
     around = None if at is None or within is None else Interval(at, at + 1).widened(within)
     return {
         "event_ms": at,
-        "scope": {column: plain(row[column]) for column in table.recompute_by if column in row},
+        "scope": {column: to_plain_json(row[column]) for column in table.recompute_by if column in row},
         "start_ms": around and around.start,
         "end_ms": around and around.end,
     }

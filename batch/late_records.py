@@ -12,8 +12,8 @@ from typing import Any, Literal, get_args
 from batch.find_causes import times_of
 from batch.pinned_versions import Pinned
 from tables.engine.declarations.declaration import Table
-from tables.engine.ledgers.causes import Changed, ChangedRows, Evidence, span_of
-from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.causes import CausingRecord, Changed, ChangedRows, span_of
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import started_at
@@ -53,13 +53,13 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
     ledgers = Ledgers(platform.lake)
     pending = ledgers.reconciled(table.full_name).pending
     corrected, more = _corrected(ledgers, table)
-    seen: dict[tuple[Any, ...], list[tuple[str, Evidence]]] = {}
+    seen: dict[tuple[Any, ...], list[tuple[str, CausingRecord]]] = {}
     for run, e in ledgers.evidence(table.full_name):
         if since is None or (started_at(run) or since) >= since:
             seen.setdefault((e.source, e.partition, e.offset), []).append((run, e))
     found = []
     for place, looks in seen.items():
-        keys = {key for run, e in looks if run in more for key in more[run].of(e)}
+        keys = {key for run, e in looks if run in more for key in more[run].keys_of(e)}
         rows = list({**corrected.get(place, {}), **{key: json.loads(key) for key in keys}}.values())
         evidence = [e for _, e in looks]
         fate: Fate = "corrected" if rows else "changed nothing"
@@ -75,7 +75,9 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
     return sorted(found, key=lambda r: (r.source, r.partition or 0, r.offset or 0))
 
 
-def _record(e: Evidence, fate: Fate, runs: Sequence[str] = (), rows: Sequence[Mapping[str, Any]] = ()) -> LateRecord:
+def _record(
+    e: CausingRecord, fate: Fate, runs: Sequence[str] = (), rows: Sequence[Mapping[str, Any]] = ()
+) -> LateRecord:
     return LateRecord(
         source=e.source,
         partition=e.partition,
@@ -109,10 +111,12 @@ def _corrected(
     return found, {run: ChangedRows(rows) for run, rows in more.items()}
 
 
-def _waits(table: Table, scope: Scope, e: Evidence) -> bool:
+def _waits(table: Table, scope: Scope, e: CausingRecord) -> bool:
     """Whether a pending scope holds rows that the record can have changed."""
     named = zip(table.recompute_by, scope.values, strict=True)
-    if any(value is not ... and column in e.scope and e.scope[column] != plain(value) for column, value in named):
+    if any(
+        value is not ... and column in e.scope and e.scope[column] != to_plain_json(value) for column, value in named
+    ):
         return False
     if scope.interval is None or e.start_ms is None or e.end_ms is None:
         return True

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from batch.audit.mismatches import RECORD
-from batch.offset_selection import Edge, Span, require_past, require_there
+from batch.offset_selection import Edge, OffsetSelection, require_past, require_there
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.log_union import broker_frame, log_frame
@@ -17,10 +17,10 @@ from infra.duckdb_session import duckdb_utc
 from infra.errors import NotArchived
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.kafka.uncommitted_offsets import in_transactions
-from infra.offset_ranges import Range, Ranges, Spans, less, rounds, within
+from infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract, within
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
 from tables.engine.ledgers.lost_offsets import between_gaps, gaps
 from tables.engine.refresh.open_platform import Platform
@@ -60,7 +60,7 @@ class Log:
             for partition, bounds in on_broker.items()
         }
 
-    def ranges(self, topic: Topic, span: Span, now: datetime) -> dict[int, Range]:
+    def ranges(self, topic: Topic, span: OffsetSelection, now: datetime) -> dict[int, Range]:
         """The offsets of each partition that are meant; partitions of which none is are left out.
 
         Raises:
@@ -72,7 +72,10 @@ class Log:
         """
         # Asked after `now`: what comes to the log later was not appended before any instant that lies before `now`.
         on_broker = self._on_broker(topic.full_name)
-        earliest, ingested = self._starts(topic.full_name, on_broker), frontier(self.platform.lake, topic).ends
+        earliest, ingested = (
+            self._starts(topic.full_name, on_broker),
+            read_ingested_offsets(self.platform.lake, topic).ends,
+        )
         reach = {p: max(there, ingested.get(p, 0)) for p, there in earliest.items()}
         span.require_valid(topic, earliest)
         if isinstance(span.end, datetime):
@@ -120,14 +123,14 @@ class Log:
         runs = self._archive.runs(topic)
         return within(some, {p: [(bounds.start, bounds.end) for bounds in here] for p, here in runs.items()})
 
-    def at_hand(self, topic: str, some: Spans) -> dict[int, list[Range]]:
+    def still_on_broker(self, topic: str, some: Spans) -> dict[int, list[Range]]:
         """What the broker has of them on its own disk, so that it need not fetch archived segments."""
         return within(some, {p: [(on.earliest_local, on.latest)] for p, on in self._on_broker(topic).items()})
 
     def copies(self, topic: str, some: Spans) -> tuple[DataFrame, DataFrame]:
         """Their raw records, with the columns of `RECORD`, twice: from the archive, and through the broker."""
         spark, settings = self.platform.spark, self.platform.lake.settings
-        parts = list(rounds(some))
+        parts = list(batches_of_size(some))
         archived = [frame(spark, self._archive, {topic: part}, RECORD) for part in parts]
         served = [broker_frame(spark, settings, topic, part, RECORD) for part in parts]
         return _union(archived), _union(served)
@@ -140,7 +143,7 @@ class Log:
         """
         # The reader of the archive refuses a segment in which an offset is missing: what it gives no record of is none.
         found = self.archived(topic, holes)
-        if rest := less(holes, found):
+        if rest := subtract(holes, found):
             for partition, here in in_transactions(self.platform.lake.settings, topic, rest).items():
                 found[partition] = sorted([*found.get(partition, ()), *here])
         return found
@@ -157,7 +160,7 @@ class Log:
         """
         columns = RAW_SCHEMA.names
         p = self.platform
-        log = frontier(p.lake, topic).log
+        log = read_ingested_offsets(p.lake, topic).log
         lost = [gap for gap in gaps(p.lake, topic.full_name) if gap.log == log]
         frames = [
             log_frame(p.spark, p.lake.settings, self._archive, topic.full_name, part, columns).select(*columns)
@@ -176,7 +179,7 @@ def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
     It is told from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
     came since.
     """
-    found = dict(frontier(lake, topic).ends)
+    found = dict(read_ingested_offsets(lake, topic).ends)
     connection = duckdb_utc()
     for name in (topic.full_name, topic.full_name + QUARANTINE):
         connection.register("rows", lake.open(name).scan(columns=[PARTITION, OFFSET, APPENDED_AT]))

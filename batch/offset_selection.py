@@ -16,7 +16,7 @@ Edge = Mapping[int, int] | datetime
 
 
 @dataclass(frozen=True, kw_only=True)
-class Span:
+class OffsetSelection:
     """Which records of a topic are selected: all, without parameters.
 
     Attributes:
@@ -33,14 +33,14 @@ class Span:
     archived: bool = False
 
     @classmethod
-    def before(cls, end: Edge) -> Span:
+    def before(cls, end: Edge) -> OffsetSelection:
         """All records before an edge; with offsets, partitions that it does not name are left out."""
         return cls(start=None if isinstance(end, datetime) else dict.fromkeys(end, 0), end=end)
 
     @property
     def is_whole(self) -> bool:
         """Whether nothing that was ingested is left out."""
-        return self == Span()
+        return self == OffsetSelection()
 
     @property
     def sql(self) -> str:

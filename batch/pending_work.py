@@ -13,15 +13,15 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.metadata_columns import LATE_BY_MS
-from tables.engine.ledgers.reconcile_position import Standing, closes_ms, is_far, splits, standings
-from tables.engine.refresh.run_result import Outcome, run_name
+from tables.engine.ledgers.reconcile_position import ReconcilePosition, closes_ms, is_far, reconcile_positions, splits
+from tables.engine.refresh.run_result import RunResult, run_name
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[Outcome] | None:
+def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult] | None:
     """What reconcile reports where nothing is to be done; None where a table has work.
 
     Raises:
@@ -38,9 +38,9 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[Outcome] |
     return [idle(table, time.monotonic() - began) for table in wanted]
 
 
-def idle(table: Table, seconds: float = 0.0) -> Outcome:
+def idle(table: Table, seconds: float = 0.0) -> RunResult:
     """The outcome of a table that nothing touched."""
-    return Outcome(table=table.full_name, cause="late", run=run_name("late"), seconds=seconds)
+    return RunResult(table=table.full_name, cause="late", run=run_name("late"), seconds=seconds)
 
 
 def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:
@@ -52,8 +52,8 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
     Raises:
         BadArgument: there is no ledger yet.
     """
-    known, logs = standings(lake), _Logs(lake)
-    passed: dict[str, Standing] = {}
+    known, logs = reconcile_positions(lake), _Logs(lake)
+    passed: dict[str, ReconcilePosition] = {}
     for table in tables:
         standing = _after(logs, registry, table, known.get(table.full_name))
         if standing is None:
@@ -109,13 +109,13 @@ def _facts(commit: LoggedCommit) -> _Facts:
     return _Facts(commit.changes, commit.rewrites, commit.info.get("cause"), "run" in commit.info, late_ms)
 
 
-def _after(logs: _Logs, registry: Registry, table: Table, before: Standing | None) -> Standing | None:
+def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosition | None) -> ReconcilePosition | None:
     """Where reconcile stands with the table after a look at its logs; None where it has work."""
-    name, checkpoint, mark = table.full_name, Checkpoint.of(logs.lake.settings, table), fingerprint(table)
+    name, checkpoint, mark = table.full_name, Checkpoint.of_table(logs.lake.settings, table), fingerprint(table)
     now_ms = checkpoint.watermark_ms() if table.closes_at else None
     own, is_open = logs.version(name), table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
     if before is None and is_open:
-        before = Standing(consumed={}, stream=checkpoint.stream, pending=(), fingerprint=mark)
+        before = ReconcilePosition(consumed={}, stream=checkpoint.stream, pending=(), fingerprint=mark)
     if before is None:
         return None
     try:
@@ -157,13 +157,18 @@ def _has_unrecorded(logs: _Logs, name: str, after: int, newest: int) -> bool:
 
 
 def _is_touched(
-    logs: _Logs, registry: Registry, table: Table, checkpoint: Checkpoint, source: Topic | Table, before: Standing
+    logs: _Logs,
+    registry: Registry,
+    table: Table,
+    checkpoint: Checkpoint,
+    source: Topic | Table,
+    before: ReconcilePosition,
 ) -> bool:
     name = source.full_name
     after, through = before.consumed.get(name, -1), logs.version(name)
     if after >= through or has_taken_in(logs.lake, registry, table, checkpoint, source, through):
         return False
-    if len(checkpoint.splits.of(name)) > before.consumed.get(splits(name), 0):
+    if len(checkpoint.splits.versions_of(name)) > before.consumed.get(splits(name), 0):
         return True
     drops_ms = table.watermark_ms if table.closes_at else None
     for commit in logs.commits(name, after, through):

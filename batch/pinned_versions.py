@@ -11,13 +11,13 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from batch.find_causes import evidence_of, touch
+from batch.find_causes import causes_of, touch
 from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION
-from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.reconcile_position import splits
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
 from tables.engine.refresh.open_platform import Platform
@@ -36,7 +36,7 @@ class Touched:
     cause: Cause
     rows: int = 0
     scopes: Sequence[Scope] = ()
-    evidence: Sequence[Evidence] = ()
+    evidence: Sequence[CausingRecord] = ()
 
 
 @dataclass
@@ -57,13 +57,13 @@ class Pinned:
 
     def __post_init__(self) -> None:
         lake, table = self.platform.lake, self.table
-        self._checkpoint = Checkpoint.of(lake.settings, table)
+        self._checkpoint = Checkpoint.of_table(lake.settings, table)
         self.stream = self._checkpoint.stream
         self.watermark_ms = self._checkpoint.watermark_ms() if table.closes_at else None
         self.sources = self.platform.registry.upstream(table)
         self._next_versions = self._checkpoint.next_versions()
         self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
-        self._splits = {s.full_name: self._checkpoint.splits.of(s.full_name) for s in self.sources}
+        self._splits = {s.full_name: self._checkpoint.splits.versions_of(s.full_name) for s in self.sources}
 
     @cached_property
     def ledgers(self) -> Ledgers:
@@ -208,13 +208,13 @@ class Pinned:
         p = self.platform
         return has_taken_in(p.lake, p.registry, self.table, self._checkpoint, source, version)
 
-    def _inherited(self, source: Table, after: int, through: int) -> Iterator[Evidence]:
+    def _inherited(self, source: Table, after: int, through: int) -> Iterator[CausingRecord]:
         """The records behind the corrections of a table above, with what of this table they touch."""
         for correction in self.ledgers.corrections(source.full_name, after, through):
             records = correction["evidence"] or [{"source": source.full_name}]
             sides = [json.loads(correction[side]) for side in ("before", "after") if correction[side]]
             touches = {json.dumps(touch): touch for touch in (touch(self.table, source, row) for row in sides)}
-            yield from (Evidence(**record, **touch) for touch in touches.values() for record in records)
+            yield from (CausingRecord(**record, **touch) for touch in touches.values() for record in records)
 
     def _late_in_splits(self, source: Topic, before: Reconciled, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Rows that may be late within a commit that the stream took in parts."""
@@ -227,7 +227,7 @@ class Pinned:
     def _with(self, touched: Touched, source: Topic | Table, rows: pa.Table, *, correct: bool = True) -> Touched:
         if not len(rows):
             return touched
-        evidence = evidence_of(self.table, source, rows) if isinstance(source, Topic) else []
+        evidence = causes_of(self.table, source, rows) if isinstance(source, Topic) else []
         scopes = scopes_of(self.table, source, rows) if correct else []
         return Touched(
             touched.cause,

@@ -12,9 +12,9 @@ import pyarrow as pa
 from batch.batch_run import Run
 from batch.pending_work import idle, nothing_to_do
 from batch.pinned_versions import Pinned, Touched
-from batch.unexplained import digest, named, require_explained
+from batch.unexplained import differences_of, digest, require_explained
 from infra.errors import TwofoldError
-from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import require_one_definition
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import CHANGE, Written
@@ -22,19 +22,19 @@ from tables.engine.ledgers.reconcile_position import is_far
 from tables.engine.ledgers.run_ledgers import Reconciled
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.refresh import everything
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import Scope, merged, scope_of_row
 
 if TYPE_CHECKING:
     from infra.settings import Settings
 
-Approve = Callable[[Outcome], str | None]
+Approve = Callable[[RunResult], str | None]
 """Says who wants the unexplained rows of an outcome to be overwritten; None: nobody."""
 
 
 def reconcile(
     settings: Settings, tables: Sequence[str] = (), *, verify: bool = False, repair: Approve | None = None
-) -> list[Outcome]:
+) -> list[RunResult]:
     """Correct the closed rows of tables by what the log says, each table after those that it reads.
 
     Spark is started once, when the first table needs it; where the Delta logs tell of nothing to do it is not.
@@ -73,13 +73,13 @@ def reconcile_tables(
     verify: bool = False,
     repair: Approve | None = None,
     refused: Iterable[TwofoldError] = (),
-) -> list[Outcome]:
+) -> list[RunResult]:
     """The same on a platform that is open, of tables each of which comes after those that it reads.
 
     Args:
         refused: why other tables could not even be named.
     """
-    outcomes: list[Outcome] = []
+    outcomes: list[RunResult] = []
     unfolded: list[str] = []
     refused = list(refused)
     for table in tables:
@@ -99,7 +99,7 @@ def reconcile_tables(
             continue
         if repair and found[-1].unexplained and (person := repair(found[-1])):
             found[-1:] = Reconcile(platform, table).repair(found[-1], person)
-        if verify and (rows := unfolded_rows(platform.lake, table)):
+        if verify and (rows := unexplained_changes(platform.lake, table)):
             unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
         outcomes += found
     require_explained(outcomes, unfolded, refused)
@@ -118,7 +118,7 @@ class Reconcile:
     def __post_init__(self) -> None:
         self._pinned = Pinned(self.platform, self.table)
 
-    def run(self, *, verify: bool) -> list[Outcome]:
+    def run(self, *, verify: bool) -> list[RunResult]:
         """Correct the table, then verify it when asked to.
 
         Raises:
@@ -134,7 +134,7 @@ class Reconcile:
             outcomes[-1] = replace(outcomes[-1], **self._verified())
         return outcomes
 
-    def repair(self, found: Outcome, approved_by: str) -> list[Outcome]:
+    def repair(self, found: RunResult, approved_by: str) -> list[RunResult]:
         """Overwrite the rows that a verification could not explain, under the cause `repair`, and look again.
 
         Args:
@@ -151,7 +151,7 @@ class Reconcile:
         repaired = self._publish(Touched("repair", len(rows), scopes), approved_by=approved_by)
         return [replace(found, unexplained=0, differences=()), repaired]
 
-    def _correct(self, before: Reconciled) -> list[Outcome]:
+    def _correct(self, before: Reconciled) -> list[RunResult]:
         pinned = self._pinned
         now = pinned.watermark_ms
         due = {scope for scope, closes_ms in before.pending.items() if now is None or closes_ms < now}
@@ -168,7 +168,7 @@ class Reconcile:
             return True
         return is_far(before.consumed, self._pinned.settled)
 
-    def _publish(self, touched: Touched, *, is_last: bool = False, approved_by: str = "") -> Outcome:
+    def _publish(self, touched: Touched, *, is_last: bool = False, approved_by: str = "") -> RunResult:
         """Correct what is touched; scopes of it that reach open rows wait until the next of these has closed.
 
         Args:
@@ -203,7 +203,7 @@ class Reconcile:
         return {
             "compared": 0 if self._pinned.is_open else self._pinned.refresher().live_rows(everything(self.table)),
             "unexplained": len(rows),
-            "differences": named(self.table, rows),
+            "differences": differences_of(self.table, rows),
             "digest": digest(self.table, rows),
         }
 
@@ -221,6 +221,6 @@ class Reconcile:
         rows = differing if isinstance(differing, pa.Table) else differing.toArrow()
         return pinned.outside(rows, pinned.in_flight(pinned.after())) if len(rows) else empty
 
-    def _nothing(self) -> Outcome:
+    def _nothing(self) -> RunResult:
         """The outcome where nothing was to be done."""
         return idle(self.table, time.monotonic() - self._started)

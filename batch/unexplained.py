@@ -11,26 +11,26 @@ import pyarrow as pa
 from infra.errors import TwofoldError, UnexplainedDifference
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import BEFORE, CHANGE
-from tables.engine.ledgers.json_values import plain, to_json
-from tables.engine.refresh.run_result import Difference, Outcome
+from tables.engine.ledgers.json_values import to_json, to_plain_json
+from tables.engine.refresh.run_result import Difference, RunResult
 
 _NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
 
 
-def named(table: Table, rows: pa.Table) -> list[Difference]:
+def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
     """The rows of a difference, by their keys and the columns that differ."""
     found = []
     for row in rows.slice(0, _KEPT).to_pylist():
         should = {
-            c: plain(v)
+            c: to_plain_json(v)
             for c, v in row.items()
             if c not in table.primary_key and c != CHANGE and not c.startswith(BEFORE)
         }
-        before = {c: plain(row[BEFORE + c]) for c in should}
+        before = {c: to_plain_json(row[BEFORE + c]) for c in should}
         differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
         found.append(
             Difference(
-                key={c: plain(row[c]) for c in table.primary_key},
+                key={c: to_plain_json(row[c]) for c in table.primary_key},
                 change=row[CHANGE],
                 before={} if row[CHANGE] == "insert" else {c: before[c] for c in differ},
                 should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},
@@ -48,7 +48,7 @@ def digest(table: Table, rows: pa.Table) -> str:
 
 
 def require_explained(
-    outcomes: Sequence[Outcome], unfolded: Sequence[str], refused: Sequence[TwofoldError] = ()
+    outcomes: Sequence[RunResult], unfolded: Sequence[str], refused: Sequence[TwofoldError] = ()
 ) -> None:
     """Refuse to end well when rows differ and nothing says why, or when tables were not looked at.
 
@@ -85,7 +85,7 @@ def require_explained(
     )
 
 
-def _examples(outcome: Outcome) -> str:
+def _examples(outcome: RunResult) -> str:
     rows = []
     for d in outcome.differences[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())

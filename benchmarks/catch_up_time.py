@@ -66,12 +66,12 @@ def main() -> int:
         for number in range(args.months):
             phase = load_at_once(settings, accountant, MONTHS[number], MONTHS[number + 1])
             name, goal = ("month, just started", COLD_S) if number == 0 else (f"month, warmed, {number}", WARM_S)
-            figures |= told(name, phase)
+            figures |= figures_of(name, phase)
             claims[f"{name} <= {goal:.0f} s"] = phase.after_s <= goal
     if args.year:
         with prepared("catch-up-year", args.profile) as (settings, accountant):
             phase = load_at_once(settings, accountant, MONTHS[0], LAST)
-            figures |= told("year", phase)
+            figures |= figures_of("year", phase)
             claims[f"year <= {YEAR_S:.0f} s"] = phase.after_s <= YEAR_S
     return 0 if report("catch_up", figures, claims) else 1
 
@@ -177,7 +177,7 @@ def task_s(settings: Settings) -> Counter[str]:
     return found
 
 
-def told(name: str, phase: Phase) -> dict[str, object]:
+def figures_of(name: str, phase: Phase) -> dict[str, object]:
     """The figures of a phase, greatest first."""
 
     def ordered(seconds: Mapping[str, float]) -> dict[str, float]:

@@ -24,11 +24,11 @@ from benchmarks.measuring.figures import report, spread
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from infra.airflow.airflow_api import Client
 from infra.process import supervisor, supervisord
-from infra.process.process_reaper import marked
+from infra.process.process_reaper import tagged_processes
 from infra.settings import ROOT, Settings
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 
 MONTH, REST, LAST = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 HALF_YEAR = date(2013, 7, 1)
@@ -103,7 +103,7 @@ class Platform:
     def memory_gib(self) -> float:
         """Of all processes; what several share counts once."""
         found = 0
-        for process in marked(supervisord.mark(self.settings)):
+        for process in tagged_processes(supervisord.process_tag(self.settings)):
             try:
                 found += process.memory_full_info().pss
             except psutil.Error:
@@ -187,7 +187,7 @@ def misread(platform: Platform) -> None:
 
 def replay_most(platform: Platform) -> None:
     """Of the first offsets of each partition as many as make up the number of records."""
-    ends = frontier(platform.lake, platform.registry.find_topic(TOPIC)).ends
+    ends = read_ingested_offsets(platform.lake, platform.registry.find_topic(TOPIC)).ends
     each = REPLAYED // len(ends)
     to = ",".join(f"{partition}:{min(end, each)}" for partition, end in ends.items())
     outcomes = json.loads(platform.run("replay", TOPIC, "--to", to, "--json"))

@@ -19,8 +19,8 @@ from benchmarks.reconcile_time import History, declared, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.registry import load
-from tables.engine.delta.compaction import tidy_ledger
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.compaction import compact_ledger
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.causes import RECORD
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
@@ -92,9 +92,9 @@ def fill(lake: Lake, rows: int) -> None:
     for number, first in enumerate(range(0, rows, at_once)):
         for name, table in corrections(first, at_once).items():
             schema = pa.schema(lake.open(name).schema())
-            Writer(lake, name).append(table.select(schema.names).cast(schema), Stamp(app="history", version=number))
+            Writer(lake, name).append(table.select(schema.names).cast(schema), CommitTag(app="history", version=number))
     for name in (CORRECTIONS, EVIDENCE):
-        tidy_ledger(lake, name)
+        compact_ledger(lake, name)
 
 
 def pass_by(lake: Lake, name: str, commits: int) -> None:

@@ -14,9 +14,9 @@ from benchmarks.measuring.figures import report, spread
 from benchmarks.stream_freshness import FIRST_DAY, produce
 from streaming.driver import upkeep
 from streaming.ingest.ingest_query import Ingest
-from streaming.maintain.change_driven import Follow
+from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.stateful_query import Maintain
-from streaming.maintain.table_stream import Upkeep
+from streaming.maintain.table_stream import TableStream
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.refresh.open_platform import opened
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -26,9 +26,9 @@ BOOKKEEPING = [
     (Ingest, "_ranges"),
     (Ingest, "_note"),
     (Maintain, "_consumed"),
-    (Upkeep, "_note"),
-    (Upkeep, "_require_still_one_definition"),
-    (Follow, "_ends"),
+    (TableStream, "_note"),
+    (TableStream, "_require_still_one_definition"),
+    (ChangeDrivenStream, "_ends"),
     (Checkpoint, "take"),
     (Writer, "done"),
 ]
@@ -58,10 +58,10 @@ def main() -> int:
         clock, steps, day = Clock(), Clock(), FIRST_DAY
         for owner, name in BOOKKEEPING:
             patches.enter_context(patch.object(owner, name, clock.timed(getattr(owner, name))))
-        patches.enter_context(patch.object(Follow, "step", steps.timed(Follow.step)))
+        patches.enter_context(patch.object(ChangeDrivenStream, "step", steps.timed(ChangeDrivenStream.step)))
         for batch in range(BATCHES):
             day = produce(settings, RATE, SECONDS, day)  # the same flights once more would change no table
-            work: list[tuple[str, Ingest | Maintain | Follow]] = [
+            work: list[tuple[str, Ingest | Maintain | ChangeDrivenStream]] = [
                 ("ingest", Ingest(p.spark, p.lake, p.registry, "flights"))
             ]
             work += [(table.full_name, upkeep(p, table)) for table in p.registry.in_order("flights")]
@@ -69,7 +69,7 @@ def main() -> int:
                 clock.spent = steps.spent = 0.0
                 query = one.start(available_now=True)
                 query.awaitTermination()
-                total = steps.spent if isinstance(one, Follow) else _seconds(query)
+                total = steps.spent if isinstance(one, ChangeDrivenStream) else _seconds(query)
                 if batch >= 3 and total:
                     shares.setdefault(name, []).append(clock.spent / total)
     figures = {f"{name}, share of the micro-batch": spread(values) for name, values in shares.items()}

@@ -28,7 +28,7 @@ from infra.spark.spark_session import session
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.topic_specs import spec
 from tables.engine.refresh.open_platform import ensure_domain
 
@@ -83,7 +83,7 @@ def watch(settings: Settings, goes_on: Callable[[], bool]) -> list[Sample]:
     while True:
         last = not goes_on()
         found = offsets(settings, [topic.full_name for topic in topics])
-        ingested = (frontier(lake, topic).ends for topic in topics)
+        ingested = (read_ingested_offsets(lake, topic).ends for topic in topics)
         samples.append(
             Sample(
                 at=time.time(),

@@ -13,8 +13,8 @@ import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
-from tables.engine.delta.compaction import tidy
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.compaction import compact
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 
 NAME = "plant.by_hour"
@@ -44,14 +44,14 @@ class Revised:
         lake.ensure(NAME, SCHEMA, statistics=KEY)
         self._writer, self._random = Writer(lake, NAME), np.random.default_rng(0)
         for number, first in enumerate(range(0, self.hours, SHORT)):
-            self._writer.append(self._rows(range(first, first + SHORT)), Stamp(app="history", version=number))
-        tidy(lake, NAME, self.by)
+            self._writer.append(self._rows(range(first, first + SHORT)), CommitTag(app="history", version=number))
+        compact(lake, NAME, self.by)
 
     def revise(self) -> None:
         """One micro-batch."""
         rows = self._rows(range(self.hours - 2, self.hours + 1))
         began = time.monotonic()
-        self._writer.upsert(rows, KEY, Stamp(app="stream", version=self.hours))
+        self._writer.upsert(rows, KEY, CommitTag(app="stream", version=self.hours))
         self.seconds.append(time.monotonic() - began)
         self.hours += 1
 

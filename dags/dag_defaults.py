@@ -11,7 +11,7 @@ from airflow.sdk import DAG, AssetAlias, Param
 
 from dags import dag_docs
 from dags.failure_log import log_failure
-from dags.operators.asset_events import ANNOUNCE, AnnounceOperator
+from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.command_operator import CommandOperator
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
@@ -69,7 +69,7 @@ def make_dag(
 
 def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
     """Let what the command changed be told to whoever waits for the domain, or for one of its tables."""
-    command >> AnnounceOperator(
+    command >> AssetEventsOperator(
         task_id=ANNOUNCE,
         source=command.task_id,
         of=domain.name,

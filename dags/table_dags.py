@@ -11,8 +11,8 @@ from airflow.sdk import DAG, BaseOperator, Param
 from dags import dag_docs
 from dags.assets import domain_asset
 from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
-from dags.operators.asset_events import ANNOUNCE, AnnounceOperator, TableOperator, tables_to_check, telling
-from dags.operators.audit_report import AuditedLogOperator, AuditedOperator
+from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, TableOperator, tables_to_check, telling
+from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
 from dags.operators.quality_report import VerdictOperator, checked
@@ -96,7 +96,7 @@ def _reconcile(domain: Domain) -> DAG:
             )
             for table in domain.tables
         }
-        recompute >> AnnounceOperator(task_id=ANNOUNCE, source="recompute", of=domain.name, **LIGHT)
+        recompute >> AssetEventsOperator(task_id=ANNOUNCE, source="recompute", of=domain.name, **LIGHT)
         _connect(domain, recompute, reports)
     return dag
 
@@ -114,7 +114,7 @@ def _audit(domain: Domain) -> DAG:
             **SPARK,
             doc_md="One Spark job for all tables; it repairs nothing. The tasks behind it say what was found.",
         )
-        look >> AuditedLogOperator(
+        look >> LogAuditOperator(
             task_id="log",
             source="look",
             of=domain.name,
@@ -122,7 +122,7 @@ def _audit(domain: Domain) -> DAG:
             **LIGHT,
         )
         for table in domain.tables:
-            look >> AuditedOperator(
+            look >> TableAuditOperator(
                 task_id=table.full_name,
                 source="look",
                 of=table.full_name,

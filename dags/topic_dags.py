@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from dags.dag_defaults import LIGHT, SPARK, Domain, command_and_announcement, make_dag
-from dags.operators.audit_report import AuditedTopicOperator, audited_topics
+from dags.operators.audit_report import TopicAuditOperator, audited_topics
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.range_sensor import RangeSensor
 from dags.params import (
@@ -96,7 +96,7 @@ def _audit_topic(domain: Domain) -> DAG:
         )
         _sensor(domain) >> look
         for topic in domain.topics:
-            look >> AuditedTopicOperator(
+            look >> TopicAuditOperator(
                 task_id=topic.full_name,
                 source="look",
                 of=topic.full_name,

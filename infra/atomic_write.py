@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 
-def write_at_once(file: Path, text: str, *, lasting: bool = True) -> None:
+def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
     """Replace a file by one with this text; whoever opens it meanwhile, or after a crash, finds the old or the new.
 
     Args:

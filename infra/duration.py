@@ -10,7 +10,7 @@ _UNITS_MS = {"millisecond": 1, "second": 1_000, "minute": 60_000, "hour": 3_600_
 _PART = re.compile(r"\s*(\d+)\s+(millisecond|second|minute|hour|day)s?\s*", re.IGNORECASE)
 
 
-def parse_interval(text: str, what: str) -> int:
+def parse_duration(text: str, what: str) -> int:
     """Milliseconds of `"2 hours"` or `"1 day 12 hours"`.
 
     Args:

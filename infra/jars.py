@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Literal, get_args
 from xml.etree import ElementTree
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 from infra.errors import MissingTool, TwofoldError
 from infra.java import java
 from infra.settings import Settings
@@ -224,7 +224,7 @@ def _ivy_settings(cache: Path) -> bytes:
 
 
 def _stamp(directory: Path) -> None:
-    write_at_once(directory / STAMP, json.dumps(_fingerprint(directory)))
+    write_atomically(directory / STAMP, json.dumps(_fingerprint(directory)))
 
 
 def _fingerprint(directory: Path) -> dict[str, list[int] | str]:

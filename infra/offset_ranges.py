@@ -59,7 +59,7 @@ def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
     return [*left, (start, end)] if start < end else left
 
 
-def less(some: Spans, taken: Spans) -> dict[int, list[Range]]:
+def subtract(some: Spans, taken: Spans) -> dict[int, list[Range]]:
     """What is left of some; partitions without any are left out."""
     left = {}
     for partition, here in some.items():
@@ -80,7 +80,7 @@ def size(some: Spans) -> int:
     return sum(end - start for here in some.values() for start, end in here)
 
 
-def rounds(some: Spans) -> Iterator[dict[int, Range]]:
+def batches_of_size(some: Spans) -> Iterator[dict[int, Range]]:
     """All of them, one of each partition at a time: as many as the partition with most has."""
     for nth in range(max(map(len, some.values()), default=0)):
         yield {partition: here[nth] for partition, here in some.items() if nth < len(here)}

@@ -15,7 +15,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 from quality.check_result import RuleVerdict, Verdict
 from quality.great_expectations_suite import (
     PANDAS_ROWS,
@@ -129,7 +129,7 @@ def _keep(verdict: Verdict, report: Report, results: Path) -> None:
     """Write the run as one file that is whole or absent."""
     results.parent.mkdir(parents=True, exist_ok=True)
     kept = verdict.as_json() | {"great_expectations": _strict(report.validation)}
-    write_at_once(results, json.dumps(kept, indent=1, allow_nan=False))
+    write_atomically(results, json.dumps(kept, indent=1, allow_nan=False))
 
 
 def _strict(value: object) -> object:

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, date, datetime, timedelta
 from typing import ClassVar, Literal
 
-from infra.duration import parse_interval
+from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.portable_regex import portable
 
@@ -138,7 +138,7 @@ class FreshWithin(Rule):
 
     @property
     def age(self) -> timedelta:
-        return timedelta(milliseconds=parse_interval(self.interval, "fresh_within"))
+        return timedelta(milliseconds=parse_duration(self.interval, "fresh_within"))
 
     def __str__(self) -> str:
         return f"fresh_within({self.columns[0]}, {self.interval})"
@@ -282,7 +282,7 @@ def fresh_within(column: str, interval: str) -> FreshWithin:
         raise BadDeclaration(
             f"fresh_within({column}, {interval!r}): expected a length of time.", hint="Write '2 hours'."
         )
-    parse_interval(interval, f"fresh_within({column})")
+    parse_duration(interval, f"fresh_within({column})")
     return FreshWithin((column,), interval)
 
 

@@ -10,23 +10,23 @@ from typing import Literal
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import RangesOf
 from rebuild.promotion import Comparison
-from rebuild.recovered_rows import compare_rows
+from rebuild.recovered_rows import compare_recovered_rows
 from rebuild.reingest import Read
 from rebuild.state_replay import (
     adopt,
     archived_steps,
     go_on_after,
     holds_no_more,
-    ingested_offsets,
     last_known,
-    remake,
+    offsets_at_version,
+    replay_state,
     steps,
     whole_steps,
 )
 from tables.engine.checks.state_store_diff import StateComparison, compare
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.delta.shadow_lake import beside, drop, shadow
+from tables.engine.delta.shadow_lake import drop, shadow, state_shadow
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Difference
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
@@ -123,7 +123,7 @@ class Recover:
 
     @property
     def _lost(self) -> Checkpoint:
-        return Checkpoint.of(self.live.lake.settings, self.table)
+        return Checkpoint.of_table(self.live.lake.settings, self.table)
 
     def _last(self) -> MicroBatch:
         name, now = self.table.full_name, fingerprint(self.table)
@@ -154,13 +154,13 @@ class Recover:
             aside, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
             plan = archived_steps(aside, wanted, self.read)
         else:
-            aside, source, offsets = beside(live, table), "events", self._ingested(last)
-        numbers = remake(aside, table, plan, last.settings)
-        made = Checkpoint.of(aside.lake.settings, table)
+            aside, source, offsets = state_shadow(live, table), "events", self._ingested(last)
+        numbers = replay_state(aside, table, plan, last.settings)
+        made = Checkpoint.of_table(aside.lake.settings, table)
         states = compare(aside.spark, self._lost.path, made.path, numbers)
         rows = None
         if any(state.batch is None for state in states):
-            rows = compare_rows(live, aside, table, with_open=holds_no_more(live, table, last))
+            rows = compare_recovered_rows(live, aside, table, with_open=holds_no_more(live, table, last))
         is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
         found = Recovery(
             table=table.full_name,
@@ -177,7 +177,7 @@ class Recover:
         """Of each topic the offsets that the last micro-batch and those before it read."""
         topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
         return {
-            topic.full_name: ingested_offsets(self.live.lake, topic, version)
+            topic.full_name: offsets_at_version(self.live.lake, topic, version)
             for topic, version in zip(topics, last.versions, strict=True)
         }
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 from batch.batch_run import Run
 from batch.reconcile import Reconcile
 from batch.rewrite.backfill import accept_definition
-from batch.unexplained import named
+from batch.unexplained import differences_of
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
 from infra.offset_ranges import condition
@@ -22,12 +22,12 @@ from tables.engine.checks.hash_buckets import row_hash
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, recorded
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
-from tables.engine.delta.delta_writer import CHANGE, Stamp
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.delta.delta_writer import CHANGE, CommitTag
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Cause, Difference, Outcome
+from tables.engine.refresh.run_result import Cause, Difference, RunResult
 from tables.engine.refresh.scope import epoch_ms, from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tables.engine.refresh.target import FENCE, Target
@@ -99,12 +99,12 @@ class Promotion:
             changed=counts.get("update", 0),
             new_columns=[c for c in mine if c not in theirs],
             gone_columns=[c for c in theirs if c not in mine],
-            examples=named(self.table, pa.table(self.shown.limit(5).toArrow())),
+            examples=differences_of(self.table, pa.table(self.shown.limit(5).toArrow())),
             before=None if self._bound_ms is None else from_epoch_ms(self._bound_ms),
             digest=self.digest,
         )
 
-    def promote(self, digest: str = "", approved_by: str = "") -> Outcome:
+    def promote(self, digest: str = "", approved_by: str = "") -> RunResult:
         """Let the live table say what the new one says, in one commit; none when nothing differs.
 
         Rows that are not settled stay as they are: they are the stream's. Where the columns differ, all rows are
@@ -161,7 +161,7 @@ class Promotion:
 
     @cached_property
     def _target(self) -> Target:
-        return Target.of(self.live.spark, self.live.lake, self.table)
+        return Target.of_table(self.live.spark, self.live.lake, self.table)
 
     @property
     def _is_of_other_columns(self) -> bool:
@@ -190,7 +190,7 @@ class Promotion:
         if not self.table.closes_at:
             return None
         platforms = (self.live, self.shadow)
-        checkpoints = [Checkpoint.of(platform.lake.settings, self.table) for platform in platforms]
+        checkpoints = [Checkpoint.of_table(platform.lake.settings, self.table) for platform in platforms]
         return min((c.watermark_ms() or 0 for c in checkpoints if c.stream), default=0)
 
     @cached_property
@@ -213,7 +213,7 @@ class Promotion:
 
         found = []
         for name, topic in self.shadow.registry.topics.items():
-            here, there = (frontier(platform.lake, topic).ends for platform in (self.live, self.shadow))
+            here, there = (read_ingested_offsets(platform.lake, topic).ends for platform in (self.live, self.shadow))
             beyond = {p: (there.get(p, 0), end) for p, end in here.items() if end > there.get(p, 0)}
             if beyond:
                 rows = self.live.lake.frame(self.live.spark, name).where(condition(beyond, PARTITION, OFFSET))
@@ -232,7 +232,7 @@ class _Shadowed:
         return self.promotion.difference() if attempt else self.promotion.shown
 
 
-def rollback(platform: Platform, table: Table) -> Outcome:
+def rollback(platform: Platform, table: Table) -> RunResult:
     """Take back what last gave the table other rows as a whole: a promotion, or the acceptance of a new definition.
 
     Rows that were changed since stay as they are. Where the columns changed, the table as a whole is what it was
@@ -247,10 +247,10 @@ def rollback(platform: Platform, table: Table) -> Outcome:
     first, last = taken_back["version_before"], taken_back["version_after"]
     before = str((lake.newest_info(name, FINGERPRINT, within=100_000, at=first) or {}).get(FINGERPRINT) or "")
     run = Run(lake, ledgers, table, "rollback")
-    target = Target.of(platform.spark, lake, table)
+    target = Target.of_table(platform.spark, lake, table)
     info = {**run.info, "undoes": last, FINGERPRINT: before}
     if lake.open(name, last).schema() != lake.open(name, first).schema():
-        stamp = Stamp(app=FENCE, version=target.writer.next_number(FENCE), info=info)
+        stamp = CommitTag(app=FENCE, version=target.writer.next_number(FENCE), info=info)
         written = target.writer.restore(first, stamp)
     else:
         commits = lake.commits(name, first, last)

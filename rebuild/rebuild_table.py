@@ -33,20 +33,20 @@ def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
-            yield made_anew(live, table, Log(live, list(live.registry.above(table).topics)))
+            yield rebuild_in_shadow(live, table, Log(live, list(live.registry.above(table).topics)))
 
 
-def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
+def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
     """Bring the table's shadow to where the live platform has taken in the log."""
     from rebuild.promotion import Promotion
-    from rebuild.reingest import refill
+    from rebuild.reingest import reingest
     from tables.engine.delta.shadow_lake import drop, is_stale, shadow
 
     aside = shadow(live, table)
     if is_stale(aside):
         drop(live.lake.settings, table)
         aside = shadow(live, table)
-    refill(aside, _ranges(live, aside, log), log.read)
+    reingest(aside, _ranges(live, aside, log), log.read)
     promotion = Promotion(live, aside, table)
     promotion.settle()
     return promotion
@@ -54,10 +54,10 @@ def made_anew(live: Platform, table: Table, log: Log) -> Promotion:
 
 def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
     """Of each topic all that there is, as far as the live platform has taken it in."""
-    from tables.engine.events.ingested_offsets import frontier
+    from tables.engine.events.ingested_offsets import read_ingested_offsets
 
     ranges: dict[str, Ranges] = {}
     for name, topic in aside.registry.topics.items():
-        ends = frontier(live.lake, topic).ends
+        ends = read_ingested_offsets(live.lake, topic).ends
         ranges[name] = {p: (start, ends[p]) for p, start in log.starts(name).items() if p in ends}
     return ranges

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from batch.reconcile import Reconcile
-from batch.unexplained import named
+from batch.unexplained import differences_of
 from rebuild.promotion import Comparison
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import CHANGE
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bool) -> Comparison:
+def compare_recovered_rows(live: Platform, aside: Platform, table: Table, *, with_open: bool) -> Comparison:
     """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
 
     Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
@@ -31,7 +31,7 @@ def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bo
     corrected = table.late == "correct"
     if corrected:
         Reconcile(aside, table).run(verify=False)
-    bound = from_epoch_ms(Checkpoint.of(aside.lake.settings, table).watermark_ms() or 0)
+    bound = from_epoch_ms(Checkpoint.of_table(aside.lake.settings, table).watermark_ms() or 0)
     is_open = F.col(str(table.closes_at)) >= F.lit(bound)
 
     def compared(platform: Platform) -> DataFrame:
@@ -39,7 +39,7 @@ def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bo
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
 
     made = compared(aside)
-    changes = pa.table(Target.of(live.spark, live.lake, table).difference(made, compared(live)).toArrow())
+    changes = pa.table(Target.of_table(live.spark, live.lake, table).difference(made, compared(live)).toArrow())
     kinds = changes[CHANGE].to_pylist()
     return Comparison(
         table=table.full_name,
@@ -47,6 +47,6 @@ def compare_rows(live: Platform, aside: Platform, table: Table, *, with_open: bo
         missing=kinds.count("insert"),
         extra=kinds.count("delete"),
         changed=kinds.count("update"),
-        examples=named(table, changes.slice(0, 5)),
+        examples=differences_of(table, changes.slice(0, 5)),
         before=None if with_open else bound,
     )

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.driver import finish, upkeep
 from streaming.ingest.catch_up_plan import chunks
-from streaming.ingest.topic_writer import Feed, few, in_log_order
+from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ Read = Callable[[Topic, Ranges], "DataFrame"]
 _log = logging.getLogger("twofold.refill")
 
 
-def refill(shadow: Platform, wanted: RangesOf, read: Read) -> int:
+def reingest(shadow: Platform, wanted: RangesOf, read: Read) -> int:
     """Ingest what the shadow lacks of these offsets, and let every table of it take that in.
 
     The records go through the same code as on the live platform, in micro-batches of `max_offsets` records that take an
@@ -46,21 +46,21 @@ def refill(shadow: Platform, wanted: RangesOf, read: Read) -> int:
 
 def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
     """Ingest what the shadow lacks of these offsets; yields the records of each micro-batch once it is in."""
-    feeds = {name: Feed(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
+    feeds = {name: TopicWriter(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
     for name, ranges in wanted.items():
         feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
-    for chunk in chunks(missing(shadow, wanted), shadow.lake.settings.max_offsets):
+    for chunk in chunks(missing_ranges(shadow, wanted), shadow.lake.settings.max_offsets):
         yield sum(
             _take(feeds[name], shadow, read(shadow.registry.topics[name], ranges), ranges)
             for name, ranges in chunk.items()
         )
 
 
-def missing(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
+def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
     """What of these offsets the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():
-        known = frontier(shadow.lake, shadow.registry.topics[name]).ends
+        known = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends
         starts = {p: max(start, known.get(p, start)) for p, (start, _) in ranges.items()}
         left[name] = {p: (starts[p], end) for p, (_, end) in ranges.items() if starts[p] < end}
     return left
@@ -69,15 +69,15 @@ def missing(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
 def _end_newest(shadow: Platform, read: Read) -> None:
     """Take the newest micro-batch in again: cut short, it may lack its quarantine."""
     for name, topic in shadow.registry.topics.items():
-        known = frontier(shadow.lake, topic)
+        known = read_ingested_offsets(shadow.lake, topic)
         ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
         if ranges:
-            _take(Feed(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
+            _take(TopicWriter(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
             _log.info("ended topic=%s ranges=%s", name, ranges)
 
 
-def _take(feed: Feed, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
-    rows = few(shadow.lake.settings, frame, _records(ranges))
+def _take(feed: TopicWriter, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
+    rows = read_if_small(shadow.lake.settings, frame, _records(ranges))
     if rows is None:
         feed.take_frame(in_log_order(frame, ranges), ranges)
     else:

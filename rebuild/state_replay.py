@@ -12,9 +12,9 @@ from itertools import accumulate
 
 from infra.errors import BadArgument
 from infra.offset_ranges import RangesOf
-from rebuild.reingest import Read, ingested, missing
+from rebuild.reingest import Read, ingested, missing_ranges
 from streaming.driver import finish
-from streaming.maintain.closed_row_guard import Fence
+from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
@@ -30,7 +30,7 @@ def last_known(live: Platform, table: Table) -> MicroBatch | None:
 
     What it did after that it does again, to the same rows.
     """
-    ended = Checkpoint.of(live.lake.settings, table).ended
+    ended = Checkpoint.of_table(live.lake.settings, table).ended
     return ended[-1] if ended else _committed(live, table)
 
 
@@ -53,7 +53,7 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
         FileNotFoundError: the events tables cannot be read as they were then: their logs were cleaned since.
     """
     sources, lake = live.registry.upstream(table), live.lake
-    ended = Checkpoint.of(lake.settings, table).ended or [last]
+    ended = Checkpoint.of_table(lake.settings, table).ended or [last]
     first = ended[0].versions
     if not _is_readable(lake, sources, first):
         raise FileNotFoundError(f"The inputs of {table.full_name} cannot be read as they were at {first}.")
@@ -68,7 +68,7 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
 
 def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
     """Those that the lost checkpoint tells of and that took every commit whole: there the log can be cut, too."""
-    ended = Checkpoint.of(live.lake.settings, table).ended
+    ended = Checkpoint.of_table(live.lake.settings, table).ended
     return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
 
 
@@ -86,14 +86,16 @@ def archived_steps(aside: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]
 
     for batch, ranges in wanted:
         for _ in ingested(aside, ranges, read):
-            if any(missing(aside, ranges).values()):
+            if any(missing_ranges(aside, ranges).values()):
                 yield all_so_far()
         yield replace(all_so_far(), watermark_ms=batch.watermark_ms, number=batch.number)
     last, _ = wanted[-1]
     yield replace(all_so_far(), watermark_ms=last.watermark_ms, number=last.number)  # as Checkpoint.move asks for
 
 
-def remake(aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]) -> dict[int, int]:
+def replay_state(
+    aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]
+) -> dict[int, int]:
     """Run the table's stream through these micro-batches, into a new checkpoint.
 
     Args:
@@ -102,7 +104,7 @@ def remake(aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: 
     Returns:
         Number in the lost checkpoint -> number in the new one.
     """
-    checkpoint = Checkpoint.of(aside.lake.settings, table)
+    checkpoint = Checkpoint.of_table(aside.lake.settings, table)
     checkpoint.note_definition(fingerprint(table))
     stream = Maintain(aside.spark, aside.lake, aside.registry, table)
     settings = {**state_settings(aside.spark), **settings}
@@ -124,12 +126,12 @@ def adopt(live: Platform, aside: Platform, table: Table, last: MicroBatch) -> No
     It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
     one had closed it leaves alone. The lost checkpoint is kept beside it.
     """
-    lost, made = (Checkpoint.of(platform.lake.settings, table) for platform in (live, aside))
+    lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, aside))
     if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
         made.move(last.ends)
-    Fence(lost, live.lake, table).raise_again()
+    ClosedRowGuard(lost, live.lake, table).record_watermark_again()
     for source in live.registry.upstream(table):
-        for version in made.splits.of(source.full_name):
+        for version in made.splits.versions_of(source.full_name):
             lost.splits.add(source.full_name, version)
     lost.note_definition(fingerprint(table))
     made.take_place_of(lost)
@@ -137,7 +139,7 @@ def adopt(live: Platform, aside: Platform, table: Table, last: MicroBatch) -> No
 
 def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     """Let the stream of a table without state go on where the lost one was."""
-    checkpoint = Checkpoint.of(live.lake.settings, table)
+    checkpoint = Checkpoint.of_table(live.lake.settings, table)
     checkpoint.take_away()
     checkpoint.note_definition(fingerprint(table))
     if live.registry.strategy(table).follows_changes:
@@ -147,7 +149,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
         checkpoint.end(0)
 
 
-def ingested_offsets(lake: Lake, topic: Topic, version: int) -> dict[int, tuple[int, int]]:
+def offsets_at_version(lake: Lake, topic: Topic, version: int) -> dict[int, tuple[int, int]]:
     """Of each partition the offsets `[start, end)` that the events below a version hold; 0 where they begin unknown."""
     info = lake.newest_info(topic.full_name, "ends", within=100_000, at=version - 1) if version else None
     ends = {int(partition): int(end) for partition, end in info["ends"].items()} if info else {}

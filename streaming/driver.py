@@ -19,7 +19,7 @@ from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.backlog import Backlog
-from streaming.maintain.change_driven import Follow
+from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
@@ -108,9 +108,9 @@ def _ensure(platform: Platform, table: Table) -> None:
     platform.lake.describe(table.full_name, table.columns)
 
 
-def upkeep(platform: Platform, table: Table) -> Maintain | Follow:
+def upkeep(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
     """What keeps the table fresh, by its strategy."""
-    kind = Follow if platform.registry.strategy(table).follows_changes else Maintain
+    kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else Maintain
     return kind(platform.spark, platform.lake, platform.registry, table)
 
 

@@ -8,7 +8,7 @@ from dataclasses import asdict, dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -48,7 +48,7 @@ def write(settings: Settings, progress: Progress) -> None:
     """Replace what was known of the query, atomically."""
     file = settings.progress / progress.domain / f"{progress.query}.json"
     file.parent.mkdir(parents=True, exist_ok=True)
-    write_at_once(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)
+    write_atomically(file, json.dumps(asdict(progress), default=lambda t: t.isoformat()), lasting=False)
 
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:

@@ -18,7 +18,7 @@ from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -114,7 +114,7 @@ def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[
     if records is None and world.domain == "flights":
         from traffic.producer import messages
 
-        sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, Imperfections(hours_share=0.05)))
+        sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)))
         for number, message in enumerate(sent):
             parts[number * PARTS // len(sent)].setdefault(message.topic, []).append(message.value)
         return parts

@@ -15,19 +15,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile
 from infra.offset_ranges import Ranges
 from streaming.driver import upkeep
-from streaming.ingest.topic_writer import Feed
+from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
 from tables.engine.refresh.open_platform import Platform, ensure_domain
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ class World:
                 continue
             topic = self.registry.find_topic(name)
             raw, ranges = self._raw(name, values)
-            Feed(self.spark, self.lake, topic).take(raw, ranges)
+            TopicWriter(self.spark, self.lake, topic).take(raw, ranges)
 
     def feed(self, messages: Sequence[Message], parts: int) -> Iterator[int]:
         """Ingest messages in so many micro-batches of equal size; yields the number of each once it is in."""
@@ -128,10 +128,10 @@ class World:
         """Where the log of a topic begins."""
         return {0: 0}
 
-    def ranges(self, topic: Topic, span: Span, now: datetime) -> dict[int, tuple[int, int]]:
+    def ranges(self, topic: Topic, span: OffsetSelection, now: datetime) -> dict[int, tuple[int, int]]:
         """Of each partition what was ingested; no other span is known here."""
         assert span.is_whole
-        ends = frontier(self.lake, topic).ends
+        ends = read_ingested_offsets(self.lake, topic).ends
         return {p: (start, ends[p]) for p, start in self.starts(topic.full_name).items() if start < ends.get(p, 0)}
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
@@ -178,7 +178,7 @@ class World:
             ranks[number].append(table)
         return ranks
 
-    def reconcile(self, tables: Iterable[str] = (), *, verify: bool = False) -> list[Outcome]:
+    def reconcile(self, tables: Iterable[str] = (), *, verify: bool = False) -> list[RunResult]:
         """Reconcile these tables, or all, inputs first.
 
         Args:
@@ -186,7 +186,7 @@ class World:
         """
         wanted = {self.registry.find_table(name).full_name for name in tables}
         platform = Platform(self.spark, self.lake, self.registry)
-        outcomes: list[Outcome] = []
+        outcomes: list[RunResult] = []
         for table in self.registry.in_order(self.domain):
             if not wanted or table.full_name in wanted:
                 outcomes += Reconcile(platform, table).run(verify=verify)
@@ -198,4 +198,4 @@ class World:
 
     def watermark_ms(self, name: str) -> int | None:
         """What the stream of the table has closed."""
-        return Checkpoint.of(self.settings, self.registry.find_table(name)).watermark_ms()
+        return Checkpoint.of_table(self.settings, self.registry.find_table(name)).watermark_ms()

@@ -44,7 +44,7 @@ def checksum(value: bytes) -> int:
     return crc32(value)
 
 
-class Journal:
+class AckJournal:
     """A file of rows, one JSON object per line, that only grows; one per run, written by one thread."""
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ class Journal:
         self._file = path.open("xb", buffering=0)
 
     @classmethod
-    def begin(cls, settings: Settings, domain: str, now: datetime) -> Journal:
+    def begin(cls, settings: Settings, domain: str, now: datetime) -> AckJournal:
         """Open the file of a new run of a domain's traffic."""
         name = f"{now.astimezone(UTC):%Y%m%dT%H%M%S.%fZ}-{os.getpid()}.jsonl"
         return cls(directory(settings, domain) / name)
@@ -66,7 +66,7 @@ class Journal:
     def close(self) -> None:
         self._file.close()
 
-    def __enter__(self) -> Journal:
+    def __enter__(self) -> AckJournal:
         return self
 
     def __exit__(self, *error: object) -> None:

@@ -49,7 +49,7 @@ def encode(record: Record, reported_at: datetime) -> bytes:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Imperfections:
+class FaultInjection:
     """How imperfect the reporters are; shares are of all true records.
 
     Args:
@@ -91,7 +91,7 @@ class Imperfections:
             )
 
     @classmethod
-    def none(cls) -> Imperfections:
+    def none(cls) -> FaultInjection:
         """Perfect reporters: every record once, sound, the moment that it happens."""
         return cls(prompt_s=0, minutes_share=0, hours_share=0, duplicate_share=0, corrupt_share=0)
 

@@ -23,8 +23,8 @@ from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
 from traffic import flight_source
-from traffic.ack_journal import Journal, Row, checksum
-from traffic.fault_injection import Imperfections, Message
+from traffic.ack_journal import AckJournal, Row, checksum
+from traffic.fault_injection import FaultInjection, Message
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -90,7 +90,7 @@ def run(
     start: date,
     end: date,
     speed: float | None = None,
-    imperfections: Imperfections | None = None,
+    imperfections: FaultInjection | None = None,
     on_progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Summary:
@@ -109,14 +109,14 @@ def run(
         BadArgument: before anything is touched. Also when the topics are missing: nothing was sent.
         BrokerUnreachable: at the start, or away for longer than `OUTAGE_S`; what was acknowledged is in the journal.
     """
-    imperfections = imperfections or Imperfections()
+    imperfections = imperfections or FaultInjection()
     _check(domain, start, end, speed)
     topics = {topic.full_name: topic for topic in registry.load().domain_topics(domain)}
     _require_topics(settings, topics)
     stop = stop or threading.Event()
     with (
         _stopped_by_signals(stop),
-        Journal.begin(settings, domain, datetime.now(UTC)) as journal,
+        AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
         _producer(settings) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)
@@ -141,7 +141,7 @@ def run(
     )
 
 
-def messages(start: date, end: date, topics: Mapping[str, Topic], imperfections: Imperfections) -> Iterator[Message]:
+def messages(start: date, end: date, topics: Mapping[str, Topic], imperfections: FaultInjection) -> Iterator[Message]:
     """Everything that is sent for `[start, end)`, in the order in which it would reach us.
 
     Args:
@@ -282,7 +282,7 @@ class _Outbox:
     """Between a run, the producer and the journal; acknowledgements come on the producer's thread."""
 
     def __init__(
-        self, producer: KafkaProducer, journal: Journal, topics: Mapping[str, Topic], stop: threading.Event
+        self, producer: KafkaProducer, journal: AckJournal, topics: Mapping[str, Topic], stop: threading.Event
     ) -> None:
         self._producer = producer
         self._partitions = {name: topic.partitions for name, topic in topics.items()}

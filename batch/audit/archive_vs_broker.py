@@ -6,11 +6,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from batch.audit.marker_offsets import note_transactions
-from batch.audit.mismatches import Unlike, compare_copies
+from batch.audit.mismatches import Mismatch, find_mismatches
 from batch.log_reader import Log
-from infra.offset_ranges import Ranges, Spans, less, size, spans, within
+from infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.ledgers.lost_offsets import gaps, places
 from tables.engine.refresh.open_platform import Platform
 
@@ -20,7 +20,7 @@ _MOST = 5  # places that a message names
 
 
 @dataclass(frozen=True, kw_only=True)
-class Sides:
+class LogCopies:
     """What the archive and the broker have of the range.
 
     Attributes:
@@ -35,7 +35,7 @@ class Sides:
     archive_alone: int
     both: int
     broker_alone: int
-    unlike: Sequence[Unlike]
+    unlike: Sequence[Mismatch]
     in_transactions: int
     lost: int
     missing: Sequence[Place]
@@ -43,46 +43,46 @@ class Sides:
     def faults(self) -> Iterator[str]:
         """What is wrong, for people."""
         if self.unlike:
-            yield f"archive and broker have other records in {named([str(block) for block in self.unlike])}"
+            yield f"archive and broker have other records in {format_places([str(block) for block in self.unlike])}"
         if self.missing:
-            yield f"no record has the offsets of {named([told(place) for place in self.missing])}"
+            yield f"no record has the offsets of {format_places([format_place(place) for place in self.missing])}"
 
 
-def sides_of(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> Sides:
+def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> LogCopies:
     """Where the records of ranges are, and what became of the offsets at which the log gives none.
 
     What transactions fill of them is noted in the ledger.
     """
-    name, identity = topic.full_name, frontier(platform.lake, topic).log
+    name, identity = topic.full_name, read_ingested_offsets(platform.lake, topic).log
     known = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
-    holes = less(empty, places(known))
+    holes = subtract(empty, places(known))
     transactions = note_transactions(platform, topic, log, holes)
-    missing = [(p, *hole) for p, here in less(holes, transactions).items() for hole in here]
+    missing = [(p, *hole) for p, here in subtract(holes, transactions).items() for hole in here]
     missing += [(gap.partition, gap.start, gap.end) for gap in known if gap.is_open and gap.partition in ranges]
 
     def records(some: Spans) -> int:
         return size(some) - size(within(empty, some))
 
     archived = log.archived(name, spans(ranges))
-    both = log.at_hand(name, archived)
-    return Sides(
+    both = log.still_on_broker(name, archived)
+    return LogCopies(
         archive_alone=records(archived) - records(both),
         both=records(both),
         broker_alone=records(spans(ranges)) - records(archived),
-        unlike=compare_copies(*log.copies(name, both)) if both else [],
+        unlike=find_mismatches(*log.copies(name, both)) if both else [],
         in_transactions=size(transactions),
         lost=sum(gap.end - gap.start for gap in known if not gap.is_open),
         missing=sorted(missing),
     )
 
 
-def told(place: Place) -> str:
+def format_place(place: Place) -> str:
     """A place, for people."""
     partition, start, end = place
     return f"partition {partition} [{start}, {end})"
 
 
-def named(places: Sequence[str]) -> str:
+def format_places(places: Sequence[str]) -> str:
     """The first of some places, and how many more there are."""
     more = [f"{len(places) - _MOST} more"] if len(places) > _MOST else []
     return " and ".join([", ".join(places[:_MOST]), *more])

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from batch.audit.missing_offsets import holes
+from batch.audit.missing_offsets import missing_offsets
 from batch.log_reader import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
 from infra.offset_ranges import Range, Spans, within
 from tables.engine.checks.completeness import missing
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.transaction_offsets import record
 from tables.engine.refresh.open_platform import Platform
@@ -27,7 +27,7 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
     log = Log(platform, [topic.full_name])
     try:
         places = log.read(topic, around).selectExpr(f"partition AS {PARTITION}", f"offset AS {OFFSET}")
-        return bool(note_transactions(platform, topic, log, within(holes(places, around), lacking)))
+        return bool(note_transactions(platform, topic, log, within(missing_offsets(places, around), lacking)))
     except (BrokerUnreachable, LogGap, NotArchived):
         return False
 
@@ -39,5 +39,5 @@ def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) 
         BrokerUnreachable: retryable.
     """
     found = log.in_transactions(topic.full_name, empty)
-    record(platform.lake, topic.full_name, frontier(platform.lake, topic).log, found, platform.spark)
+    record(platform.lake, topic.full_name, read_ingested_offsets(platform.lake, topic).log, found, platform.spark)
     return found

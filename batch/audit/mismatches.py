@@ -17,7 +17,7 @@ RECORD = (*COLUMNS, HEADERS)
 
 
 @dataclass(frozen=True, kw_only=True, order=True)
-class Unlike:
+class Mismatch:
     """A block of offsets `[start, end)` of which the two copies have other records.
 
     Attributes:
@@ -35,7 +35,7 @@ class Unlike:
         return f"partition {self.partition} [{self.start}, {self.end}): {has}"
 
 
-def compare_copies(archive: DataFrame, broker: DataFrame) -> list[Unlike]:
+def find_mismatches(archive: DataFrame, broker: DataFrame) -> list[Mismatch]:
     """The blocks of offsets of which two frames of raw records, with the columns of `RECORD`, are not the same.
 
     They are compared by counts and by hashes that know no order.
@@ -45,7 +45,7 @@ def compare_copies(archive: DataFrame, broker: DataFrame) -> list[Unlike]:
     by = {"p": F.col("partition").cast("bigint"), "block": topic_certificates.block_of("offset")}
     size = topic_certificates.BLOCK
     return sorted(
-        Unlike(
+        Mismatch(
             partition=group.place[0],
             start=group.place[1] * size,
             end=(group.place[1] + 1) * size,

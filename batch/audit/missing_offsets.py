@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _BEFORE = "_before"
 
 
-def holes(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]]:
+def missing_offsets(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]]:
     """The offsets of ranges that no record has, by partition, as ranges in order.
 
     Args:

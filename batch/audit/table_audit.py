@@ -14,9 +14,9 @@ import pyarrow as pa
 from batch.audit.marker_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.log_reader import Log
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
-from batch.unexplained import named
+from batch.unexplained import differences_of
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held
 from tables.engine.checks.completeness import Coverage, coverage
@@ -101,7 +101,7 @@ class Report:
 def audit(
     settings: Settings,
     tables: Sequence[str] = (),
-    logs: Mapping[str, Span] | None = None,
+    logs: Mapping[str, OffsetSelection] | None = None,
     *,
     share: float = 0.05,
     day: date | None = None,
@@ -195,13 +195,13 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
     if not found.differing:
         return result
     sides = [in_buckets(table, side, found.differing) for side in (should, live)]
-    rows = pa.table(Target.of(pinned.platform.spark, pinned.platform.lake, table).difference(*sides).toArrow())
+    rows = pa.table(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides).toArrow())
     unexplained = pinned.outside(rows, pinned.in_flight(pinned.before()))
     return replace(
         result,
         excused=len(rows) - len(unexplained),
         unexplained=len(unexplained),
-        differences=named(table, unexplained),
+        differences=differences_of(table, unexplained),
     )
 
 

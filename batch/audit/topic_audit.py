@@ -7,10 +7,10 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
-from batch.audit.archive_vs_broker import Place, Sides, named, sides_of, told
-from batch.audit.missing_offsets import holes
+from batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
+from batch.audit.missing_offsets import missing_offsets
 from batch.log_reader import Log
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import Ranges, condition
 from tables.engine.checks.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
@@ -20,7 +20,7 @@ from tables.engine.events.json_decoder import OFFSET, PARTITION, accepted, decod
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import run_name
 
-_WHOLE = Span()
+_WHOLE = OffsetSelection()
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -42,7 +42,7 @@ class TopicReport:
     differing: Sequence[Place]
     versions: tuple[int, int]
     seconds: float
-    sides: Sides | None = None
+    sides: LogCopies | None = None
 
     @property
     def passed(self) -> bool:
@@ -55,7 +55,7 @@ class TopicReport:
         if self.differing:
             found.append(
                 f"events and quarantine are not what {self.against} says, in {len(self.differing)} of {self.blocks} "
-                f"blocks of offsets: {named([told(place) for place in self.differing])}"
+                f"blocks of offsets: {format_places([format_place(place) for place in self.differing])}"
             )
         return found
 
@@ -82,7 +82,7 @@ class TopicReport:
         )
 
 
-def compare_with_log(platform: Platform, topic: Topic, log: Log, span: Span = _WHOLE) -> TopicReport:
+def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSelection = _WHOLE) -> TopicReport:
     """Decode what there is of a topic with today's code, and compare it with what was ingested.
 
     Blocks of offsets are compared by counts and by hashes that know no order: events and quarantine with the log, and
@@ -104,12 +104,14 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: Span = _W
     try:
         by_log = blocks_of(accepted(decoded, topic), rejected(decoded), topic)
         is_dense = sum(b.events + b.quarantined for b in by_log) == sum(end - start for start, end in ranges.values())
-        empty = {} if is_dense else holes(decoded, ranges)
+        empty = {} if is_dense else missing_offsets(decoded, ranges)
     finally:
         decoded.unpersist()
     live = _held(platform, topic, versions, ranges)
     report = _report(topic, "the log", live, by_log, versions, began)
-    report = replace(report, sides=sides_of(platform, topic, log, ranges, empty), seconds=time.monotonic() - began)
+    report = replace(
+        report, sides=compare_archive_and_broker(platform, topic, log, ranges, empty), seconds=time.monotonic() - began
+    )
     if report.passed and span.is_whole:
         write_certificate(platform.lake, topic, run_name("certificate"), versions, live)
     return report

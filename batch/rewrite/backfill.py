@@ -21,17 +21,17 @@ from tables.engine.declarations.code_fingerprint import (
 )
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import Cause, Outcome
+from tables.engine.refresh.run_result import Cause, RunResult
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms, from_epoch_ms
 
 if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def backfill(settings: Settings, table: str, start: datetime | None = None, end: datetime | None = None) -> Outcome:
+def backfill(settings: Settings, table: str, start: datetime | None = None, end: datetime | None = None) -> RunResult:
     """Bring the table's rows dated `[start, end)`, or all of them, to what its function says of its inputs now.
 
     Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
@@ -52,7 +52,7 @@ def backfill(settings: Settings, table: str, start: datetime | None = None, end:
         return recompute(platform, declaration, interval)
 
 
-def recompute(platform: Platform, table: Table, interval: Interval | None) -> Outcome:
+def recompute(platform: Platform, table: Table, interval: Interval | None) -> RunResult:
     """Publish what differs among the table's rows dated within the interval, or among all for None.
 
     Where its definition gives other columns than the table has, all rows are replaced.
@@ -103,7 +103,7 @@ def accept_definition(lake: Lake, table: Table, info: Mapping[str, object]) -> N
     if recorded(lake, table) != now:
         writer = Writer(lake, table.full_name)
         rows = pa.schema(writer.newest().schema()).empty_table()
-        stamp = Stamp(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
+        stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
         writer.append(rows, stamp)
 
 

@@ -13,10 +13,10 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.lake import QUARANTINE
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Cause, Outcome
+from tables.engine.refresh.run_result import Cause, RunResult
 from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ class Work:
     began: float = field(default_factory=time.monotonic)
 
 
-def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> list[Outcome]:
+def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> list[RunResult]:
     """Decode records with today's code, and publish how the outcome differs from what the two tables have of them.
 
     Args:
@@ -56,7 +56,7 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
     Returns:
         Outcomes of events and quarantine.
     """
-    newest_ms = frontier(platform.lake, topic).newest_ms
+    newest_ms = read_ingested_offsets(platform.lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
     events = _Decoded(platform, topic.full_name, list(topic.columns), accepted(decoded, topic), work)
     try:
@@ -71,7 +71,7 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
         decoded.unpersist()
 
 
-def reconcile_below(platform: Platform, topic: Topic) -> list[Outcome]:
+def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
     """Carry what was published through every table that reads the topic, directly or through others, inputs first.
 
     Raises: as `reconcile`, after all of these tables were looked at.
@@ -115,8 +115,8 @@ class _Decoded:
         if "_first" in self.__dict__:
             self._first.unpersist()
 
-    def outcome(self) -> Outcome:
-        outcome = Outcome(
+    def outcome(self) -> RunResult:
+        outcome = RunResult(
             table=self._target.name,
             cause=_CAUSE,
             run=self._work.run,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import KEY, Work, publish, reconcile_below
 from infra.duckdb_session import query
 from infra.errors import BadArgument
@@ -16,7 +16,7 @@ from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION
 from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import Outcome, run_name
+from tables.engine.refresh.run_result import RunResult, run_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def redrive(settings: Settings, topic: str, span: Span, reason: str | None = None) -> list[Outcome]:
+def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str | None = None) -> list[RunResult]:
     """Decode quarantined records again with today's code, from the bytes that quarantine keeps.
 
     Those that pass become events and leave quarantine, and every table below is reconciled for just what that
@@ -47,7 +47,9 @@ def redrive(settings: Settings, topic: str, span: Span, reason: str | None = Non
         return redrive_chosen(platform, declared, span, reason)
 
 
-def redrive_chosen(platform: Platform, topic: Topic, span: Span, reason: str | None = None) -> list[Outcome]:
+def redrive_chosen(
+    platform: Platform, topic: Topic, span: OffsetSelection, reason: str | None = None
+) -> list[RunResult]:
     """`redrive` on a platform that is open."""
     if reason is not None and not reason.strip():
         raise BadArgument("The reason is empty.", hint="Give a part of a reason, or leave it out for all records.")
@@ -80,7 +82,7 @@ def redrive_chosen(platform: Platform, topic: Topic, span: Span, reason: str | N
     return outcomes + reconcile_below(platform, topic)
 
 
-def _places(lake: Lake, topic: Topic, span: Span, reason: str | None) -> pa.Table:
+def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None) -> pa.Table:
     """Partition and offset of the chosen records; their bytes are left where they are."""
     columns = [PARTITION, OFFSET, APPENDED_AT, "reasons"]
     contains = " AND contains(array_to_string(reasons, chr(10)), ?)" if reason else ""

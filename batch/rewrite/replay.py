@@ -6,14 +6,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
 from batch.log_reader import Log
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.offset_ranges import Range, Ranges, condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.events.json_decoder import OFFSET, PARTITION
 from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import Outcome, run_name
+from tables.engine.refresh.run_result import RunResult, run_name
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def replay(settings: Settings, topic: str, span: Span) -> list[Outcome]:
+def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunResult]:
     """Decode the offsets of a topic that are meant again and publish what comes out differently.
 
     A record moves between events and quarantine, or changes; then every table below is reconciled for just the rows
@@ -43,14 +43,14 @@ def replay(settings: Settings, topic: str, span: Span) -> list[Outcome]:
         return decode_again(platform, declared, span)
 
 
-def readable(settings: Settings, topic: str, span: Span) -> dict[int, Range]:
+def readable(settings: Settings, topic: str, span: OffsetSelection) -> dict[int, Range]:
     """The offsets that a replay of a span would read, by partition; no Spark is started. Raises as `replay`."""
     declared = load().find_topic(topic)
     with opened(settings, "replay", [declared.domain]) as platform:
         return Log(platform, [declared.full_name]).ranges(declared, span, datetime.now(UTC))
 
 
-def decode_again(platform: Platform, topic: Topic, span: Span) -> list[Outcome]:
+def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunResult]:
     """`replay` on a platform that is open."""
     log = Log(platform, [topic.full_name])
     ranges = log.ranges(topic, span, datetime.now(UTC))
@@ -58,7 +58,7 @@ def decode_again(platform: Platform, topic: Topic, span: Span) -> list[Outcome]:
     return outcomes + reconcile_below(platform, topic)
 
 
-def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Ranges) -> list[Outcome]:
+def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Ranges) -> list[RunResult]:
     work = Work(
         run=run_name("replay"),
         records=sum(last - first for first, last in ranges.values()),

@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from infra import jars
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 from infra.errors import MissingTool, TwofoldError
 from infra.java import java, java_home
 from infra.settings import ROOT
@@ -60,7 +60,7 @@ def _ensure_packages() -> None:
                 f"Flink's Python environment cannot be made: {ran.stderr.strip()[-500:]}",
                 hint="The first run needs the network and Python 3.11 to 3.13.",
             )
-    write_at_once(made_from, REQUIREMENTS.read_text())
+    write_atomically(made_from, REQUIREMENTS.read_text())
 
 
 def main() -> int:

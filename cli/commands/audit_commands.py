@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.commands.run_commands import From, Partitions, To, full_names, parse_span
+from cli.commands.run_commands import From, Partitions, To, full_names, parse_selection
 from cli.console import Json, make_table, out, print_json, shown_span
 from cli.parsing import require_share
 from infra.settings import Settings
@@ -48,7 +48,7 @@ def audit(
     tables, topics = _told_apart(names or ())
     if first or last or partitions:
         _require_one_topic(tables, topics)
-    spans = {topic: parse_span(topic, first, last, partitions)[1] for topic in topics}
+    spans = {topic: parse_selection(topic, first, last, partitions)[1] for topic in topics}
     from batch.audit.table_audit import audit as run
 
     report = run(settings, tables, spans, share=wanted)

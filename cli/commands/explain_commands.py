@@ -16,7 +16,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from batch.late_records import LateRecord
     from tables.engine.declarations.declaration import Table
-    from tables.engine.ledgers.row_history import Chapter, Record, Story
+    from tables.engine.ledgers.row_history import Record, RowHistory, RowVersion
 
 MOST_RECORDS = 6
 MOST_LATE = 40
@@ -48,12 +48,12 @@ def why(
 
     from tables.engine.declarations.registry import load
     from tables.engine.delta.lake import Lake
-    from tables.engine.ledgers.row_history import story
+    from tables.engine.ledgers.row_history import read_history
 
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
     schema = pa.schema(lake.open(declared.full_name).schema())
-    told = story(lake, declared, parse_key(key, declared.primary_key, schema))
+    told = read_history(lake, declared, parse_key(key, declared.primary_key, schema))
     if not told.chapters and told.now is None:
         raise BadArgument(
             f"{told.table} has no row {_key(told.key)}, and never had one since version {told.since}.",
@@ -95,7 +95,7 @@ def late(
         _print_late(declared, records)
 
 
-def _in_archive(told: Story, settings: Settings) -> tuple[Story, str]:
+def _in_archive(told: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
     """The story with the archived segments of its records, or why they are not named."""
     from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
@@ -114,7 +114,7 @@ def _no_session() -> NoReturn:
     raise RuntimeError("looking at what was late needs no Spark")
 
 
-def _print_story(told: Story) -> None:
+def _print_story(told: RowHistory) -> None:
     out.print(f"[bold]{escape(told.table)}[/]  {escape(_key(told.key))}")
     out.print()
     if told.since:
@@ -128,7 +128,7 @@ def _print_story(told: Story) -> None:
     out.print("[bold]Now[/]  " + escape(_values(rest)), soft_wrap=True)
 
 
-def _print_chapter(number: int, chapter: Chapter, told: Story) -> None:
+def _print_chapter(number: int, chapter: RowVersion, told: RowHistory) -> None:
     by = CAUSES.get(chapter.by, escape(chapter.by))
     place = f"version {chapter.version}" if chapter.version is not None else "no new version"
     out.print(f"[bold]{number}. {shown(chapter.at)}[/]  {place}: {DEEDS[chapter.change]} by {by}")
@@ -155,7 +155,7 @@ def _print_chapter(number: int, chapter: Chapter, told: Story) -> None:
     out.print()
 
 
-def _columns(chapter: Chapter, key: Mapping[str, object]) -> list[tuple[str, str, str]]:
+def _columns(chapter: RowVersion, key: Mapping[str, object]) -> list[tuple[str, str, str]]:
     before, after = chapter.before or {}, chapter.after or {}
     return [
         (column, escape(_text(before.get(column))), escape(_text(after.get(column))))

@@ -17,10 +17,10 @@ from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.offset_selection import Span
+    from batch.offset_selection import OffsetSelection
     from quality.check_result import Verdict
     from tables.engine.declarations.declaration import Topic
-    from tables.engine.refresh.run_result import Difference, Outcome
+    from tables.engine.refresh.run_result import Difference, RunResult
 
 MOST_DIFFERENCES = 20
 MEANINGS = {
@@ -140,7 +140,9 @@ def reconcile(
     print_outcomes(run(settings, names, verify=verify, repair=approve), as_json)
 
 
-def _approval(yes: bool, digest: str | None, approved_by: str | None, as_json: bool) -> Callable[[Outcome], str | None]:
+def _approval(
+    yes: bool, digest: str | None, approved_by: str | None, as_json: bool
+) -> Callable[[RunResult], str | None]:
     """What asks a person about each table, and returns who approved; refused here where there is nobody to ask."""
     from infra.errors import BadArgument
 
@@ -150,7 +152,7 @@ def _approval(yes: bool, digest: str | None, approved_by: str | None, as_json: b
             hint="Run it in a terminal, which shows the rows and asks, or add --yes.",
         )
 
-    def approve(outcome: Outcome) -> str | None:
+    def approve(outcome: RunResult) -> str | None:
         if not as_json:
             _print_unexplained(outcome)
         if digest is not None and outcome.digest != digest:
@@ -171,7 +173,7 @@ def print_differences(title: str, differences: Sequence[Difference]) -> None:
     out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
 
 
-def _print_unexplained(outcome: Outcome) -> None:
+def _print_unexplained(outcome: RunResult) -> None:
     print_differences(f"{outcome.table}: rows that nothing explains", outcome.differences)
     if outcome.unexplained > MOST_DIFFERENCES:
         out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
@@ -227,7 +229,7 @@ def replay(
     refused with the offset up to which it could.
     """
     settings = Settings.from_environment()
-    declared, span = parse_span(topic, first, last, partitions, archived=archived)
+    declared, span = parse_selection(topic, first, last, partitions, archived=archived)
     from batch.rewrite.replay import readable
     from batch.rewrite.replay import replay as run
 
@@ -261,21 +263,21 @@ def redrive(
     Those that still fail stay in quarantine, with today's reasons.
     """
     settings = Settings.from_environment()
-    declared, span = parse_span(topic, first, last, partitions)
+    declared, span = parse_selection(topic, first, last, partitions)
     from batch.rewrite.redrive import redrive as run
 
     print_outcomes(run(settings, declared.full_name, span, reason), as_json)
 
 
-def parse_span(
+def parse_selection(
     name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
-) -> tuple[Topic, Span]:
+) -> tuple[Topic, OffsetSelection]:
     """A topic, by full or bare name, and which of its records are meant."""
-    from batch.offset_selection import Span
+    from batch.offset_selection import OffsetSelection
     from tables.engine.declarations.registry import load
 
     topic = load().find_topic(name)
-    span = Span(
+    span = OffsetSelection(
         start=parse_place(first, "--from", topic.partitions),
         end=parse_place(last, "--to", topic.partitions),
         partitions=parse_partitions(partitions, "--partitions", topic.partitions),
@@ -303,7 +305,7 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     return found
 
 
-def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
+def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
     if as_json:
         print_json([dataclasses.asdict(outcome) | {"changed": outcome.changed} for outcome in outcomes])
         return
@@ -334,7 +336,7 @@ def print_outcomes(outcomes: Sequence[Outcome], as_json: bool) -> None:
     out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
 
 
-def _versions(outcome: Outcome) -> str | int | None:
+def _versions(outcome: RunResult) -> str | int | None:
     if outcome.version_before == outcome.version_after:
         return outcome.version_after
     return f"{outcome.version_before} → {outcome.version_after}"

@@ -43,10 +43,10 @@ def traffic(
     for option, share in shares.items():
         require_share(share, option)
     settings = Settings.from_environment()
-    from traffic.fault_injection import Imperfections
+    from traffic.fault_injection import FaultInjection
     from traffic.producer import run
 
-    imperfections = Imperfections(
+    imperfections = FaultInjection(
         seed=seed, minutes_share=minutes, hours_share=hours, duplicate_share=duplicates, corrupt_share=corrupt
     )
     with _live(quiet=as_json) as show:

@@ -13,7 +13,7 @@ from rich.panel import Panel
 
 from cli.console import make_table, out, shown_span, step
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
-from cli.demo.live_view import Feed, feeding, moving
+from cli.demo.live_view import LiveTraffic, feeding, moving
 from cli.parsing import parse_date, require_order
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
 from infra.settings import Settings
@@ -97,7 +97,7 @@ def _stream(settings: Settings, registry: Registry, start: date, end: date, seco
     """
     from cli.platform_status import Observer
 
-    feed = Feed(settings, DOMAIN, start, end + TAIL, seconds, rest=end)
+    feed = LiveTraffic(settings, DOMAIN, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)
     again = sum(topic.events or 0 for topic in observer.take().topics)
     if again:

@@ -21,13 +21,13 @@ if TYPE_CHECKING:
     from cli.platform_status import QueryState, Snapshot
     from traffic.producer import Progress, Summary
 
-    Show = Callable[["Feed", Snapshot], None]
+    Show = Callable[["LiveTraffic", Snapshot], None]
 
 TELL_S = 5.0
 
 
 @dataclass
-class Feed:
+class LiveTraffic:
     """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`.
 
     Attributes:
@@ -62,7 +62,7 @@ class Feed:
         self._go_on.set()
 
     def run(self) -> None:
-        from traffic.fault_injection import Imperfections
+        from traffic.fault_injection import FaultInjection
         from traffic.producer import run
 
         try:
@@ -73,7 +73,7 @@ class Feed:
                 end=self.end,
                 speed=(self.end - self.start).total_seconds() / self.seconds,
                 # More stragglers than usual, so that a month has a correction of every kind.
-                imperfections=Imperfections(hours_share=0.05),
+                imperfections=FaultInjection(hours_share=0.05),
                 on_progress=self._keep,
                 stop=self.stop,
             )
@@ -88,7 +88,7 @@ class Feed:
 
 
 @contextmanager
-def feeding(feed: Feed) -> Iterator[threading.Thread]:
+def feeding(feed: LiveTraffic) -> Iterator[threading.Thread]:
     """Run the traffic in a thread of its own; leaving the block ends it early."""
     thread = threading.Thread(target=feed.run, name="traffic")
     thread.start()
@@ -106,7 +106,7 @@ def moving() -> Iterator[Show]:
     if not out.is_terminal:
         told = [0.0]
 
-        def tell(feed: Feed, now: Snapshot) -> None:
+        def tell(feed: LiveTraffic, now: Snapshot) -> None:
             if time.monotonic() - told[0] > TELL_S:
                 told[0] = time.monotonic()
                 out.print(_line(feed, now), soft_wrap=True)
@@ -119,7 +119,7 @@ def moving() -> Iterator[Show]:
         yield lambda feed, now: live.update(_picture(feed, now), refresh=True)
 
 
-def _line(feed: Feed, now: Snapshot) -> str:
+def _line(feed: LiveTraffic, now: Snapshot) -> str:
     reached = f"{feed.reached:%Y-%m-%d %H:%M}" if feed.reached else "connecting"
     produced, lag = _total(t.produced for t in now.topics), _total(t.lag for t in now.topics)
     quarantined = _total(t.quarantined for t in now.topics)
@@ -128,7 +128,7 @@ def _line(feed: Feed, now: Snapshot) -> str:
     return f"{reached}  produced {produced:,}, lag {lag:,}, quarantined {quarantined:,}, late {late:,}; rows: {tables}"
 
 
-def _picture(feed: Feed, now: Snapshot) -> RenderableType:
+def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
     from rich.console import Group
     from rich.progress_bar import ProgressBar
     from rich.table import Table

@@ -10,7 +10,7 @@ from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.assets import change_facts, domain_asset, table_asset
 from dags.command_report import changed_tables, of_table, read_reports
-from dags.operators.report_task import BehindOperator
+from dags.operators.report_task import ReportOperator
 from infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 ANNOUNCE = "announce"
 
 
-class TableOperator(BehindOperator):
+class TableOperator(ReportOperator):
     """What a command reported about one table: fails on unexplained differences, is skipped when nothing changed.
 
     When it succeeds, the asset of the table gets an event with the rows, the cause and the version of the change.
@@ -52,7 +52,7 @@ def telling(document: object) -> set[str]:
     return changed | {report.table for report in reports if report.unexplained} | ({ANNOUNCE} if changed else set())
 
 
-class AnnounceOperator(BehindOperator):
+class AssetEventsOperator(ReportOperator):
     """Tells whoever waits for the domain which tables a command changed; is skipped when it changed none.
 
     Args:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.operators.report_task import BehindOperator
+from dags.operators.report_task import ReportOperator
 from infra.errors import TwofoldError, UnexplainedDifference
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 _NAMED = 5  # rows that a message names
 
 
-class AuditedOperator(BehindOperator):
+class TableAuditOperator(ReportOperator):
     """Fails when an audit found rows of the table that nothing explains, or could not look at it.
 
     Its history says when the table was looked at.
@@ -43,7 +43,7 @@ class AuditedOperator(BehindOperator):
         return {name: found[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
 
 
-class AuditedLogOperator(BehindOperator):
+class LogAuditOperator(ReportOperator):
     """Fails when an offset of the log is not once among events and quarantine, or when the broker lost records."""
 
     def execute(self, context: Context) -> dict[str, int]:
@@ -58,7 +58,7 @@ class AuditedLogOperator(BehindOperator):
         return {topic["topic"]: sum(part["events"] for part in topic["partitions"]) for topic in topics}
 
 
-class AuditedTopicOperator(BehindOperator):
+class TopicAuditOperator(ReportOperator):
     """Fails when an audit of the topic found a fault; otherwise says who has how many of its records."""
 
     def execute(self, context: Context) -> dict[str, Any]:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from airflow.sdk import BaseOperator
 from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
 
-from dags.operators.managed_subprocess import Child, Ended
+from dags.operators.managed_subprocess import Ended, ManagedSubprocess
 from infra.errors import TwofoldError
 from infra.settings import Settings
 
@@ -40,7 +40,7 @@ class CommandOperator(BaseOperator):
         super().__init__(**settings)
         self.command = command
         self.arguments = arguments
-        self._child: Child | None = None
+        self._child: ManagedSubprocess | None = None
 
     def execute(self, context: Context) -> object:
         return self.run_in(context)
@@ -62,7 +62,9 @@ class CommandOperator(BaseOperator):
         """
         self.log.info("./twofold %s", shlex.join(arguments))
         place = Settings.from_environment().home / "run" / "tasks" / f"{self.dag_id}.{self.task_id}.json"
-        child = self._child = Child([*PROGRAM, *arguments], environment=_environment(os.environ), place=place)
+        child = self._child = ManagedSubprocess(
+            [*PROGRAM, *arguments], environment=_environment(os.environ), place=place
+        )
         ended = child.run(self.log.info)
         if child.was_stopped:
             raise AirflowException(f"./twofold {arguments[0]} was stopped with its task.")

@@ -15,8 +15,8 @@ from pathlib import Path
 from queue import SimpleQueue
 from typing import IO
 
-from infra.atomic_write import write_at_once
-from infra.process.process_reaper import Order, kill_marked
+from infra.atomic_write import write_atomically
+from infra.process.process_reaper import ReaperCommand, kill_tagged
 from infra.settings import ROOT
 
 # Airflow kills a task that does not end within 5 s of being told to.
@@ -45,7 +45,7 @@ class Ended:
         return None
 
 
-class Child:
+class ManagedSubprocess:
     """A command that dies with this process, and that never runs twice under one `place`.
 
     Args:
@@ -66,7 +66,9 @@ class Child:
         """
         end_leftover(self._place)
         self._place.parent.mkdir(parents=True, exist_ok=True)
-        order = Order(command=self._command, mark=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S)
+        order = ReaperCommand(
+            command=self._command, mark=f"task-{uuid.uuid4()}", directory=str(ROOT), stop_wait_s=STOP_WAIT_S
+        )
         order.save(self._place.with_suffix(".order"))
         guard = self._guard = subprocess.Popen(
             [sys.executable, "-m", "infra.process.process_reaper", "--order", str(self._place.with_suffix(".order"))],
@@ -111,7 +113,7 @@ def end_leftover(place: Path) -> None:
             _, alive = psutil.wait_procs([guard], timeout=STOP_WAIT_S + 2)
             for process in alive:
                 process.kill()
-    kill_marked(found["mark"])
+    kill_tagged(found["mark"])
     place.unlink(missing_ok=True)
 
 
@@ -120,7 +122,7 @@ def _take(place: Path, pid: int, mark: str) -> None:
 
     with contextlib.suppress(psutil.NoSuchProcess):
         known = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
-        write_at_once(place, json.dumps(known))
+        write_atomically(place, json.dumps(known))
 
 
 @contextlib.contextmanager

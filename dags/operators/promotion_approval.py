@@ -9,7 +9,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.command_operator import CommandOperator
-from dags.operators.repair_approval import approved, told
+from dags.operators.repair_approval import approved, format_rows
 from dags.params import table_argument
 
 if TYPE_CHECKING:
@@ -62,5 +62,5 @@ def _told(found: Mapping[str, Any]) -> str:
     for name, text in {"new_columns": "new columns", "gone_columns": "columns that go"}.items():
         lines += [f"- {text}: {', '.join(found[name])}"] if found[name] else []
     if found["examples"]:
-        lines += ["", told(found["examples"], sum(found[name] for name in _COUNTS))]
+        lines += ["", format_rows(found["examples"], sum(found[name] for name in _COUNTS))]
     return "\n".join(lines)

@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING, Any
 
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.operators.report_task import BehindOperator
+from dags.operators.report_task import ReportOperator
 from infra.errors import QualityFailed
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class VerdictOperator(BehindOperator):
+class VerdictOperator(ReportOperator):
     """Fails when a rule of the table is broken; is skipped when the table was not checked."""
 
     def execute(self, context: Context) -> dict[str, Any]:

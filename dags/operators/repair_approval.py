@@ -38,7 +38,7 @@ class ExamineOperator(CommandOperator):
         self.log.info("unexplained rows=%d", total)
         why = f"./twofold why {table} {_row(rows[0])}"
         digest = document["facts"]["digests"][table]
-        return {"rows": total, "digest": digest, "told": told(rows, total), "why": why}
+        return {"rows": total, "digest": digest, "told": format_rows(rows, total), "why": why}
 
 
 class RepairApproval(ApprovalOperator):
@@ -71,7 +71,7 @@ def approved(context: Context, source: str) -> list[str]:
     return ["--digest", str(pull(task_ids=source)["digest"]), "--approved-by", str(person.get("name") or "Airflow")]
 
 
-def told(rows: Sequence[Mapping[str, Any]], total: int) -> str:
+def format_rows(rows: Sequence[Mapping[str, Any]], total: int) -> str:
     """The first of so many rows that differ, as a table in Markdown: a line per column that is not as it should be."""
     lines = ["| row | column | is | should be |", "|---|---|---|---|"]
     for row in rows[:_SHOWN]:

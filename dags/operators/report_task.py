@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 
-class BehindOperator(BaseOperator):
+class ReportOperator(BaseOperator):
     """Tells what a command reported about one table, topic or domain; starts nothing itself.
 
     Args:

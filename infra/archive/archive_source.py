@@ -49,10 +49,10 @@ class ArchiveSource(DataSource):
     def schema(self) -> StructType:
         from pyspark.sql.pandas.types import from_arrow_schema
 
-        return from_arrow_schema(schema(_Asked.of(self.options).columns))
+        return from_arrow_schema(schema(_Asked.from_options(self.options).columns))
 
     def reader(self, schema: StructType) -> DataSourceReader:
-        return _Reader(_Asked.of(self.options))
+        return _Reader(_Asked.from_options(self.options))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -66,7 +66,7 @@ class _Asked:
     columns: Sequence[str]
 
     @classmethod
-    def of(cls, options: Mapping[str, str]) -> _Asked:
+    def from_options(cls, options: Mapping[str, str]) -> _Asked:
         given = {name.lower(): text for name, text in options.items()}
         unknown = sorted(given.keys() - {name.lower() for name in _OPTIONS})
         if unknown or not given.get("topic"):

@@ -14,7 +14,7 @@ from infra.archive.format.record_rows import COLUMNS, HEADERS, schema
 from infra.archive.read_plan import Archive, Bounds
 from infra.errors import LogGap, NotArchived
 from infra.kafka.topic_admin import PartitionOffsets, offsets
-from infra.offset_ranges import Ranges, rounds
+from infra.offset_ranges import Ranges, batches_of_size
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -139,7 +139,7 @@ def _rounds(found: Mapping[int, Sequence[Stretch]]) -> Iterator[tuple[Source, di
     sources: tuple[Source, ...] = ("archive", "broker")
     for source in sources:
         by_partition = {p: [(s.start, s.end) for s in parts if s.source == source] for p, parts in found.items()}
-        yield from ((source, part) for part in rounds(by_partition))
+        yield from ((source, part) for part in batches_of_size(by_partition))
 
 
 def broker_frame(

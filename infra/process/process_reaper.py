@@ -25,7 +25,7 @@ from pathlib import Path
 from types import FrameType
 from typing import TYPE_CHECKING, NoReturn
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 
 if TYPE_CHECKING:
     import psutil
@@ -37,7 +37,7 @@ CANNOT_RUN = 127
 
 
 @dataclass(frozen=True, kw_only=True)
-class Order:
+class ReaperCommand:
     """What one guard runs.
 
     Args:
@@ -61,15 +61,15 @@ class Order:
         path.write_text(json.dumps(asdict(self)))
 
     @classmethod
-    def load(cls, path: Path) -> Order:
+    def load(cls, path: Path) -> ReaperCommand:
         return cls(**json.loads(path.read_text()))
 
 
-def run(order: Order) -> int:
+def run(order: ReaperCommand) -> int:
     """Run the command to its end and clean up behind it; its exit code, 128 + n when signal n ended it."""
     _prctl(PR_SET_CHILD_SUBREAPER, 1)
     _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
-    kill_marked(order.mark)
+    kill_tagged(order.mark)
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     executed, executing = os.pipe()
     child = os.fork()
@@ -86,11 +86,11 @@ def run(order: Order) -> int:
     # From here on there is nothing to forward, and the cleaning must not be cut short.
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     _kill_descendants()
-    kill_marked(order.mark)
+    kill_tagged(order.mark)
     return code
 
 
-def marked(mark: str) -> Iterator[psutil.Process]:
+def tagged_processes(mark: str) -> Iterator[psutil.Process]:
     """The processes that carry this mark, without this process and those that started it."""
     import psutil
 
@@ -111,24 +111,24 @@ def has_ended(process: psutil.Process) -> bool:
     return True
 
 
-def with_mark(environment: Mapping[str, str], mark: str) -> dict[str, str]:
+def with_tag(environment: Mapping[str, str], mark: str) -> dict[str, str]:
     """An environment whose processes also carry this mark."""
     marks = [other for other in environment.get(MARK, "").split("|") if other and other != mark]
     return {**environment, MARK: "|".join([*marks, mark])}
 
 
-def kill_marked(mark: str) -> None:
+def kill_tagged(mark: str) -> None:
     """Kill every process that carries this mark, until there is none."""
     import psutil
 
-    while remaining := list(marked(mark)):
+    while remaining := list(tagged_processes(mark)):
         for process in remaining:
             with contextlib.suppress(psutil.Error):
                 process.kill()
         time.sleep(0.02)
 
 
-def _become(order: Order) -> NoReturn:
+def _become(order: ReaperCommand) -> NoReturn:
     """Turn this forked process into the command."""
     try:
         os.setpgid(0, 0)
@@ -138,14 +138,14 @@ def _become(order: Order) -> NoReturn:
             os._exit(CANNOT_RUN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
         os.chdir(order.directory)
-        environment = with_mark({**os.environ, **order.environment}, order.mark)
+        environment = with_tag({**os.environ, **order.environment}, order.mark)
         os.execvpe(order.command[0], list(order.command), environment)
     except OSError as error:
         print(f"Cannot run {order.command[0]}: {error}", file=sys.stderr, flush=True)
     os._exit(CANNOT_RUN)
 
 
-def _forward_signals(order: Order, child: int) -> None:
+def _forward_signals(order: ReaperCommand, child: int) -> None:
     def forward(number: int, _: FrameType | None) -> None:
         asked = signal.Signals[f"SIG{order.stop_signal}"] if number == signal.SIGTERM else signal.Signals(number)
         with contextlib.suppress(ProcessLookupError):
@@ -181,7 +181,7 @@ def _kill_descendants() -> None:
             os.waitpid(-1, 0)
 
 
-def _write_record(order: Order, child: int) -> None:
+def _write_record(order: ReaperCommand, child: int) -> None:
     if not order.record:
         return
     path = Path(order.record)
@@ -189,7 +189,7 @@ def _write_record(order: Order, child: int) -> None:
         starts = json.loads(path.read_text())["starts"]
     except (OSError, ValueError, KeyError):
         starts = 0
-    write_at_once(path, json.dumps({"pid": child, "starts": starts + 1}))
+    write_atomically(path, json.dumps({"pid": child, "starts": starts + 1}))
 
 
 def _prctl(option: int, value: int) -> None:
@@ -201,9 +201,9 @@ def main(arguments: Sequence[str]) -> int:
     """`--order FILE`, as the supervisor calls it, or `-- command ...`."""
     match list(arguments):
         case ["--order", file]:
-            return run(Order.load(Path(file)))
+            return run(ReaperCommand.load(Path(file)))
         case ["--", _, *_]:
-            return run(Order(command=arguments[1:], mark=f"guard-{uuid.uuid4()}"))
+            return run(ReaperCommand(command=arguments[1:], mark=f"guard-{uuid.uuid4()}"))
         case _:
             print("Usage: python -m infra.process.process_reaper -- command [argument ...]", file=sys.stderr)
             return 2

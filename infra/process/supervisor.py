@@ -23,7 +23,7 @@ from typing import Any, Literal, cast
 
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisord
-from infra.process.process_reaper import MARK, has_ended, kill_marked, marked, with_mark
+from infra.process.process_reaper import MARK, has_ended, kill_tagged, tagged_processes, with_tag
 from infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
@@ -107,7 +107,7 @@ def is_running(settings: Settings) -> bool:
     """Whether the supervisor of this home answers."""
     try:
         with supervisord.rpc(settings) as server:
-            return bool(server.getIdentification() == supervisord.mark(settings))
+            return bool(server.getIdentification() == supervisord.process_tag(settings))
     except (OSError, http.client.HTTPException, xmlrpc.client.Error):
         return False
 
@@ -171,7 +171,7 @@ def _launch(settings: Settings) -> None:
     with log.open("w") as said:
         launched = subprocess.run(
             [sys.executable, "-m", "supervisor.supervisord", "-c", supervisord.configuration_file(settings)],
-            env=with_mark(environment, supervisord.mark(settings)),
+            env=with_tag(environment, supervisord.process_tag(settings)),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
             stdout=said,
@@ -193,7 +193,7 @@ def _sweep(settings: Settings) -> None:
     import psutil
 
     told = []
-    for process in marked(supervisord.mark(settings)):
+    for process in tagged_processes(supervisord.process_tag(settings)):
         with contextlib.suppress(psutil.Error):
             if {"infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
@@ -201,7 +201,7 @@ def _sweep(settings: Settings) -> None:
     deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in supervisord.orders(settings)), default=0)
     while not all(has_ended(process) for process in told) and time.monotonic() < deadline:
         time.sleep(0.05)
-    kill_marked(supervisord.mark(settings))
+    kill_tagged(supervisord.process_tag(settings))
 
 
 def _stop_stages(settings: Settings) -> None:

@@ -18,9 +18,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 from infra.errors import ProcessFailed
-from infra.process.process_reaper import Order
+from infra.process.process_reaper import ReaperCommand
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -44,7 +44,7 @@ def write_configuration(settings: Settings, programs: Sequence[Program]) -> None
         f"[{name}]\n" + "".join(f"{key} = {value}\n" for key, value in section.items())
         for name, section in sections.items()
     ]
-    write_at_once(configuration_file(settings), "\n".join(lines))
+    write_atomically(configuration_file(settings), "\n".join(lines))
     for file in (directory(settings) / "orders").glob("*.json"):
         if file not in saved.values():
             file.unlink()
@@ -61,11 +61,11 @@ def stages(settings: Settings) -> dict[int, list[str]]:
     return found
 
 
-def orders(settings: Settings) -> Iterator[Order]:
+def orders(settings: Settings) -> Iterator[ReaperCommand]:
     """What the guards of this home run, as far as it can be read."""
     for path in (directory(settings) / "orders").glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
-            yield Order.load(path)
+            yield ReaperCommand.load(path)
 
 
 @contextmanager
@@ -76,7 +76,7 @@ def rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
         yield server.supervisor
 
 
-def mark(settings: Settings) -> str:
+def process_tag(settings: Settings) -> str:
     """What every process of this home, and of no other, carries in its environment."""
     return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
 
@@ -101,7 +101,7 @@ def socket_path(settings: Settings) -> Path:
     path = directory(settings) / "supervisor.sock"
     if len(str(path)) <= LONGEST_SOCKET_PATH:
         return path
-    short = Path(tempfile.gettempdir()) / f"{mark(settings)}-{os.getuid()}"
+    short = Path(tempfile.gettempdir()) / f"{process_tag(settings)}-{os.getuid()}"
     short.mkdir(mode=0o700, exist_ok=True)
     if short.stat().st_uid != os.getuid() or short.is_symlink():
         raise ProcessFailed(f"{short} belongs to another user.", hint="Choose a TWOFOLD_HOME with a shorter path.")
@@ -110,7 +110,7 @@ def socket_path(settings: Settings) -> Path:
 
 def _supervisord_section(settings: Settings) -> dict[str, object]:
     section: dict[str, object] = {
-        "identifier": _escaped(mark(settings)),
+        "identifier": _escaped(process_tag(settings)),
         "logfile": _escaped(settings.logs / "supervisord.log"),
         "logfile_maxbytes": LOG_BYTES,
         "logfile_backups": LOG_BACKUPS,
@@ -151,9 +151,9 @@ def _program_section(settings: Settings, program: Program, order: Path) -> dict[
 
 def _save_order(settings: Settings, program: Program) -> Path:
     """Write what the guard runs, to a file whose name changes with it: supervisord compares command lines."""
-    order = Order(
+    order = ReaperCommand(
         command=list(program.command),
-        mark=f"{mark(settings)}#{program.name}",
+        mark=f"{process_tag(settings)}#{program.name}",
         environment=dict(program.environment),
         directory=str(program.directory),
         record=str(record_file(settings, program.name)),

@@ -15,7 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.atomic_write import write_at_once
+from infra.atomic_write import write_atomically
 from infra.errors import TwofoldError
 from infra.jars import STAMP as JARS
 from infra.java import java
@@ -56,7 +56,7 @@ def ensure(settings: Settings) -> bool:
         command = [sys.executable, "-m", "infra.spark.class_data_sharing", str(draft)]
         subprocess.run(command, check=True, timeout=TIMEOUT_S, capture_output=True)
         draft.replace(archive)
-    write_at_once(stamp, made_for)
+    write_atomically(stamp, made_for)
     return True
 
 

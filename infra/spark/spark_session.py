@@ -49,7 +49,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
     return spark
 
 
-def suit_to_rows(spark: SparkSession, *, few: bool) -> None:
+def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
     """Plan the session's next queries for few rows, or for many.
 
     Few rows cost less interpreted than the compilation of classes for them, which every new literal, such as a

@@ -6,7 +6,7 @@ import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.spark.spark_session import suit_to_rows
+from infra.spark.spark_session import tune_for_batch_size
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -25,7 +25,7 @@ def warm_up(spark: SparkSession, scratch: Path) -> None:
     try:
         rows = write_rows(spark, scratch / "rows")
         for number in range(_ROUNDS):
-            suit_to_rows(spark, few=number > 0)
+            tune_for_batch_size(spark, few=number > 0)
             merge(by_minute(rows), scratch / "by_minute")
             found = spark.read.format("delta").load(str(scratch / "by_minute"))
             found.join(rows, "k", "left_semi").where("rows > 0").toArrow()

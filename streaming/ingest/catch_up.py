@@ -22,8 +22,8 @@ from infra.archive.segment_reader import read_all
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from infra.offset_ranges import Ranges, RangesOf
-from streaming.ingest.catch_up_plan import Leg, Source, begin, chunks, legs, stages
-from streaming.ingest.topic_writer import Feed, few, in_log_order
+from streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
+from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from tables.engine.delta.sizes import is_small
 from tables.engine.events.json_decoder import RAW_SCHEMA
 from tables.engine.ledgers.lost_offsets import Gap, record
@@ -40,7 +40,7 @@ _log = logging.getLogger("twofold.fill")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Plan:
+class CatchUpPlan:
     """What must be done before a query of several topics can go on.
 
     Attributes:
@@ -52,11 +52,11 @@ class Plan:
     """
 
     goes_on: Offsets
-    legs: Mapping[str, Mapping[int, Sequence[Leg]]]
+    legs: Mapping[str, Mapping[int, Sequence[OffsetSegment]]]
     is_overtaken: bool
 
 
-class Fill:
+class CatchUp:
     """Brings topics up to where the broker's own log begins.
 
     Everything is written by the topics' feeds, which take nothing twice: a fill that was killed is simply made again.
@@ -74,7 +74,7 @@ class Fill:
         self,
         spark: SparkSession,
         lake: Lake,
-        feeds: Mapping[str, Feed],
+        feeds: Mapping[str, TopicWriter],
         note: Callable[[int, float], None],
         give_up: Callable[[str, Exception], None] | None = None,
     ) -> None:
@@ -86,7 +86,7 @@ class Fill:
     def _archive(self) -> Archive:
         return open_archive(self._settings, list(self._feeds))
 
-    def plan(self, checkpointed: Offsets) -> Plan:
+    def plan(self, checkpointed: Offsets) -> CatchUpPlan:
         """What is missing, asked of the broker alone; nothing is written.
 
         Args:
@@ -98,7 +98,7 @@ class Fill:
         """
         known, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
         goes_on: dict[str, dict[int, int]] = {}
-        missing: dict[str, dict[int, list[Leg]]] = {}
+        missing: dict[str, dict[int, list[OffsetSegment]]] = {}
         for topic in self._feeds:
             with self._alone(topic):
                 log = ids.get(topic, "")
@@ -108,20 +108,20 @@ class Fill:
                     if found_legs:
                         missing.setdefault(topic, {})[partition] = found_legs
         overtaken = bool(checkpointed) and (bool(missing) or not _can_go_on(checkpointed, known, goes_on))
-        return Plan(goes_on=goes_on, legs=missing, is_overtaken=overtaken)
+        return CatchUpPlan(goes_on=goes_on, legs=missing, is_overtaken=overtaken)
 
     def _missing(
         self, topic: str, known: Mapping[int, PartitionOffsets], log: str, checkpointed: Mapping[int, int]
-    ) -> dict[int, tuple[int, list[Leg]]]:
+    ) -> dict[int, tuple[int, list[OffsetSegment]]]:
         """Of each partition that was read, or that does not begin at 0: where it goes on, and what is to be filled."""
         feed = self._feeds[topic]
         feed.reload()
         require_same_log(feed, topic, {topic: log})
         _require_whole_log(feed, topic, known)
         feed.log = log
-        found: dict[int, tuple[int, list[Leg]]] = {}
+        found: dict[int, tuple[int, list[OffsetSegment]]] = {}
         for partition, broker in known.items():
-            first, missing = begin(feed.events, partition, checkpointed.get(partition)), list[Leg]()
+            first, missing = begin(feed.events, partition, checkpointed.get(partition)), list[OffsetSegment]()
             if first is None and broker.earliest_local == 0:
                 continue
             if first is None or first < broker.earliest_local:
@@ -142,7 +142,7 @@ class Fill:
             self.topics.remove(topic)
             self._give_up(topic, error)
 
-    def run(self, plan: Plan, is_stopped: Callable[[], bool] = lambda: False) -> None:
+    def run(self, plan: CatchUpPlan, is_stopped: Callable[[], bool] = lambda: False) -> None:
         """Take in what the archive or the broker still has, and note what nobody has, each partition in order.
 
         Args:
@@ -164,13 +164,15 @@ class Fill:
                     return
                 self._take(source, chunk)
 
-    def _legs(self, topic: str, partition: int, first: int | None, broker: PartitionOffsets) -> tuple[int, list[Leg]]:
+    def _legs(
+        self, topic: str, partition: int, first: int | None, broker: PartitionOffsets
+    ) -> tuple[int, list[OffsetSegment]]:
         """Where a partition begins, and what of it is to be filled."""
         archived, feed = self._archive.runs(topic).get(partition, []), self._feeds[topic]
         if first is None:
             first = min([broker.earliest, *(bounds.start for bounds in archived[:1])])
             feed.began = {**feed.began, partition: first}
-        return first, legs(first, feed.events.ends.get(partition, first), broker, archived)
+        return first, offset_segments(first, feed.events.ends.get(partition, first), broker, archived)
 
     def _left(self, some: Mapping[str, T]) -> list[tuple[str, T]]:
         """Those of the topics that did not fail."""
@@ -188,7 +190,7 @@ class Fill:
         feed = self._feeds[topic]
         if source == "broker":
             raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
-            rows = few(self._settings, raw, records)
+            rows = read_if_small(self._settings, raw, records)
         else:
             rows = self._archived_rows(topic, ranges, records)
         if rows is not None:
@@ -211,7 +213,7 @@ class Fill:
             found.append(batch)
         return pa.Table.from_batches(found, schema=schema(columns))
 
-    def _lose(self, topic: str, lost: Mapping[int, Leg]) -> None:
+    def _lose(self, topic: str, lost: Mapping[int, OffsetSegment]) -> None:
         """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""
         feed, now = self._feeds[topic], datetime.now(UTC)
         feed.reload()  # what another driver had before the broker gave it up is not lost
@@ -237,7 +239,7 @@ def _can_go_on(checkpointed: Offsets, known: Mapping[str, Mapping[int, Partition
     return has_all and all(partitions.keys() <= checkpointed.get(t, {}).keys() for t, partitions in goes_on.items())
 
 
-def require_same_log(feed: Feed, topic: str, ids: Mapping[str, str]) -> None:
+def require_same_log(feed: TopicWriter, topic: str, ids: Mapping[str, str]) -> None:
     """The broker's topic is the one whose records the feed takes, as far as either id is known.
 
     Raises:
@@ -248,7 +250,7 @@ def require_same_log(feed: Feed, topic: str, ids: Mapping[str, str]) -> None:
         raise _another_log(feed, topic, "the topic is another one of the same name")
 
 
-def _require_whole_log(feed: Feed, topic: str, broker: Mapping[int, PartitionOffsets]) -> None:
+def _require_whole_log(feed: TopicWriter, topic: str, broker: Mapping[int, PartitionOffsets]) -> None:
     """The broker's topic has all that was ingested.
 
     Raises:
@@ -261,7 +263,7 @@ def _require_whole_log(feed: Feed, topic: str, broker: Mapping[int, PartitionOff
             raise _another_log(feed, topic, f"{has}: partition {partition}")
 
 
-def _another_log(feed: Feed, topic: str, why: str) -> LogGap:
+def _another_log(feed: TopicWriter, topic: str, why: str) -> LogGap:
     return LogGap(
         f"{topic}: offsets up to {dict(feed.events.ends)} were ingested, and on the broker {why}.",
         hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "

@@ -11,13 +11,13 @@ from infra.archive.log_union import stretches
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Range, RangesOf
-from tables.engine.events.ingested_offsets import Frontier
+from tables.engine.events.ingested_offsets import IngestedOffsets
 
 Source = Literal["archive", "broker", "nowhere"]
 
 
 @dataclass(frozen=True, kw_only=True)
-class Leg:
+class OffsetSegment:
     """Offsets `[start, end)` of a partition that one source has.
 
     Attributes:
@@ -31,7 +31,7 @@ class Leg:
     why: str = ""
 
 
-def begin(frontier: Frontier, partition: int, checkpointed: int | None) -> int | None:
+def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -> int | None:
     """The first offset of which it is not certain that events and quarantine both have it; None: none was ever read.
 
     Args:
@@ -42,7 +42,9 @@ def begin(frontier: Frontier, partition: int, checkpointed: int | None) -> int |
     return max((offset for offset in (known, checkpointed) if offset is not None), default=None)
 
 
-def legs(start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]) -> list[Leg]:
+def offset_segments(
+    start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]
+) -> list[OffsetSegment]:
     """Who has the offsets from `start` up to where the broker's own log begins, in order.
 
     Args:
@@ -50,10 +52,10 @@ def legs(start: int, ingested: int, broker: PartitionOffsets, archived: Sequence
             still possible, and never counts as lost.
         archived: ranges of the partition that the archive has, in order.
     """
-    found: list[Leg] = []
+    found: list[OffsetSegment] = []
     for part in stretches(start, broker.earliest_local, archived):
         if part.source == "archive":
-            found.append(Leg(start=part.start, end=part.end, source="archive"))
+            found.append(OffsetSegment(start=part.start, end=part.end, source="archive"))
         else:
             found += _without_archive(part.start, part.end, ingested, broker, archived)
     return found
@@ -61,22 +63,24 @@ def legs(start: int, ingested: int, broker: PartitionOffsets, archived: Sequence
 
 def _without_archive(
     start: int, end: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]
-) -> Iterator[Leg]:
+) -> Iterator[OffsetSegment]:
     lost, served = (max(start, ingested), min(end, broker.earliest)), (max(start, broker.earliest), end)
     if lost[0] < lost[1]:
         has = ", ".join(f"[{bounds.start}, {bounds.end})" for bounds in archived) or "nothing"
         why = f"the broker's log begins at {broker.earliest}, and the archive has {has} of the partition"
-        yield Leg(start=lost[0], end=lost[1], source="nowhere", why=why)
+        yield OffsetSegment(start=lost[0], end=lost[1], source="nowhere", why=why)
     if served[0] < served[1]:
-        yield Leg(start=served[0], end=served[1], source="broker")
+        yield OffsetSegment(start=served[0], end=served[1], source="broker")
 
 
-def stages(plans: Mapping[str, Mapping[int, Sequence[Leg]]]) -> Iterator[tuple[Source, dict[str, dict[int, Leg]]]]:
+def stages(
+    plans: Mapping[str, Mapping[int, Sequence[OffsetSegment]]],
+) -> Iterator[tuple[Source, dict[str, dict[int, OffsetSegment]]]]:
     """The legs of all partitions, in an order that keeps that of each partition; those of one source together."""
     flat = [(topic, partition, found) for topic, partitions in plans.items() for partition, found in partitions.items()]
     for nth in zip_longest(*(found for _, _, found in flat)):
         for source in ("nowhere", "archive", "broker"):
-            stage: dict[str, dict[int, Leg]] = {}
+            stage: dict[str, dict[int, OffsetSegment]] = {}
             for (topic, partition, _), leg in zip(flat, nth, strict=True):
                 if leg is not None and leg.source == source:
                     stage.setdefault(topic, {})[partition] = leg

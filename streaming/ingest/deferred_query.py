@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 _log = logging.getLogger("twofold.fill")
 
 
-class Filling:
+class DeferredQuery:
     """Runs in a thread of its own, so that a fill of hours keeps no other query from running.
 
     Args:

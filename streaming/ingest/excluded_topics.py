@@ -18,7 +18,7 @@ class _Failure:
     until: float
 
 
-class LeftOut:
+class ExcludedTopics:
     """The topics that failed, and when each is tried again; a pause doubles from a minute to a quarter of an hour.
 
     A topic that comes back costs the others a restart of their query.

@@ -10,7 +10,7 @@ BEATS_PER_PAUSE = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class Pulse:
+class Heartbeat:
     """Where a topic stands; all in epoch milliseconds.
 
     Attributes:
@@ -26,7 +26,7 @@ class Pulse:
     moved_ms: int | None = None
 
 
-def due(pulses: Mapping[str, Pulse]) -> dict[str, int]:
+def due(pulses: Mapping[str, Heartbeat]) -> dict[str, int]:
     """Topic -> the event time to which it should be moved now, epoch milliseconds.
 
     "Now" is the newest append of any topic, so that what is found depends on the log alone and not on when it is read.

@@ -16,15 +16,15 @@ import pyarrow.compute as pc
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
-from streaming.ingest.catch_up import Fill, Offsets, require_same_log
-from streaming.ingest.deferred_query import Filling
-from streaming.ingest.excluded_topics import LeftOut
-from streaming.ingest.idle_topics import Pulse, due
-from streaming.ingest.topic_writer import Feed, size_of
+from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
+from streaming.ingest.deferred_query import DeferredQuery
+from streaming.ingest.excluded_topics import ExcludedTopics
+from streaming.ingest.idle_topics import Heartbeat, due
+from streaming.ingest.topic_writer import TopicWriter, size_of
 from streaming.maintain.table_stream import Running
 from streaming.progress import Progress, write
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.compaction import tidy
+from tables.engine.delta.compaction import compact
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import is_small
 from tables.engine.events.json_decoder import RAW_SCHEMA
@@ -53,9 +53,9 @@ class Ingest:
         self._spark, self._lake, self._domain = spark, lake, domain
         self._settings: Settings = lake.settings
         self._topics = {topic.full_name: topic for topic in registry.domain_topics(domain)}
-        self._feeds = {name: Feed(spark, lake, topic) for name, topic in self._topics.items()}
+        self._feeds = {name: TopicWriter(spark, lake, topic) for name, topic in self._topics.items()}
         self._checkpoint = Checkpoint(self._settings.checkpoints / domain / "ingest")
-        self._left_out = LeftOut()
+        self._left_out = ExcludedTopics()
         self._active = list(self._topics)
         self._ids = TopicIds(self._settings, self._active)
         self._record_bytes: float | None = None
@@ -75,7 +75,7 @@ class Ingest:
         left_out = () if available_now else self._left_out.now
         feeds = {name: feed for name, feed in self._feeds.items() if name not in left_out}
         give_up = None if available_now else partial(self._left_out.add, at_once=True)
-        fill = Fill(self._spark, self._lake, feeds, self._note_filled, give_up)
+        fill = CatchUp(self._spark, self._lake, feeds, self._note_filled, give_up)
         plan = fill.plan(self._checkpointed())
         is_overtaken = plan.is_overtaken or self._plans_others(fill.topics)
         if not (plan.legs or is_overtaken):
@@ -86,7 +86,7 @@ class Ingest:
                 self._checkpoint.set_aside()
             return self._query(plan.goes_on, fill.topics, available_now)
 
-        return Filling(f"{self._domain}.ingest", partial(fill.run, plan), filled)
+        return DeferredQuery(f"{self._domain}.ingest", partial(fill.run, plan), filled)
 
     def _query(self, starts: Offsets, topics: list[str], available_now: bool) -> StreamingQuery:
         """Start the query of these topics; a new checkpoint begins at these offsets, or at the earliest."""
@@ -223,7 +223,7 @@ class Ingest:
                 self._feeds[name].moved_ms = self._log_ms  # asked, which is not to be done with every micro-batch
         return self._each(moves)
 
-    def _pulses(self) -> dict[str, Pulse]:
+    def _pulses(self) -> dict[str, Heartbeat]:
         """Where each topic stands; one of which no record was seen is waited for since the first of any other."""
         feeds = {name: self._feeds[name] for name in self._active}
         appended = [feed.appended_ms for feed in feeds.values() if feed.appended_ms is not None]
@@ -232,7 +232,7 @@ class Ingest:
         self._log_ms = max(appended)
         self._since_ms = self._since_ms or self._log_ms
         return {
-            name: Pulse(
+            name: Heartbeat(
                 idle_timeout_ms=self._topics[name].idle_timeout_ms,
                 newest_ms=feed.events.newest_ms,
                 appended_ms=self._since_ms if feed.appended_ms is None else feed.appended_ms,
@@ -262,7 +262,7 @@ class Ingest:
         self._commits += 1
         if self._commits % _TIDY_EVERY == 0:
             for name in self._active:
-                tidy(self._lake, name)
+                compact(self._lake, name)
         stand = {name: self._feeds[name].events.ends for name in self._topics if name not in self._active}
         write(
             self._settings,

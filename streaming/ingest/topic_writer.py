@@ -17,10 +17,10 @@ import pyarrow.compute as pc
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
 from tables.engine.declarations.declaration import Topic
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.sizes import is_small
-from tables.engine.events.ingested_offsets import INGEST, Frontier, frontier
+from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets, read_ingested_offsets
 from tables.engine.events.json_decoder import (
     APPENDED_AT,
     OFFSET,
@@ -47,7 +47,7 @@ _ATTEMPTS = 2
 _log = logging.getLogger("twofold.ingest")
 
 
-class Feed:
+class TopicWriter:
     """Takes raw records, in micro-batches whose offsets follow each other, into one topic's two Delta tables.
 
     Whoever hands them over, the broker or the archive, what comes again adds only what is not there.
@@ -77,8 +77,8 @@ class Feed:
     def reload(self) -> None:
         """Read how far the tables have come; another driver may have gone on with them."""
         self._version: int | None = None
-        self.events = frontier(self._lake, self._topic)
-        self._quarantine = frontier(self._lake, self._topic, quarantine=True)
+        self.events = read_ingested_offsets(self._lake, self._topic)
+        self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
 
     def take(self, raw: pa.Table, ranges: Ranges) -> None:
         """Write the records of one micro-batch, in the order of the log, from this process.
@@ -187,7 +187,7 @@ class Feed:
             self.appended_ms = max(appended_ms, self.appended_ms or 0)
             self.moved_ms = None
 
-    def _commit(self, rows: pa.Table | DataFrame, after: Frontier, *, cause: str = "ingest") -> bool:
+    def _commit(self, rows: pa.Table | DataFrame, after: IngestedOffsets, *, cause: str = "ingest") -> bool:
         """Append to the events; False when another driver has gone on from the frontier that `after` follows."""
         after = replace(after, log=self.log, driver=self._driver)
         written = self._writers[False].append(rows, _stamp(after, cause))
@@ -218,7 +218,7 @@ class Feed:
         A driver may have ended between the two commits, and this one may decode by other rules.
         """
         for _ in range(_ATTEMPTS):
-            self._quarantine = frontier(self._lake, self._topic, quarantine=True)
+            self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
             left = self._without(raw, ranges, (self._topic.full_name, self._topic.full_name + QUARANTINE))
             rows = self._decoder.reject(left) if isinstance(left, pa.Table) else reject_frame(left, self._topic)
             if not _any(rows) or self._commit_quarantine(rows, ranges):
@@ -285,7 +285,7 @@ def size_of(raw: DataFrame) -> int:
     return int(row[0] or 0)
 
 
-def few(settings: Settings, raw: DataFrame, records: int) -> pa.Table | None:
+def read_if_small(settings: Settings, raw: DataFrame, records: int) -> pa.Table | None:
     """The records in this process, where it can take them; they are read for it twice."""
     fits = is_small(settings, records) and is_small(settings, records, record_bytes=size_of(raw))
     return raw.toArrow() if fits else None
@@ -296,8 +296,8 @@ def in_log_order(raw: DataFrame, ranges: Ranges) -> DataFrame:
     return raw.repartition(len(ranges), "partition").sortWithinPartitions("partition", "offset")
 
 
-def _stamp(after: Frontier, cause: str) -> Stamp:
-    return Stamp(app=INGEST, version=after.number, info={"cause": cause, **after.info})
+def _stamp(after: IngestedOffsets, cause: str) -> CommitTag:
+    return CommitTag(app=INGEST, version=after.number, info={"cause": cause, **after.info})
 
 
 def _within(raw: R, ranges: Ranges) -> R:

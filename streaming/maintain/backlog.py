@@ -79,7 +79,7 @@ class Backlog:
         for source in self._registry.upstream(table):
             if isinstance(source, Table):
                 inputs = self._registry.upstream(source)
-                read = Checkpoint.of(self._lake.settings, source).next_versions() or [0] * len(inputs)
+                read = Checkpoint.of_table(self._lake.settings, source).next_versions() or [0] * len(inputs)
                 waiting = sum(self.rows(one.full_name, start) for one, start in zip(inputs, read, strict=True))
                 found = max(found, waiting, self.before_streams(source))
         return found

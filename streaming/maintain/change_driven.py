@@ -9,10 +9,10 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from infra.spark.spark_session import suit_to_rows
+from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.backlog import rows_changed
 from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.table_stream import Upkeep, use_pool
+from streaming.maintain.table_stream import TableStream, use_pool
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
@@ -30,7 +30,7 @@ _QUICK_S = 1.0  # a refresh that takes longer is large, however few rows touch i
 _log = logging.getLogger("twofold.follow")
 
 
-class Follow(Upkeep):
+class ChangeDrivenStream(TableStream):
     """Keeps a table of the strategy `touched` fresh.
 
     A refresh that is done twice finds nothing to publish the second time, so all that must be kept is how far the
@@ -42,7 +42,7 @@ class Follow(Upkeep):
         self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
         self._step_s = 0.0
 
-    def start(self, *, available_now: bool, pace: Pace | None = None) -> Following:
+    def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
         """Follow in a thread; with `available_now` it ends when it has taken in what is there.
 
         Args:
@@ -50,7 +50,7 @@ class Follow(Upkeep):
         """
         self._begin_by_one_definition()
         every_s = None if available_now else self._every_ms / 1_000
-        return Following(self.table.full_name, lambda: self.step(pace), every_s)
+        return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), every_s)
 
     def step(self, pace: Pace | None) -> bool:
         """Take in the next commits of the inputs; False where there are none, or more are waited for."""
@@ -66,7 +66,7 @@ class Follow(Upkeep):
             self._require_still_one_definition()
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
-            suit_to_rows(self._refresher.spark, few=is_small(self.lake.settings, rows_in))
+            tune_for_batch_size(self._refresher.spark, few=is_small(self.lake.settings, rows_in))
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
             written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
@@ -131,7 +131,7 @@ class Follow(Upkeep):
             yield source, rows
 
 
-class Following:
+class ChangeDrivenQuery:
     """A table that is followed in a thread, to be looked after like a streaming query."""
 
     def __init__(self, name: str, step: Callable[[], bool], every_s: float | None) -> None:

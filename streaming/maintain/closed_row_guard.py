@@ -9,7 +9,7 @@ import pyarrow as pa
 from infra.duckdb_session import duckdb_utc
 from tables.engine.declarations.code_fingerprint import ACCEPTED
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp, Writer
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.scope import from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -18,19 +18,19 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-class Fence:
+class ClosedRowGuard:
     """Between rows that are closed, which the batch keeps, and rows that are the stream's."""
 
     def __init__(self, checkpoint: Checkpoint, lake: Lake, table: Table) -> None:
         self._file = checkpoint.path.with_name(f"{checkpoint.path.name}.fence")
         self._checkpoint, self._lake, self._table = checkpoint, lake, table
 
-    def raise_once(self) -> None:
+    def record_watermark_once(self) -> None:
         """At the first start of a new checkpoint, remember what was closed by then."""
         if self._checkpoint.is_new:
-            self.raise_again()
+            self.record_watermark_again()
 
-    def raise_again(self) -> None:
+    def record_watermark_again(self) -> None:
         """Remember what is closed by now."""
         if not self._table.closes_at:
             return
@@ -61,7 +61,7 @@ class Fence:
         first_ms = closed_before_ms - 2 * self._table.depends_within_ms
         return events.where(F.col(topic.event_time) >= F.lit(from_epoch_ms(first_ms)))
 
-    def take_out_open(self, writer: Writer) -> None:
+    def delete_open_rows(self, writer: Writer) -> None:
         """Delete the rows that were still open."""
         closes_at, closed_before_ms = self._table.closes_at, self.closed_before_ms
         if closes_at is None:
@@ -78,7 +78,7 @@ class Fence:
             if column not in self._table.primary_key:
                 changes = changes.append_column(BEFORE + column, rows[column])
         if len(rows):
-            stamp = Stamp(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={"cause": "stream"})
+            stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={"cause": "stream"})
             writer.apply(changes, self._table.primary_key, stamp)
 
     @property

@@ -10,11 +10,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.errors import BadDeclaration
-from infra.spark.spark_session import suit_to_rows
+from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.table_stream import Upkeep
+from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.declaration import Strategy, Table, Topic
-from tables.engine.delta.delta_writer import Stamp, Written
+from tables.engine.delta.delta_writer import CommitTag, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import REVISED, is_small
 from tables.engine.events.json_decoder import REPLAYED
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
-class Maintain(Upkeep):
+class Maintain(TableStream):
     """Keeps a table fresh by a query of its own.
 
     The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
@@ -146,9 +146,9 @@ class Maintain(Upkeep):
                 self._checkpoint.splits.add(name, version)
         rows_in, versions = self._consumed(batch)
         # This micro-batch is planned already: its size tells that of the next.
-        suit_to_rows(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
+        tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
-        stamp = Stamp(
+        stamp = CommitTag(
             app=f"stream/{self._checkpoint.stream}",
             version=batch,
             info={
@@ -165,7 +165,7 @@ class Maintain(Upkeep):
         if self._pace is not None:
             self._pace.settle(self._sources, list(versions.values()))
 
-    def _write(self, frame: DataFrame, stamp: Stamp, rows_in: int) -> Written:
+    def _write(self, frame: DataFrame, stamp: CommitTag, rows_in: int) -> Written:
         how: dict[str, Any] = {"keep": True} if self._strategy is Strategy.APPEND else {}
         if self.table.sequence_by:
             how = {"greatest": greatest_by(self.table, frame.columns)}
@@ -184,7 +184,7 @@ class Maintain(Upkeep):
         finally:
             frame.unpersist()
 
-    def _upsert(self, rows: pa.Table | DataFrame, stamp: Stamp, **how: Any) -> Written:
+    def _upsert(self, rows: pa.Table | DataFrame, stamp: CommitTag, **how: Any) -> Written:
         if isinstance(rows, pa.Table) and not len(rows):
             return Written()
         return self._writer.upsert(rows, self.table.primary_key, stamp, **how)

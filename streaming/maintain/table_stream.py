@@ -9,12 +9,12 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from infra.errors import DefinitionChanged
-from streaming.maintain.closed_row_guard import Fence
+from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.progress import Progress, write
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, require_one_definition
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.compaction import tidy
+from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.scope import from_epoch_ms
@@ -49,7 +49,7 @@ def use_pool(spark: SparkSession, name: str) -> None:
 
 
 @dataclass
-class Upkeep:
+class TableStream:
     """Keeps one table fresh, in micro-batches that are numbered."""
 
     spark: SparkSession
@@ -60,11 +60,11 @@ class Upkeep:
     _seen: int = field(default=-1, init=False)
 
     def __post_init__(self) -> None:
-        self._checkpoint = Checkpoint.of(self.lake.settings, self.table)
+        self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
         self._fingerprint = fingerprint(self.table)
-        self._fence = Fence(self._checkpoint, self.lake, self.table)
+        self._fence = ClosedRowGuard(self._checkpoint, self.lake, self.table)
 
     @property
     def _every_ms(self) -> int:
@@ -82,9 +82,9 @@ class Upkeep:
         if before != self._fingerprint and not self._checkpoint.is_new:
             self._checkpoint.note_definition(before or "unknown")
             self._checkpoint.set_aside()
-        self._fence.raise_once()
+        self._fence.record_watermark_once()
         if self._checkpoint.definition not in ("", self._fingerprint):
-            self._fence.take_out_open(self._writer)
+            self._fence.delete_open_rows(self._writer)
         self._checkpoint.note_definition(self._fingerprint)
 
     def _require_still_one_definition(self) -> None:
@@ -119,7 +119,7 @@ class Upkeep:
         if written.changed:
             self._commits += 1
             if self._commits % _TIDY_EVERY == 0:
-                tidy(self.lake, self.table.full_name, self.table.event_time)
+                compact(self.lake, self.table.full_name, self.table.event_time)
         write(
             self.lake.settings,
             Progress(

@@ -55,7 +55,7 @@ def arrival(number: int, minutes: int, carrier: str = "UA") -> bytes:
     return json.dumps(record).encode()
 
 
-def told(spark: SparkSession, settings: Settings, registry: Registry | None = None) -> World:
+def late_departure_world(spark: SparkSession, settings: Settings, registry: Registry | None = None) -> World:
     """Offsets 0 and 1: two departures of one hour; 2: one that closes it, five days on; 3: a third of that hour."""
     world = World(spark, settings, registry=registry or load())
     days = 5 * 24 * 60

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.checks.changelog_check import unexplained_changes
 from tests.late_reading import TOPIC, damage, hours, late_reading
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World
@@ -52,7 +52,7 @@ def test_a_table_is_corrected_though_logs_were_cleaned(world: World, cleaned: li
     (outcome,) = world.reconcile(["hours"], verify=True)
     assert (outcome.updated, outcome.unexplained) == (1, 0)
     assert hours(world)["a", 0] == 15.0
-    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 0
+    assert unexplained_changes(world.lake, world.registry.find_table("hours")) == 0
     assert world.reconcile(["hours"])[0].changed == 0
 
 
@@ -60,7 +60,7 @@ def test_a_changed_row_is_missed_by_what_is_left_of_the_history(world: World) ->
     clean(world, "plant.hours")
     world.reconcile(["hours"])
     damage(world, "plant.hours", {"total": "1.5"}, "sensor = 'a' AND total = 15.0")
-    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 1
+    assert unexplained_changes(world.lake, world.registry.find_table("hours")) == 1
 
 
 def test_a_table_that_reads_a_cleaned_one_is_recomputed(spark: SparkSession, streamed: World, tmp_path: Path) -> None:

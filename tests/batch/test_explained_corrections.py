@@ -17,12 +17,12 @@ from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
 from infra.settings import ROOT, Settings
-from tables.engine.checks.changelog_check import fold, unfolded_rows
+from tables.engine.checks.changelog_check import check_changelog, unexplained_changes
 from tables.engine.declarations.registry import load
-from tables.engine.ledgers.row_history import story
+from tables.engine.ledgers.row_history import read_history
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from tables.engine.refresh.open_platform import Platform
-from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, told
+from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ LATE = {"source": "flights.departures", "partition": 0, "offset": LATE_OFFSET, "
 def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """The story before any reconcile."""
     home = tmp_path_factory.mktemp("before") / "home"
-    return told(spark, Settings(home=home, shuffle_partitions=1))
+    return late_departure_world(spark, Settings(home=home, shuffle_partitions=1))
 
 
 @pytest.fixture
@@ -87,8 +87,8 @@ def test_the_table_above_is_corrected_first_and_the_one_below_names_the_same_rec
 @pytest.mark.parametrize("name", TABLES)
 def test_what_the_stream_wrote_with_the_corrections_is_the_table(world: World, name: str) -> None:
     table = world.registry.find_table(name)
-    assert fold(world.lake, table).num_rows == world.lake.rows(table.full_name) > 0
-    assert unfolded_rows(world.lake, table) == 0
+    assert check_changelog(world.lake, table).num_rows == world.lake.rows(table.full_name) > 0
+    assert unexplained_changes(world.lake, table) == 0
 
 
 def test_a_correction_that_is_not_in_the_ledger_is_missed_by_the_fold(world: World) -> None:
@@ -97,13 +97,13 @@ def test_a_correction_that_is_not_in_the_ledger_is_missed_by_the_fold(world: Wor
     version = ledger.version()
     ledger.delete("\"table\" = 'flights.delays_by_hour'")
     try:
-        assert unfolded_rows(world.lake, table) == 1
+        assert unexplained_changes(world.lake, table) == 1
     finally:
         world.lake.open(CORRECTIONS).restore(version)
 
 
 def test_the_story_of_a_row_is_told_in_order(world: World) -> None:
-    told = story(world.lake, world.registry.find_table("delays_by_hour"), HOUR)
+    told = read_history(world.lake, world.registry.find_table("delays_by_hour"), HOUR)
     first, last = told.chapters[0], told.chapters[-1]
     assert (first.by, first.change) == ("stream", "insert")
     assert first.batch is not None
@@ -195,7 +195,7 @@ def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own:
     assert row.key == {"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}
     with pytest.raises(UnexplainedDifference, match=r"origin=JFK .*flights is 99, should be 3"):
         require_explained([found], [])
-    assert unfolded_rows(own.lake, table) == 1
+    assert unexplained_changes(own.lake, table) == 1
     assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late"]
 
     _, repaired = Reconcile(platform(own), table).repair(found, "ada")
@@ -206,8 +206,8 @@ def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own:
         99,
         3,
     )
-    assert unfolded_rows(own.lake, table) == 0
-    chapters = story(own.lake, table, HOUR).chapters
+    assert unexplained_changes(own.lake, table) == 0
+    chapters = read_history(own.lake, table, HOUR).chapters
     assert [c.by for c in chapters][-3:] == ["late", "unknown", "repair"]
 
 
@@ -216,7 +216,7 @@ def test_late_records_of_a_table_that_drops_them_are_listed_by_offset(spark: Spa
     table = registry.find_table("delays_by_hour")
     drops = replace(table, late="drop")
     registry = replace(registry, tables={**registry.tables, drops.full_name: drops})
-    world = told(spark, Settings(home=tmp_path, shuffle_partitions=1), registry)
+    world = late_departure_world(spark, Settings(home=tmp_path, shuffle_partitions=1), registry)
     outcome = Reconcile(platform(world), drops).run(verify=True)[-1]
     assert (outcome.touched, outcome.changed, outcome.unexplained) == (1, 0, 0)
     (record,) = late_records(platform(world), drops)

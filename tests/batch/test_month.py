@@ -15,7 +15,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.scope import Interval, epoch_ms, from_epoch_ms
 from tests.worlds import World
 from traffic.expected import expected_tables
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import messages
 from traffic.table_diff import Comparison, compare
 
@@ -35,7 +35,7 @@ def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     home = tmp_path_factory.mktemp("month")
     world = World(spark, Settings(home=home, shuffle_partitions=1, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
-    sent = list(messages(START, TAIL_END, topics, Imperfections(hours_share=0.02)))
+    sent = list(messages(START, TAIL_END, topics, FaultInjection(hours_share=0.02)))
     for number in world.feed(sent, MICRO_BATCHES):
         if number in (8, MICRO_BATCHES - 1):
             world.maintain()

@@ -9,7 +9,7 @@ import pytest
 from tests.fuzz.fuzz_cases import Case, Schedule, cases, schedules
 from tests.fuzz.fuzz_check import FLIGHTS
 from tests.fuzz.fuzz_worlds import WORLDS, over_worlds, timeout_s
-from tests.fuzz.shrink import told
+from tests.fuzz.shrink import failure_of
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -22,5 +22,5 @@ def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     spark: SparkSession, world: list[Case], schedule: Schedule
 ) -> None:
     """Two worlds of 26 cases each go through eleven tables, with restarts and reconciles: half a minute apiece."""
-    wrong = told(spark, world, schedule, FLIGHTS)
+    wrong = failure_of(spark, world, schedule, FLIGHTS)
     assert not wrong, wrong

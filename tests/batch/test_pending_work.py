@@ -22,11 +22,11 @@ from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.registry import Registry, load
-from tables.engine.delta.compaction import tidy
-from tables.engine.delta.delta_writer import Stamp, Writer
-from tables.engine.ledgers.reconcile_position import POSITIONS, standings
+from tables.engine.delta.compaction import compact
+from tables.engine.delta.delta_writer import CommitTag, Writer
+from tables.engine.ledgers.reconcile_position import POSITIONS, reconcile_positions
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import EPOCH, Interval, Scope
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.tables.declared import a_table
@@ -90,9 +90,9 @@ def test_what_the_stream_has_taken_in_by_itself_is_no_work(
     lake.ensure(above.full_name, SCHEMA, statistics=["flight_id"])
     for number in (1, 2):
         row = pa.table({"flight_id": [f"UA{number}"]}, schema=SCHEMA)
-        Writer(lake, above.full_name).append(row, Stamp(app="stream/1", version=number))
-    tidy(lake, above.full_name)
-    checkpoint = Checkpoint.of(settings, below)
+        Writer(lake, above.full_name).append(row, CommitTag(app="stream/1", version=number))
+    compact(lake, above.full_name)
+    checkpoint = Checkpoint.of_table(settings, below)
     for folder in ("offsets", "commits"):
         (checkpoint.path / folder).mkdir(parents=True)
     end = {"reservoirVersion": reads_next, "index": -1}
@@ -116,7 +116,7 @@ class Idle:
         self.table, self.topic = self.registry.find_table("delays_by_hour"), self.registry.find_topic("departures")
         for name in (self.table.full_name, self.topic.full_name):
             self.lake.ensure(name, SCHEMA, statistics=["flight_id"])
-        checkpoint = Checkpoint.of(self.lake.settings, self.table)
+        checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
         end = {"reservoirId": "r", "reservoirVersion": 1, "index": -1}
         checkpoint.plan(0, MicroBatch(ends=[end], watermark_ms=1_000_000))
         checkpoint.end(0)
@@ -125,7 +125,7 @@ class Idle:
         consumed = {self.topic.full_name: 0, self.table.full_name: 0}
         pending = {Scope(("EWR",), Interval(0, 3_000_000)): 2_000_000}
         state = Reconciled(consumed=consumed, stream=checkpoint.stream, pending=pending)
-        ledgers.record_run(Outcome(table=self.table.full_name, cause="late", run="late-1"), state, mark)
+        ledgers.record_run(RunResult(table=self.table.full_name, cause="late", run="late-1"), state, mark)
 
     def ingest(self, commits: int, late_by_ms: int = 0) -> None:
         """Commits to the events, as the log tells of them."""
@@ -159,11 +159,11 @@ def idle(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Idle:
 
 
 def test_commits_in_which_nothing_was_late_are_looked_through_once(idle: Idle) -> None:
-    before = standings(idle.lake)[idle.table.full_name]
+    before = reconcile_positions(idle.lake)[idle.table.full_name]
     idle.ingest(300)
     assert idle.look() == (True, 300)
     assert idle.look() == (True, 0)
-    after = standings(idle.lake)[idle.table.full_name]
+    after = reconcile_positions(idle.lake)[idle.table.full_name]
     assert after.consumed == {idle.topic.full_name: 300, idle.table.full_name: 0}
     assert (after.pending, after.stream, after.fingerprint) == (before.pending, before.stream, before.fingerprint)
     idle.ingest(2)
@@ -180,7 +180,7 @@ def test_a_look_at_few_commits_leaves_no_commit_in_the_ledger(idle: Idle) -> Non
 
 @pytest.mark.parametrize(("watermark_ms", "is_idle"), [(1_500_000, True), (2_000_000, True), (2_000_001, False)])
 def test_a_scope_that_waits_is_work_once_a_row_of_it_has_closed(idle: Idle, watermark_ms: int, is_idle: bool) -> None:
-    checkpoint = Checkpoint.of(idle.lake.settings, idle.table)
+    checkpoint = Checkpoint.of_table(idle.lake.settings, idle.table)
     checkpoint.plan(1, MicroBatch(ends=[{"reservoirId": "r", "reservoirVersion": 1}], watermark_ms=watermark_ms))
     checkpoint.end(1)
     assert idle.look() == (is_idle, 0)
@@ -188,7 +188,7 @@ def test_a_scope_that_waits_is_work_once_a_row_of_it_has_closed(idle: Idle, wate
 
 def test_a_scope_of_an_older_ledger_is_work_at_once(idle: Idle) -> None:
     name = idle.table.full_name
-    standing = standings(idle.lake)[name]
+    standing = reconcile_positions(idle.lake)[name]
     older = [{"values": ["EWR"], "interval": [2_000_000, 3_000_000]}]
     Ledgers(idle.lake).move({name: replace(standing, pending=older)})
     assert idle.look() == (False, 0)
@@ -200,7 +200,7 @@ def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:
     idle.ingest(1, late_by_ms=10**9)
     for _ in range(2):
         assert not idle.look()[0]
-    assert standings(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 0
+    assert reconcile_positions(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 0
 
 
 def test_what_is_pending_waits_until_the_last_row_that_it_reaches_has_closed() -> None:

@@ -12,18 +12,18 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
 from batch.rewrite.redrive import redrive_chosen
 from infra.settings import Settings
 from rebuild.promotion import rollback
-from rebuild.rebuild_table import made_anew
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from rebuild.rebuild_table import rebuild_in_shadow
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE
@@ -127,23 +127,23 @@ class Rewrite:
             updates={"value": str(value), "_replayed": "true"}, predicate="sensor = 'b' AND _offset = 1"
         )
 
-    def run(self) -> dict[str, Outcome]:
+    def run(self) -> dict[str, RunResult]:
         """The outcome of each table."""
         outcomes = list(self._run())
         return {o.table.partition(".")[2]: o for o in outcomes if o.cause == self.cause or o.changed}
 
-    def _run(self) -> list[Outcome]:
+    def _run(self) -> list[RunResult]:
         world, platform = self.world, self.platform
         topic, tables = world.registry.topics[TOPIC], world.registry.chosen([f"plant.{name}" for name in FILES])
         if self.cause == "late":
             return reconcile_tables(platform, tables)
         if self.cause == "replay":
-            return replay.decode_again(platform, topic, Span())
+            return replay.decode_again(platform, topic, OffsetSelection())
         if self.cause == "redrive":
-            return redrive_chosen(platform, topic, Span())
+            return redrive_chosen(platform, topic, OffsetSelection())
         if self.cause == "repair":
             return reconcile_tables(platform, tables, repair=lambda _: "ada")
-        one: Mapping[str, Callable[[Any], Outcome]] = {
+        one: Mapping[str, Callable[[Any], RunResult]] = {
             "backfill": lambda table: recompute(platform, table, None),
             "definition": lambda table: recompute(platform, table, None),
             "rebuild": lambda table: self._promote(table.name),
@@ -151,8 +151,8 @@ class Rewrite:
         }
         return [one[self.cause](table) for table in tables]
 
-    def _promote(self, name: str) -> Outcome:
-        return made_anew(self.platform, self.world.registry.find_table(name), self.world).promote()
+    def _promote(self, name: str) -> RunResult:
+        return rebuild_in_shadow(self.platform, self.world.registry.find_table(name), self.world).promote()
 
 
 EXPECTED: dict[str, dict[str, float | None]] = {
@@ -270,12 +270,12 @@ def _add_row(world: World, name: str, total: float) -> dict[str, Any]:
     columns = {**known, "value": 1.0, "total": total, "greatest": 1.0}
     schema = pa.schema(lake.open(table.full_name).schema())
     row = {column: columns[column] for column in schema.names}
-    stamp = Stamp(app="stream/test", version=1, info={"cause": "stream"})
+    stamp = CommitTag(app="stream/test", version=1, info={"cause": "stream"})
     Writer(lake, table.full_name).upsert(pa.Table.from_pylist([row], schema=schema), table.primary_key, stamp)
     return row
 
 
-def _require_in_ledger(world: World, name: str, outcome: Outcome) -> None:
+def _require_in_ledger(world: World, name: str, outcome: RunResult) -> None:
     """The ledger of corrections has just the rows that the change feeds of the run's commits have."""
     full_name, key = f"plant.{name}", world.registry.find_table(name).primary_key
     assert outcome.version_before is not None

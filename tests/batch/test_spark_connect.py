@@ -14,7 +14,7 @@ import pytest
 
 from batch.as_of import FINAL, AsOf
 from batch.audit.table_audit import audit_table
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
 from batch.rewrite.redrive import redrive_chosen
@@ -23,7 +23,7 @@ from infra.settings import Engine
 from infra.spark.local_rows import frame_of
 from tables.engine.checks.hash_buckets import Turn
 from tables.engine.refresh.derived_rows import derive
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, late_reading, platform
 from tests.tables.declared import a_table
@@ -65,7 +65,7 @@ def world(session: SparkSession, streamed: World, tmp_path: Path, engine: Engine
     return World(session, settings, "plant", streamed.registry, dict(streamed.log))
 
 
-def changed(outcomes: list[Outcome]) -> dict[tuple[str, str], tuple[int, int, int]]:
+def changed(outcomes: list[RunResult]) -> dict[tuple[str, str], tuple[int, int, int]]:
     return {(o.table, o.cause): (o.inserted, o.updated, o.deleted) for o in outcomes if o.changed}
 
 
@@ -95,11 +95,11 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
     topic = world.registry.topics[TOPIC]
     damage(world, TOPIC, {"value": "value + 100"}, "_offset = 2")
-    outcomes = replay.decode_again(platform(world), topic, Span())
+    outcomes = replay.decode_again(platform(world), topic, OffsetSelection())
     assert changed(outcomes)[TOPIC, "replay"] == (0, 1, 0)
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
-    assert changed(replay.decode_again(platform(world), topic, Span())) == {}
-    assert changed(redrive_chosen(platform(world), topic, Span())) == {}, "it is no JSON today either"
+    assert changed(replay.decode_again(platform(world), topic, OffsetSelection())) == {}
+    assert changed(redrive_chosen(platform(world), topic, OffsetSelection())) == {}, "it is no JSON today either"
 
 
 def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:

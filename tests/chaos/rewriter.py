@@ -13,21 +13,21 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.publication import reconcile_below
 from infra.settings import Settings
-from infra.spark.spark_session import session, suit_to_rows
+from infra.spark.spark_session import session, tune_for_batch_size
 from rebuild.promotion import Promotion
-from rebuild.rebuild_table import made_anew
-from streaming.ingest.topic_writer import Feed
-from streaming.maintain.table_stream import Upkeep
+from rebuild.rebuild_table import rebuild_in_shadow
+from streaming.ingest.topic_writer import TopicWriter
+from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.code_fingerprint import fingerprint, recorded
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tests.chaos.executioner import Executioner, stepped
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.tables.declared import TOPIC_FILE, written
@@ -41,10 +41,10 @@ KINDS = {"same": HOURS, "doubled": DOUBLED_HOURS, "wider": WIDER_HOURS}
 """What the table is made anew by: the definition that it has, one of the same columns, one of others."""
 STEPS = [
     *((Writer, name) for name in ("_commit", "replace")),
-    *((Feed, name) for name in ("take", "take_frame")),
+    *((TopicWriter, name) for name in ("take", "take_frame")),
     *((Ledgers, name) for name in ("catch_up", "record_corrections", "record_run")),
     *((Promotion, name) for name in ("settle", "promote")),
-    (Upkeep, "_note"),
+    (TableStream, "_note"),
 ]
 
 
@@ -70,7 +70,7 @@ def keep_log(world: World) -> None:
     pq.write_table(world.log[TOPIC], _log(world.settings))
 
 
-def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[Outcome]:
+def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[RunResult]:
     """Replay the topic, make the table anew by the definition, promote it, carry that on; the outcome of each.
 
     The topic is replayed by the definition that the table has at that time.
@@ -79,9 +79,9 @@ def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[Outcome]
     table, topic = now.registry.find_table(TABLE), now.registry.topics[TOPIC]
     then = now if recorded(now.lake, table) == fingerprint(table) else world(spark, settings, "same")
     with patch.object(replay, "Log", lambda platform, topics: then):
-        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, Span())
+        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, OffsetSelection())
     live = Platform(spark, now.lake, now.registry)
-    outcomes.append(made_anew(live, table, now).promote())  # type: ignore[arg-type]
+    outcomes.append(rebuild_in_shadow(live, table, now).promote())  # type: ignore[arg-type]
     return outcomes + reconcile_below(live, topic)
 
 
@@ -94,7 +94,7 @@ if __name__ == "__main__":
     settings = Settings.from_environment()
     executioner = Executioner(seed, steps)
     spark = session(settings, "chaos")
-    suit_to_rows(spark, few=True)
+    tune_for_batch_size(spark, few=True)
     with stepped(executioner.step, STEPS):
         rewrite(spark, settings, kind)
     executioner.end()

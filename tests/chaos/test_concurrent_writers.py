@@ -18,8 +18,8 @@ from batch.reconcile import Reconcile
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from streaming.driver import upkeep
-from streaming.maintain.change_driven import Following
-from tables.engine.delta.compaction import tidy
+from streaming.maintain.change_driven import ChangeDrivenQuery
+from tables.engine.delta.compaction import compact
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
 from tables.engine.refresh.open_platform import Platform
 from tests.changelog import assert_ledger_explains
@@ -95,7 +95,7 @@ def _running(world: World) -> Iterator[list[StreamingQuery]]:
         kept = [upkeep(platform, world.registry.find_table(name)) for name in TABLES]
         running = [one.start(available_now=False) for one in kept]
         try:
-            yield [query for query in running if not isinstance(query, Following)]
+            yield [query for query in running if not isinstance(query, ChangeDrivenQuery)]
         finally:
             for one in running:
                 one.stop()
@@ -133,7 +133,7 @@ def _reconcile_all(world: World) -> None:
 
 def _tidy_all(world: World, names: list[str]) -> None:
     for name in names:
-        tidy(world.lake, name, world.registry.find_table(name).event_time if name in TABLES else None)
+        compact(world.lake, name, world.registry.find_table(name).event_time if name in TABLES else None)
 
 
 def _compact(table: DeltaTable) -> None:

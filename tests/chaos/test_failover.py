@@ -19,12 +19,12 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import ROOT, Settings
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import run
 
 if TYPE_CHECKING:
@@ -34,7 +34,7 @@ FAILOVERS = int(os.environ.get("CHAOS_KILLS", "3"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
 FIRST = date(2013, 1, 1)
 DAYS = 28
-MESSY = Imperfections(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
+MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 60 * FAILOVERS)]
 
@@ -91,7 +91,7 @@ def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(log: Settin
     drivers = [Driver(home) for home in homes]
 
     def ingested() -> int:
-        return sum(sum(frontier(world.lake, topic).ends.values()) for topic in topics)
+        return sum(sum(read_ingested_offsets(world.lake, topic).ends.values()) for topic in topics)
 
     def writers() -> set[str]:
         commits = (c for t in topics for c in world.lake.commits(t.full_name, 0, world.lake.version(t.full_name)))

@@ -21,8 +21,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 from infra.errors import WriteConflict
 from infra.settings import Settings
 from quality.rules import between
-from streaming.ingest.topic_writer import Feed
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from streaming.ingest.topic_writer import TopicWriter
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
 from tables.engine.events.ingested_offsets import INGEST
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
@@ -93,7 +93,7 @@ class Driver:
         checkpoint: the same, as its home has it.
     """
 
-    feed: Feed
+    feed: TopicWriter
     read: dict[int, int]
     checkpoint: dict[int, int]
 
@@ -134,7 +134,7 @@ class Drivers(RuleBasedStateMachine):
     def kill(self, home: int, commits: int, few: int) -> None:
         append, left = Writer.append, [commits]
 
-        def counted(writer: Writer, rows: pa.Table, stamp: Stamp) -> Written:
+        def counted(writer: Writer, rows: pa.Table, stamp: CommitTag) -> Written:
             if not left[0]:
                 raise Killed
             left[0] -= 1
@@ -153,7 +153,7 @@ class Drivers(RuleBasedStateMachine):
         commit, waiting = Writer._commit, [lambda: self._take(other, few, None)]
 
         def late(
-            writer: Writer, rows: pa.Table, stamp: Stamp, attempt: Callable[[Any], None], extra: Any = ()
+            writer: Writer, rows: pa.Table, stamp: CommitTag, attempt: Callable[[Any], None], extra: Any = ()
         ) -> Written:
             def attempted(at: Any) -> None:
                 if writer.name == table and waiting:
@@ -186,7 +186,7 @@ class Drivers(RuleBasedStateMachine):
         raw = self.log.raw({place[0]: (place[1], place[1] + 1)})
         writer = Writer(self.lake, NAME)
         again = Decoder(LOOSE, replayed=True).decode(raw, self.model.newest_ms).accepted
-        writer.append(again, Stamp(app="replay", version=writer.next_number("replay"), info={"cause": "replay"}))
+        writer.append(again, CommitTag(app="replay", version=writer.next_number("replay"), info={"cause": "replay"}))
 
     @rule()
     def compact(self) -> None:

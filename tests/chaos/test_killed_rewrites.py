@@ -17,7 +17,7 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from infra.settings import Settings
-from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.shadow_lake import shadow_settings
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
@@ -124,7 +124,7 @@ def test_what_was_killed_ends_as_what_was_not(spark: SparkSession, damaged: Sett
         found = world(spark, killed, kind)
         found.maintain()
         assert [o for o in found.reconcile(verify=True) if o.unexplained] == [], told
-        assert [unfolded_rows(found.lake, found.registry.tables[name]) for name in TABLES] == [0, 0], told
+        assert [unexplained_changes(found.lake, found.registry.tables[name]) for name in TABLES] == [0, 0], told
 
 
 def _count_steps(spark: SparkSession, settings: Settings, kind: str) -> int:

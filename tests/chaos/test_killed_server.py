@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
 from infra.errors import SparkUnreachable
@@ -73,7 +73,7 @@ def backfill(world: World) -> None:
 
 
 def replay_topic(world: World) -> None:
-    replay.decode_again(platform(world), world.registry.topics[TOPIC], Span())
+    replay.decode_again(platform(world), world.registry.topics[TOPIC], OffsetSelection())
 
 
 COMMANDS: list[Callable[[World], None]] = [reconcile, backfill, replay_topic]

@@ -25,23 +25,23 @@ from batch.reconcile import reconcile_tables
 from infra.duckdb_session import duckdb_utc
 from infra.settings import Settings
 from quality.rules import between
-from streaming.maintain.closed_row_guard import Fence
-from tables.engine.checks.changelog_check import unfolded_rows
+from streaming.maintain.closed_row_guard import ClosedRowGuard
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
-from tables.engine.delta.file_pruning import slice_of
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
+from tables.engine.delta.file_pruning import prune_files
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.json_decoder import OFFSET, PARTITION, REPLAYED, Decoder
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, _Input
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import Scope, epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
-from tests.tables.declared import a_topic, named
+from tests.tables.declared import a_topic, bound_as
 
 RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 4
 WINDOW_S, DELAY_S = 100, 50
@@ -59,7 +59,7 @@ def windows(readings: Any) -> Any:
     return readings
 
 
-TABLE = named(
+TABLE = bound_as(
     Table(
         derive=windows,
         primary_key=["sensor", "starts_at"],
@@ -179,9 +179,9 @@ class Stream:
     sums: dict[Window, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.checkpoint = Checkpoint.of(self.lake.settings, TABLE)
-        self.fence = Fence(self.checkpoint, self.lake, TABLE)
-        self.fence.raise_once()
+        self.checkpoint = Checkpoint.of_table(self.lake.settings, TABLE)
+        self.fence = ClosedRowGuard(self.checkpoint, self.lake, TABLE)
+        self.fence.record_watermark_once()
 
     def step(self, commits: int, dies: str) -> None:
         """One micro-batch; it is done again by the next step when the stream dies in it."""
@@ -241,7 +241,7 @@ class Stream:
             "watermark_ms": watermark_ms or None,
             "fingerprint": fingerprint(TABLE),
         }
-        stamp = Stamp(app=f"stream/{self.checkpoint.stream}", version=self.batch, info=info)
+        stamp = CommitTag(app=f"stream/{self.checkpoint.stream}", version=self.batch, info=info)
         if sums:
             Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.primary_key, stamp)
 
@@ -259,7 +259,7 @@ class Computed:
 def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_Input]]:
     """As `Refresher._derived`, by DuckDB instead of the table's function."""
     wanted, table = refresher._wanted(scopes), refresher.opened(LOOSE.full_name)
-    files = slice_of(table, wanted.input_bounds(LOOSE, [f.name for f in table.schema().fields]))
+    files = prune_files(table, wanted.input_bounds(LOOSE, [f.name for f in table.schema().fields]))
     rows = refresher._few(files, LOOSE, wanted)
     assert rows is not None
     connection = duckdb_utc()
@@ -321,7 +321,7 @@ class Refreshes(RuleBasedStateMachine):
             outcomes = self._reconcile(verify=verify)
         assert [o.unexplained for o in outcomes if o.unexplained] == []
         self.model.compare(self._live(), watermark_ms)
-        assert unfolded_rows(self.lake, TABLE) == 0
+        assert unexplained_changes(self.lake, TABLE) == 0
 
     @precondition(lambda self: self.stream.batch)
     @rule()
@@ -344,7 +344,7 @@ class Refreshes(RuleBasedStateMachine):
         rows = pa.concat_tables([self.log.raw({0: (n, n + 1)}) for n in refused])
         again = Decoder(LOOSE, replayed=True).decode(rows, self.feed.events.newest_ms).accepted
         writer = Writer(self.lake, LOOSE.full_name)
-        writer.append(again, Stamp(app="replay", version=writer.next_number("replay"), info={"cause": "replay"}))
+        writer.append(again, CommitTag(app="replay", version=writer.next_number("replay"), info={"cause": "replay"}))
         self.lake.open(LOOSE.full_name + QUARANTINE).delete()
         for n in refused:
             self.model.records[n] = (*self.model.records[n][:3], True)
@@ -374,11 +374,11 @@ class Refreshes(RuleBasedStateMachine):
             again = self._reconcile(verify=True)
             assert [(o.changed, o.unexplained) for o in again] == [(0, 0)] * len(again)
             assert self.lake.version(TABLE.full_name) == version
-            assert unfolded_rows(self.lake, TABLE) == 0
+            assert unexplained_changes(self.lake, TABLE) == 0
         finally:
             rmtree(self.home, ignore_errors=True)
 
-    def _reconcile(self, *, verify: bool = False) -> list[Outcome]:
+    def _reconcile(self, *, verify: bool = False) -> list[RunResult]:
         with patch.object(Refresher, "_derived", derived):
             return reconcile_tables(self.platform, [TABLE], verify=verify)
 

@@ -11,20 +11,20 @@ from datetime import UTC, date, datetime, timedelta
 
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from streaming.maintain.table_stream import Upkeep
+from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tests.chaos.executioner import Executioner, stepped
 from tests.worlds import World
-from traffic.fault_injection import Imperfections, Message
+from traffic.fault_injection import FaultInjection, Message
 from traffic.producer import messages
 
 FIRST = date(2013, 3, 9)
 PARTS_PER_LEG = 2
 HOURS_PER_PART = 6
-LATE = Imperfections(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.02)
-STEPS = [(Writer, "_commit"), (Upkeep, "_note"), (Ledgers, "record_run")]
+LATE = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.02)
+STEPS = [(Writer, "_commit"), (TableStream, "_note"), (Ledgers, "record_run")]
 STEPS_PER_TABLE = 16
 """About as many steps as a leg has for each table: a commit begins or ends, a micro-batch or a run is noted."""
 

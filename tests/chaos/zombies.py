@@ -13,7 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -41,7 +41,7 @@ class Zombies:
         commit = Writer._commit
 
         def leaving(
-            writer: Writer, rows: pa.Table, stamp: Stamp, attempt: Attempt, extra: Collection[str] = ()
+            writer: Writer, rows: pa.Table, stamp: CommitTag, attempt: Attempt, extra: Collection[str] = ()
         ) -> Written:
             zombie = _Zombie(writer, rows, stamp, attempt, extra)
             written = commit(writer, rows, stamp, attempt, extra)
@@ -63,7 +63,9 @@ class Zombies:
 class _Zombie(Writer):
     """A writer that stopped after it had looked at the table and before it committed."""
 
-    def __init__(self, writer: Writer, rows: pa.Table, stamp: Stamp, attempt: Attempt, extra: Collection[str]) -> None:
+    def __init__(
+        self, writer: Writer, rows: pa.Table, stamp: CommitTag, attempt: Attempt, extra: Collection[str]
+    ) -> None:
         super().__init__(writer.lake, writer.name)
         self._id, self._rows, self.stamp, self._attempt, self._extra = writer._id, rows, stamp, attempt, extra
         self._looks = [writer.lake.open(writer.name)]

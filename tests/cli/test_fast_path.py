@@ -7,12 +7,12 @@ import json
 import pytest
 
 from cli.fast_path import answer
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tests.cli.conftest import Cli
 
 
-def idle(*_: object) -> list[Outcome]:
-    return [Outcome(table="flights.x", cause="late", run="late-1")]
+def idle(*_: object) -> list[RunResult]:
+    return [RunResult(table="flights.x", cause="late", run="late-1")]
 
 
 @pytest.mark.parametrize(

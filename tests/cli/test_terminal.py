@@ -31,7 +31,7 @@ from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.refresh.run_result import Difference, Outcome
+from tables.engine.refresh.run_result import Difference, RunResult
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 
@@ -92,24 +92,24 @@ def _hostile_lake(home: Path) -> None:
     write_deltalake(home / "lake" / "flights" / "delays_by_hour", pa.table(hours))
 
 
-def _outcome() -> Outcome:
+def _outcome() -> RunResult:
     rows = [Difference(key={"origin": HOSTILE}, change="update", before={"n": HOSTILE}, should={"n": HOSTILE})]
-    return Outcome(table="flights.x", cause="late", run="late-1", unexplained=1, differences=rows, digest="d")
+    return RunResult(table="flights.x", cause="late", run="late-1", unexplained=1, differences=rows, digest="d")
 
 
 def _fails(*_: object, **__: object) -> Any:
     raise TwofoldError(f"a record says {HOSTILE}", hint=HOSTILE, rows=[HOSTILE])
 
 
-def _reconcile(*_: object, repair: Callable[[Outcome], object], **__: object) -> list[Outcome]:
+def _reconcile(*_: object, repair: Callable[[RunResult], object], **__: object) -> list[RunResult]:
     repair(_outcome())
     return [_outcome()]
 
 
 def _story(*_: object) -> Any:
-    from tables.engine.ledgers.row_history import Chapter, Story
+    from tables.engine.ledgers.row_history import RowHistory, RowVersion
 
-    chapter = Chapter(
+    chapter = RowVersion(
         version=1,
         at=at("2013-01-01"),
         change="update",
@@ -118,7 +118,7 @@ def _story(*_: object) -> Any:
         after={"n": "x"},
         run=HOSTILE,
     )
-    return Story(
+    return RowHistory(
         table="flights.delays_by_hour",
         key={"origin": HOSTILE},
         now={"origin": HOSTILE, "n": HOSTILE},
@@ -215,7 +215,7 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
             "batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
         },
     ),
-    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.engine.ledgers.row_history.story": _story}),
+    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.engine.ledgers.row_history.read_history": _story}),
     "try": (
         [TABLE],
         {
@@ -346,7 +346,7 @@ def test_nothing_is_broken_inside_a_word(cli: Cli, monkeypatch: pytest.MonkeyPat
 def test_a_domain_stands_for_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Sequence[str]] = []
 
-    def run(_: object, names: Sequence[str], **__: object) -> list[Outcome]:
+    def run(_: object, names: Sequence[str], **__: object) -> list[RunResult]:
         asked.append(names)
         return []
 
@@ -358,7 +358,7 @@ def test_a_domain_stands_for_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatc
 
 
 def test_reconcile_says_what_it_compared_what_waits_and_until_when(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    waits = Outcome(
+    waits = RunResult(
         table="flights.delays_by_hour",
         cause="late",
         run="late-1",

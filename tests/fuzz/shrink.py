@@ -30,7 +30,7 @@ C = TypeVar("C", bound=Shrinkable)
 _told: dict[tuple[str, tuple[Shrinkable, ...], Schedule], str] = {}
 
 
-def told(spark: SparkSession, world: Sequence[C], schedule: Schedule, subject: Subject) -> str:
+def failure_of(spark: SparkSession, world: Sequence[C], schedule: Schedule, subject: Subject) -> str:
     """What is wrong with the world, with the smallest failing case; nothing when all tables are right.
 
     Hypothesis runs a failing example again to report it; a world takes a minute, so its judgement is kept.

@@ -6,25 +6,25 @@ from pathlib import Path
 
 import pytest
 
-from infra.atomic_write import settle, write_at_once
+from infra.atomic_write import settle, write_atomically
 
 
 def test_a_text_is_on_the_disk_before_it_takes_the_place_of_the_old_one(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     file = tmp_path / "position"
-    write_at_once(file, "old")
+    write_atomically(file, "old")
     seen: list[tuple[str, str]] = []
     monkeypatch.setattr(
         "infra.atomic_write._sync", lambda path: seen.append((path.suffix or path.name, file.read_text()))
     )
-    write_at_once(file, "new")
+    write_atomically(file, "new")
     assert seen == [(".draft", "old"), (tmp_path.name, "new")]
     assert [path.name for path in tmp_path.iterdir()] == ["position"]
 
 
 def test_what_need_not_last_costs_no_wait_for_the_disk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infra.atomic_write._sync", pytest.fail)
-    write_at_once(tmp_path / "progress", "new", lasting=False)
+    write_atomically(tmp_path / "progress", "new", lasting=False)
     settle([tmp_path / "gone"])
     assert (tmp_path / "progress").read_text() == "new"

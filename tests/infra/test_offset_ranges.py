@@ -7,7 +7,7 @@ from itertools import pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.offset_ranges import Range, Spans, joined, less, rounds, size, within, without
+from infra.offset_ranges import Range, Spans, batches_of_size, joined, size, subtract, within, without
 
 EDGES = st.integers(0, 30)
 RANGES = st.lists(st.tuples(EDGES, EDGES).map(sorted).map(tuple).filter(lambda r: r[0] < r[1]), max_size=8)
@@ -36,7 +36,7 @@ def test_joined_are_the_same_offsets_in_order_and_apart(ranges: list[Range]) -> 
 
 @given(SPANS, OVERLAPPING)
 def test_what_both_have_and_what_is_left(some: Spans, others: Spans) -> None:
-    shared, left = within(some, others), less(some, others)
+    shared, left = within(some, others), subtract(some, others)
     assert offsets(shared) == offsets(some) & offsets(others)
     assert offsets(left) == offsets(some) - offsets(others)
     assert apart(shared)
@@ -52,5 +52,5 @@ def test_a_range_without_others(whole: Range, taken: list[Range]) -> None:
 
 @given(SPANS)
 def test_rounds_give_every_range_once(some: Spans) -> None:
-    told = [(p, one) for part in rounds(some) for p, one in part.items()]
+    told = [(p, one) for part in batches_of_size(some) for p, one in part.items()]
     assert sorted(told) == sorted((p, one) for p, here in some.items() for one in here)

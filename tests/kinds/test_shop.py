@@ -12,7 +12,7 @@ from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.fuzz_check import Subject
 from tests.fuzz.fuzz_worlds import WORLDS as ALL_WORLDS
 from tests.fuzz.fuzz_worlds import over_worlds, timeout_s
-from tests.fuzz.shrink import told
+from tests.fuzz.shrink import failure_of
 from tests.kinds.shop_cases import Case, cases, log_of, owners, schedules
 from tests.kinds.shop_oracle import Oracle
 
@@ -36,5 +36,5 @@ def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     spark: SparkSession, world: list[Case], schedule: Schedule
 ) -> None:
     """A world of 26 cases goes through every table of the shop, with restarts and reconciles."""
-    wrong = told(spark, world, schedule, SHOP)
+    wrong = failure_of(spark, world, schedule, SHOP)
     assert not wrong, wrong

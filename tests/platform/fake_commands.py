@@ -8,7 +8,7 @@ from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
-from batch.audit.archive_vs_broker import Sides
+from batch.audit.archive_vs_broker import LogCopies
 from batch.audit.table_audit import AuditedTopic, Report
 from batch.audit.topic_audit import TopicReport
 from cli.__main__ import main
@@ -16,12 +16,12 @@ from infra.errors import NotArchived
 from quality.check_result import Verdict
 from rebuild.lost_state import Recovery
 from tables.engine.declarations.registry import load
-from tables.engine.refresh.run_result import Audited, Outcome
+from tables.engine.refresh.run_result import Audited, RunResult
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
-    from batch.offset_selection import Span
+    from batch.offset_selection import OffsetSelection
     from infra.settings import Settings
     from tables.engine.declarations.declaration import Table
 
@@ -29,17 +29,17 @@ FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
 
 
-def backfill(settings: Settings, table: str, start: datetime | None, end: datetime | None) -> Outcome:
+def backfill(settings: Settings, table: str, start: datetime | None, end: datetime | None) -> RunResult:
     return changed(table, "backfill")
 
 
-def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool, repair: object) -> list[Outcome]:
+def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool, repair: object) -> list[RunResult]:
     """The first table was corrected."""
     first, *others = tables or list(load().tables)
-    return [changed(first, "late"), *(Outcome(table=name, cause="late", run="late-1") for name in others)]
+    return [changed(first, "late"), *(RunResult(table=name, cause="late", run="late-1") for name in others)]
 
 
-def readable(settings: Settings, topic: str, span: Span) -> dict[int, tuple[int, int]]:
+def readable(settings: Settings, topic: str, span: OffsetSelection) -> dict[int, tuple[int, int]]:
     ends = span.end if isinstance(span.end, dict) else {}
     for partition, end in ends.items():
         if end > FRONTIER:
@@ -47,11 +47,11 @@ def readable(settings: Settings, topic: str, span: Span) -> dict[int, tuple[int,
     return dict.fromkeys(range(load().find_topic(topic).partitions), (0, FRONTIER))
 
 
-def replay(settings: Settings, topic: str, span: Span) -> list[Outcome]:
+def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunResult]:
     return [changed(topic, "replay")]
 
 
-def redrive(settings: Settings, topic: str, span: Span, reason: str | None) -> list[Outcome]:
+def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str | None) -> list[RunResult]:
     return [changed(topic, "replay")]
 
 
@@ -59,7 +59,7 @@ def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
     return [Verdict(table=name, rows=1, rules=()) for name in tables or load().tables]
 
 
-def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, Span], *, share: float) -> Report:
+def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, OffsetSelection], *, share: float) -> Report:
     if logs:
         return Report(logs=[compared(name) for name in logs])
     audited = [Audited(table=name, run="audit-1", turn=0, of=round(1 / share)) for name in tables or load().tables]
@@ -67,7 +67,7 @@ def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, Span], *
 
 
 def compared(name: str) -> TopicReport:
-    sides = Sides(archive_alone=0, both=0, broker_alone=9, unlike=[], in_transactions=0, lost=0, missing=[])
+    sides = LogCopies(archive_alone=0, both=0, broker_alone=9, unlike=[], in_transactions=0, lost=0, missing=[])
     return TopicReport(
         topic=name, against="the log", records=9, blocks=1, differing=[], versions=(1, 1), seconds=0.1, sides=sides
     )
@@ -78,8 +78,8 @@ def recover(live: Any, table: Table, *_: object) -> Any:
     return SimpleNamespace(run=lambda **how: found)
 
 
-def changed(name: str, cause: str) -> Outcome:
-    return Outcome(table=name, cause=cause, run=f"{cause}-1", updated=1, version_before=1, version_after=2)  # type: ignore[arg-type]
+def changed(name: str, cause: str) -> RunResult:
+    return RunResult(table=name, cause=cause, run=f"{cause}-1", updated=1, version_before=1, version_after=2)  # type: ignore[arg-type]
 
 
 WORK = {

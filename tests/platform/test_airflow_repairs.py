@@ -52,7 +52,7 @@ def test_a_damaged_row_is_shown_to_a_person_and_overwritten_once_they_approve(
     """Two real Spark jobs, and an answer that has to wait."""
     dag, name, lake = "flights.repair", HOURS, Lake(platform)
     row = "origin = 'JFK' AND hour = '2013-01-01T15:00:00Z'"
-    checkpoint = Checkpoint.of(platform, load().find_table(name))
+    checkpoint = Checkpoint.of_table(platform, load().find_table(name))
     wait_until(lambda: (checkpoint.watermark_ms() or 0) > CLOSED_MS, RUN_TIMEOUT_S)
     [right] = pa.table(lake.open(name).scan(predicate=row)).to_pylist()
     lake.open(name).update(updates={"flights": "flights + 1000"}, predicate=row)

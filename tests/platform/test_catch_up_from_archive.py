@@ -16,17 +16,17 @@ from infra.archive.archive_catalog import open_archive
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
-from streaming.ingest.deferred_query import Filling
+from streaming.ingest.deferred_query import DeferredQuery
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import run
 
 if TYPE_CHECKING:
@@ -43,7 +43,7 @@ BRIEF = {"segment.ms": "500", "local.retention.ms": "500", "file.delete.delay.ms
 def send(settings: Settings, day: int) -> None:
     """Send a day of flights, as fast as the broker takes them."""
     start = date(2013, 1, 1) + timedelta(days=day)
-    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=Imperfections())
+    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=FaultInjection())
 
 
 def keep_briefly(settings: Settings) -> None:
@@ -69,7 +69,7 @@ def ingest(spark: SparkSession, world: World) -> bool:
     """What a driver does that starts again, until all is in; whether it had to fill something first."""
     running = Ingest(spark, world.lake, world.registry, DOMAIN).start(available_now=True)
     running.awaitTermination()
-    return isinstance(running, Filling)
+    return isinstance(running, DeferredQuery)
 
 
 def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
@@ -84,7 +84,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     assert not ingest(spark, world)
     keep_briefly(log)
 
-    seen = frontier(world.lake, topic).ends
+    seen = read_ingested_offsets(world.lake, topic).ends
     time.sleep(0.6)  # a segment is closed by the first record that comes this long after its first
     send(log, 1)
     cut = {p: bounds.latest for p, bounds in reaches(log).items()}
@@ -100,7 +100,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     few = sum(bounds.earliest_local - cut[p] for p, bounds in reaches(log).items()) - 1
     assert ingest(spark, World(spark, replace(log, small_rows=few), registry=topics_alone))
     assert any("Spark" in commit["engineInfo"] for commit in world.lake.open(TOPIC).history())
-    assert kept(world, topic, frontier(world.lake, topic).ends).leaves_in_s == {}
+    assert kept(world, topic, read_ingested_offsets(world.lake, topic).ends).leaves_in_s == {}
     lost = lost_offsets.gaps(world.lake)
     assert {gap.partition: (gap.start, gap.end) for gap in lost} == {p: (seen[p], end) for p, end in cut.items()}
     assert faults(log) == {}
@@ -114,7 +114,7 @@ def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
     assert [found.faults for found in audit_topics(platform, tables) if found.faults] == []
 
     # What was deleted with them, and had been ingested before, is not to be had again either.
-    since = {p: (seen[p], end) for p, end in frontier(world.lake, topic).ends.items()}
+    since = {p: (seen[p], end) for p, end in read_ingested_offsets(world.lake, topic).ends.items()}
     again = Log(Platform(spark, world.lake, world.registry), [TOPIC]).read(topic, since).count()
     assert again == sum(end - cut[p] for p, (_, end) in since.items()) > 0
 

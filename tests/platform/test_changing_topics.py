@@ -13,12 +13,12 @@ from streaming import progress
 from streaming.driver import _Kept
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.topic_specs import specs
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import run
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ DOMAIN, ADDED = "flights", "flights.departures"
 
 def send(settings: Settings, day: int) -> None:
     start = date(2013, 1, 1) + timedelta(days=day)
-    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=Imperfections())
+    run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=FaultInjection())
 
 
 def ingest(spark: SparkSession, settings: Settings, registry: Registry) -> World:
@@ -56,14 +56,16 @@ def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: S
     send(log, 1)
     world = ingest(spark, log, Registry(every.topics, {}))
     ends = {p: bounds.latest for p, bounds in topic_admin.offsets(log, [ADDED])[ADDED].items()}
-    assert frontier(world.lake, every.topics[ADDED]).ends == ends
+    assert read_ingested_offsets(world.lake, every.topics[ADDED]).ends == ends
     assert world.lake.rows(ADDED) > 0
 
     send(log, 2)
     world = ingest(spark, log, others)
     on_broker = topic_admin.offsets(log, list(others.topics))
     for name, topic in others.topics.items():
-        assert frontier(world.lake, topic).ends == {p: bounds.latest for p, bounds in on_broker[name].items()}
+        assert read_ingested_offsets(world.lake, topic).ends == {
+            p: bounds.latest for p, bounds in on_broker[name].items()
+        }
     ingest(spark, log, Registry(every.topics, {}))
     assert set(faults(log)) <= {"missing"}
     assert sum(faults(log).values()) == sum(begins.values())
@@ -80,7 +82,7 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
         kept.keep(log, DOMAIN)
         on_broker = topic_admin.offsets(log, names)
         return all(
-            frontier(world.lake, registry.topics[name]).ends.get(p, 0) == bounds.latest
+            read_ingested_offsets(world.lake, registry.topics[name]).ends.get(p, 0) == bounds.latest
             for name in names
             for p, bounds in on_broker.get(name, {}).items()
         )
@@ -88,7 +90,7 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
     others = [name for name in registry.topics if name != ADDED]
     try:
         wait_until(lambda: ingested(list(registry.topics)))
-        before, rows = frontier(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)
+        before, rows = read_ingested_offsets(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)
         with topic_admin.reach(log) as admin:
             admin.delete_topics([ADDED])
         wait_until(lambda: not topic_admin.offsets(log, [ADDED]))
@@ -98,6 +100,9 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
         wait_until(lambda: ingested(others))
         told = next(p.error for p in progress.read(log, DOMAIN) if p.query == "ingest")
         assert f"{ADDED} is left out" in told
-        assert (frontier(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)) == (before, rows)
+        assert (read_ingested_offsets(world.lake, registry.topics[ADDED]).ends, world.lake.rows(ADDED)) == (
+            before,
+            rows,
+        )
     finally:
         kept.stop()

@@ -21,7 +21,7 @@ from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import run
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ Command = Callable[..., Any]
 def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
     """Two days of flights, some late, that the streams of some tables took in and nothing has corrected."""
     with empty_log(broker) as settings:
-        late = Imperfections(hours_share=0.2)
+        late = FaultInjection(hours_share=0.2)
         run(settings, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=late)
         # What one micro-batch brings is not late by itself, nor what was there before a stream began.
         world = World(spark, replace(settings, max_offsets=500, max_files=1))
@@ -122,7 +122,7 @@ def test_a_table_is_made_anew_from_the_log_and_promoted(command: Command) -> Non
 
 
 def test_a_lost_state_is_made_again_from_the_log(world: World, command: Command) -> None:
-    checkpoint = Checkpoint.of(world.settings, world.registry.find_table(HOURS))
+    checkpoint = Checkpoint.of_table(world.settings, world.registry.find_table(HOURS))
     lost = checkpoint.stream
     shutil.rmtree(checkpoint.path / "state")
     made = command("recover", HOURS)
@@ -130,7 +130,7 @@ def test_a_lost_state_is_made_again_from_the_log(world: World, command: Command)
     assert checkpoint.stream not in ("", lost)
 
     before = world.lake.rows(HOURS)
-    run(world.settings, domain="flights", start=date(2013, 1, 3), end=date(2013, 1, 4), imperfections=Imperfections())
+    run(world.settings, domain="flights", start=date(2013, 1, 3), end=date(2013, 1, 4), imperfections=FaultInjection())
     Ingest(world.spark, world.lake, world.registry, "flights").start(available_now=True).awaitTermination()
     world.maintain(TABLES)
     assert world.lake.rows(HOURS) > before + 30

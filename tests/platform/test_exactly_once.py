@@ -35,7 +35,7 @@ from tests.platform.acknowledged_records import faults
 from tests.platform.crashing_driver import Stage
 from tests.servers import wait_until
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import Summary, run
 
 if TYPE_CHECKING:
@@ -45,19 +45,19 @@ pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
 DOMAIN = "flights"
 FIRST = date(2013, 1, 1)
-MESSY = Imperfections(duplicate_share=0.05, corrupt_share=0.1)
+MESSY = FaultInjection(duplicate_share=0.05, corrupt_share=0.1)
 LATE = replace(MESSY, hours_share=0.2)
 PROMPT = replace(MESSY, minutes_share=0.0, hours_share=0.0)
 
 
-def send(settings: Settings, day: int, imperfections: Imperfections = MESSY) -> Summary:
+def send(settings: Settings, day: int, imperfections: FaultInjection = MESSY) -> Summary:
     """Send a day, as fast as the broker takes it."""
     start = FIRST + timedelta(days=day)
     return run(settings, domain=DOMAIN, start=start, end=start + timedelta(days=1), imperfections=imperfections)
 
 
 @contextmanager
-def sending(settings: Settings, days: int, seconds: float, imperfections: Imperfections) -> Iterator[Future[Summary]]:
+def sending(settings: Settings, days: int, seconds: float, imperfections: FaultInjection) -> Iterator[Future[Summary]]:
     """Send days at the speed that takes so many seconds for all; leaving the block ends that early."""
     stop = threading.Event()
     with ThreadPoolExecutor(max_workers=1) as pool:
@@ -281,7 +281,7 @@ def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSessio
 
 def was_cut_short(world: World, name: str) -> bool:
     """Whether the table has a micro-batch that its checkpoint does not have as ended."""
-    checkpoint = Checkpoint.of(world.settings, world.registry.find_table(name))
+    checkpoint = Checkpoint.of_table(world.settings, world.registry.find_table(name))
     newest = world.lake.newest_info(name, "batch")
     ended = checkpoint.position[0] if checkpoint.position else checkpoint.committed
     return newest is not None and newest["batch"] > (-1 if ended is None else ended)

@@ -15,18 +15,18 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from batch.log_reader import offsets_at
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
 from infra.errors import BadArgument, NotArchived
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
 from tests.worlds import World
-from traffic.fault_injection import Imperfections
+from traffic.fault_injection import FaultInjection
 from traffic.producer import run
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
     everything = load()
     few = Registry(everything.topics, {name: everything.tables[name] for name in TABLES})
     with empty_log(broker) as log:
-        run(log, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=Imperfections())
+        run(log, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=FaultInjection())
         world = World(spark, log, registry=few)
         Ingest(spark, world.lake, few, "flights").start(available_now=True).awaitTermination()
         world.maintain()
@@ -106,7 +106,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
 
     platform = Platform(spark, own.lake, own.registry)
     topic = own.registry.topics[TOPIC]
-    events, quarantine, *below = decode_again(platform, topic, Span())
+    events, quarantine, *below = decode_again(platform, topic, OffsetSelection())
     assert (events.inserted, events.updated, events.deleted) == (lost, misread, 0)
     assert (quarantine.inserted, quarantine.updated, quarantine.deleted) == (0, 0, lost)
     assert not faults(own.settings)
@@ -116,7 +116,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
     assert {name: content(own, name) for name in names} == right
 
     versions = {name: own.lake.version(name) for name in own.lake.names()}
-    again = decode_again(platform, topic, Span())
+    again = decode_again(platform, topic, OffsetSelection())
     assert [(o.changed, o.files_written) for o in again] == [(0, 0)] * len(again)
     assert {name: own.lake.version(name) for name in own.lake.names()} == versions
 
@@ -133,7 +133,7 @@ def test_a_time_is_the_first_offset_that_the_broker_appended_since(world: World)
         "SELECT _partition, min(_offset) FROM rows WHERE _appended_at >= ? GROUP BY 1", [instant]
     ).fetchall()
     assert offsets_at(world.lake, topic, instant) == dict(expected)
-    assert offsets_at(world.lake, topic, instant + timedelta(days=1)) == frontier(world.lake, topic).ends
+    assert offsets_at(world.lake, topic, instant + timedelta(days=1)) == read_ingested_offsets(world.lake, topic).ends
 
 
 def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world: World, spark: SparkSession) -> None:
@@ -141,7 +141,7 @@ def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world
     topic = world.registry.topics[TOPIC]
     versions = {name: world.lake.version(name) for name in world.lake.names()}
     with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
-        decode_again(platform, topic, Span(start={9: 0}))
+        decode_again(platform, topic, OffsetSelection(start={9: 0}))
     with pytest.raises(NotArchived, match="the frontier of what ingest has taken in"):
-        decode_again(platform, topic, Span(start={0: 0}, end={0: 10_000_000}))
+        decode_again(platform, topic, OffsetSelection(start={0: 0}, end={0: 10_000_000}))
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions

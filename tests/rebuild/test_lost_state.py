@@ -103,7 +103,7 @@ def world(before: World, settings: Settings) -> World:
 
 
 def checkpoint(world: World, name: str) -> Checkpoint:
-    return Checkpoint.of(world.settings, world.registry.find_table(name))
+    return Checkpoint.of_table(world.settings, world.registry.find_table(name))
 
 
 def recover(world: World, name: str, **how: Any) -> Recovery:

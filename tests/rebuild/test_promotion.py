@@ -17,9 +17,9 @@ from infra.errors import BadArgument
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from rebuild.promotion import Promotion, rollback
-from rebuild.rebuild_table import made_anew
+from rebuild.rebuild_table import rebuild_in_shadow
 from streaming.driver import upkeep
-from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
@@ -28,7 +28,7 @@ from tables.engine.ledgers.run_ledgers import RUNS, Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
-from tests.tables.declared import named
+from tests.tables.declared import bound_as
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -73,7 +73,7 @@ def world(before: World, settings: Settings) -> World:
 def rebuild(world: World, name: str = "hours") -> Promotion:
     """What the command does, but for where it reads the log."""
     live = Platform(world.spark, world.lake, world.registry)
-    return made_anew(live, world.registry.find_table(name), world)
+    return rebuild_in_shadow(live, world.registry.find_table(name), world)
 
 
 def totals(world: World) -> Mapping[tuple[str, datetime], float]:
@@ -171,12 +171,12 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
         ("a", hour(6)): 1,
     }
     assert [o for o in after.reconcile(BOTH, verify=True) if o.unexplained] == []
-    assert unfolded_rows(after.lake, promotion.table) == 0
+    assert unexplained_changes(after.lake, promotion.table) == 0
     rollback(promotion.live, promotion.table)
     world.maintain(BOTH)
     assert sorted(world.rows(NAME).to_pylist(), key=str) == served
     assert [o for o in world.reconcile(BOTH, verify=True) if o.unexplained] == []
-    assert unfolded_rows(world.lake, world.registry.find_table("hours")) == 0
+    assert unexplained_changes(world.lake, world.registry.find_table("hours")) == 0
 
 
 def test_a_rebuild_that_was_cut_short_goes_on_where_it_was(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -263,6 +263,6 @@ def test_a_shadow_of_another_definition_is_known_as_such(world: World, tmp_path:
     assert is_stale(shadow(live, table))
     drop(after.settings, table)
     assert not is_stale(shadow(live, table))
-    strict = {name: named(replace(topic, max_bytes=10), topic.name) for name, topic in after.registry.topics.items()}
+    strict = {name: bound_as(replace(topic, max_bytes=10), topic.name) for name, topic in after.registry.topics.items()}
     registry = Registry(strict, after.registry.tables)
     assert is_stale(shadow(Platform(after.spark, after.lake, registry), table)), "records are decoded otherwise"

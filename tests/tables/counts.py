@@ -6,7 +6,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag
 from tables.engine.delta.lake import Lake
 
 NAME = "plant.counts"
@@ -24,8 +24,8 @@ def stored(lake: Lake, name: str = NAME) -> list[Row]:
     return sorted((tuple(row.values()) for row in found), key=repr)
 
 
-def stamp(version: int, app: str = "test", **info: object) -> Stamp:
-    return Stamp(app=app, version=version, info=info)
+def stamp(version: int, app: str = "test", **info: object) -> CommitTag:
+    return CommitTag(app=app, version=version, info=info)
 
 
 def difference(*changes: tuple[str, Row, Row | None]) -> pa.Table:

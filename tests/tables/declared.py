@@ -25,14 +25,14 @@ READINGS = Topic(
 )
 
 
-def named(declaration: D, name: str, domain: str = "plant") -> D:
+def bound_as(declaration: D, name: str, domain: str = "plant") -> D:
     """The declaration as the registry would name it."""
     return replace(declaration, domain=domain, name=name, description="For a test.")
 
 
 def a_topic(**changes: Any) -> Topic:
     """`plant.readings`, with these parameters changed."""
-    return named(replace(READINGS, **changes), "readings")
+    return bound_as(replace(READINGS, **changes), "readings")
 
 
 def a_table(**changes: Any) -> Table:
@@ -50,7 +50,7 @@ def a_table(**changes: Any) -> Table:
         "recompute_by": ["sensor"],
         "depends_within": "1 hour",
     }
-    return named(Table(**{**parameters, **changes}), "hours")
+    return bound_as(Table(**{**parameters, **changes}), "hours")
 
 
 def written(folder: Path, files: Mapping[str, str]) -> Path:

@@ -10,7 +10,7 @@ import pytest
 
 from infra.settings import ROOT
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.derived_rows import derive
 from tables.engine.refresh.open_platform import ensure_domain
@@ -39,7 +39,7 @@ def stored(flights: DataFrame, lake: Lake) -> DataFrame:
     spark, registry = flights.sparkSession, load()
     ensure_domain(spark, lake, registry, "flights")
     days = derive(registry.find_table("distinct_planes"), {"flights": flights})
-    stamp = Stamp(app="test", version=0, info={})
+    stamp = CommitTag(app="test", version=0, info={})
     Writer(lake, "flights.distinct_planes", spark).append(days.toArrow(), stamp)
     return lake.frame(spark, "flights.distinct_planes")
 

@@ -10,9 +10,9 @@ import pyarrow as pa
 from quality.rules import between, matches, one_of
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.json_decoder import RAW_SCHEMA
-from tests.tables.declared import named
+from tests.tables.declared import bound_as
 
-TOPIC = named(
+TOPIC = bound_as(
     Topic(
         schema={
             "id": "string",

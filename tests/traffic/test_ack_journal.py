@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import BadArgument
 from infra.settings import ROOT, Settings
-from traffic.ack_journal import Journal, Row, checksum, files, load, read
+from traffic.ack_journal import AckJournal, Row, checksum, files, load, read
 
 ROWS = [
     Row("flights.departures", 2, 0, "true", "UA1545/2013-01-01T10:15Z", checksum(b"{}")),
@@ -20,7 +20,7 @@ ROWS = [
 
 
 def written(path: Path) -> Path:
-    with Journal(path) as journal:
+    with AckJournal(path) as journal:
         for row in ROWS:
             journal.append(row)
     return path
@@ -62,18 +62,18 @@ def test_no_journal_at_all_is_refused_as_evidence() -> None:
 def test_every_run_has_its_own_file_and_none_is_written_over(tmp_path: Path) -> None:
     settings = Settings(home=tmp_path)
     now = datetime(2013, 1, 1, tzinfo=UTC)
-    first = Journal.begin(settings, "flights", now)
+    first = AckJournal.begin(settings, "flights", now)
     with pytest.raises(FileExistsError):
-        Journal.begin(settings, "flights", now)
-    second = Journal.begin(settings, "flights", now.replace(second=1))
+        AckJournal.begin(settings, "flights", now)
+    second = AckJournal.begin(settings, "flights", now.replace(second=1))
     assert files(settings, "flights") == (first.path, second.path)
 
 
 def test_rows_survive_a_kill_of_the_process_that_wrote_them(tmp_path: Path) -> None:
     path = tmp_path / "a.jsonl"
     script = (
-        "import os, pathlib, sys; from traffic.ack_journal import Journal, Row\n"
-        "journal = Journal(pathlib.Path(sys.argv[1])); journal.append(Row('t', 0, 5, 'true', 'k', 1))\n"
+        "import os, pathlib, sys; from traffic.ack_journal import AckJournal, Row\n"
+        "journal = AckJournal(pathlib.Path(sys.argv[1])); journal.append(Row('t', 0, 5, 'true', 'k', 1))\n"
         "os.kill(os.getpid(), 9)"
     )
     assert subprocess.run([sys.executable, "-c", script, path], cwd=ROOT, check=False).returncode == -9

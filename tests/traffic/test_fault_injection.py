@@ -11,7 +11,7 @@ import pytest
 from infra.errors import BadArgument
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
-from traffic.fault_injection import CORRUPTIONS, TRUE, Imperfections, Message, encode
+from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
 from traffic.flight_source import Departure, Observation, Record, records
 
 JANUARY_2 = (date(2013, 1, 2), date(2013, 1, 3))
@@ -40,7 +40,7 @@ def two_days() -> list[Record]:
     return [record for _, day in records(date(2013, 1, 1), date(2013, 1, 3)) for record in day]
 
 
-def sent(found: list[Record], topics: dict[str, Topic], how: Imperfections) -> list[Message]:
+def sent(found: list[Record], topics: dict[str, Topic], how: FaultInjection) -> list[Message]:
     return [message for record in found for message in how.messages(record, topics[record.topic])]
 
 
@@ -55,21 +55,21 @@ def test_a_record_is_compact_json_with_times_in_utc() -> None:
 def test_perfect_reporters_send_every_record_once_the_moment_it_happens(
     topics: dict[str, Topic], two_days: list[Record]
 ) -> None:
-    found = sent(two_days, topics, Imperfections.none())
+    found = sent(two_days, topics, FaultInjection.none())
     assert [(m.send_at, m.key, m.kind) for m in found] == [(r.at, r.key.encode(), TRUE) for r in two_days]
 
 
 def test_a_record_suffers_the_same_whatever_else_is_sent(topics: dict[str, Topic], two_days: list[Record]) -> None:
-    both = sent(two_days, topics, Imperfections())
+    both = sent(two_days, topics, FaultInjection())
     [(_, second_day)] = records(*JANUARY_2)
-    alone = sent(second_day, topics, Imperfections())
+    alone = sent(second_day, topics, FaultInjection())
     assert len(alone) > 1_900
     assert set(alone) <= set(both)
 
 
 def test_another_seed_lets_other_records_suffer(topics: dict[str, Topic], two_days: list[Record]) -> None:
     def hurt(seed: int) -> set[bytes]:
-        return {m.key for m in sent(two_days, topics, Imperfections(seed=seed)) if m.kind != TRUE}
+        return {m.key for m in sent(two_days, topics, FaultInjection(seed=seed)) if m.kind != TRUE}
 
     assert hurt(1) == hurt(1)
     assert len(hurt(1) & hurt(2)) < len(hurt(1)) / 2
@@ -78,7 +78,7 @@ def test_another_seed_lets_other_records_suffer(topics: dict[str, Topic], two_da
 def test_shares_are_those_that_were_asked_for(topics: dict[str, Topic]) -> None:
     """Over 5,500 records every bound is five standard deviations wide or wider."""
     week = [record for _, day in records(date(2013, 1, 7), date(2013, 1, 10)) for record in day]
-    how = Imperfections(minutes_share=0.2, hours_share=0.05, duplicate_share=0.1, corrupt_share=0.1)
+    how = FaultInjection(minutes_share=0.2, hours_share=0.05, duplicate_share=0.1, corrupt_share=0.1)
     found = sent(week, topics, how)
     kinds = Counter(m.kind.partition(":")[0] for m in found)
     assert kinds["true"] == len(week)
@@ -95,14 +95,14 @@ def test_a_duplicate_is_the_same_bytes_up_to_ten_minutes_later(
     topics: dict[str, Topic], two_days: list[Record]
 ) -> None:
     for record in two_days[:200]:
-        first, again = Imperfections(duplicate_share=1, corrupt_share=0).messages(record, topics[record.topic])
+        first, again = FaultInjection(duplicate_share=1, corrupt_share=0).messages(record, topics[record.topic])
         assert (again.topic, again.key, again.value, again.kind) == (*first[1:4], "duplicate")
         assert timedelta(0) <= again.send_at - first.send_at <= timedelta(minutes=10)
 
 
 def test_garbage_comes_beside_the_true_record(topics: dict[str, Topic], two_days: list[Record]) -> None:
     record = two_days[0]
-    first, garbage = Imperfections(corrupt_share=1, duplicate_share=0).messages(record, topics[record.topic])
+    first, garbage = FaultInjection(corrupt_share=1, duplicate_share=0).messages(record, topics[record.topic])
     assert first.kind == TRUE
     assert garbage.kind.startswith("corrupt:")
     assert garbage.key == first.key
@@ -110,7 +110,7 @@ def test_garbage_comes_beside_the_true_record(topics: dict[str, Topic], two_days
 
 
 def test_reported_at_is_when_the_record_reaches_us(topics: dict[str, Topic], two_days: list[Record]) -> None:
-    for message in sent(two_days[:300], topics, Imperfections()):
+    for message in sent(two_days[:300], topics, FaultInjection()):
         if message.kind == TRUE:
             assert datetime.fromisoformat(json.loads(message.value)["reported_at"]) == message.send_at
 
@@ -161,7 +161,7 @@ def _decodes(value: bytes) -> bool:
 def test_garbage_has_the_fault_that_its_kind_promises(
     kind: str, topics: dict[str, Topic], two_days: list[Record]
 ) -> None:
-    how = Imperfections(corrupt_share=1, duplicate_share=0, corruptions=[kind])
+    how = FaultInjection(corrupt_share=1, duplicate_share=0, corruptions=[kind])
     some = [*two_days[:40], *[r for r in two_days if isinstance(r, Observation)][:40]]
     assert {record.topic for record in some} == set(topics)
     for record in some:
@@ -174,7 +174,7 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 def test_the_platform_takes_every_true_record_and_no_garbage(topics: dict[str, Topic], two_days: list[Record]) -> None:
     from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
 
-    how = Imperfections(corrupt_share=0.5)
+    how = FaultInjection(corrupt_share=0.5)
     for name, topic in topics.items():
         found = [m for m in sent(two_days, topics, how) if m.topic == name]
         raw = [
@@ -198,4 +198,4 @@ def test_the_platform_takes_every_true_record_and_no_garbage(topics: dict[str, T
 )
 def test_imperfections_that_cannot_be_meant_are_refused(what: dict[str, Any]) -> None:
     with pytest.raises(BadArgument):
-        Imperfections(**what)
+        FaultInjection(**what)

@@ -12,14 +12,14 @@ import pyarrow.compute as pc
 from infra.duckdb_session import query
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.lake import Lake
-from tables.engine.ledgers.json_values import from_plain
+from tables.engine.ledgers.json_values import from_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.row_diff import difference_of_tables
 
 _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 
 
-def fold(lake: Lake, table: Table) -> pa.Table:
+def check_changelog(lake: Lake, table: Table) -> pa.Table:
     """The rows that the stream's commits, and of every batch run the corrections in the ledger, add up to.
 
     What somebody wrote past the platform is in neither of them. Of a log that was cleaned, what the commits that are
@@ -29,7 +29,7 @@ def fold(lake: Lake, table: Table) -> pa.Table:
     return _left(_last_changes(lake, table, newest, lake.oldest_commit(table.full_name, -1, newest)))
 
 
-def unfolded_rows(lake: Lake, table: Table) -> int:
+def unexplained_changes(lake: Lake, table: Table) -> int:
     """How many rows of the table are not what its history adds up to; 0 when every change of it is accounted for.
 
     Of a log that was cleaned, rows that the commits that are left changed.
@@ -93,4 +93,4 @@ def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
 
 
 def _row(values: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
-    return {field.name: from_plain(values.get(field.name), field.type) for field in schema}
+    return {field.name: from_plain_json(values.get(field.name), field.type) for field in schema}

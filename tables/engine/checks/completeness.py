@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.duckdb_session import duckdb_utc, query
-from infra.offset_ranges import Range, Spans, less, size, within
+from infra.offset_ranges import Range, Spans, size, subtract, within
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import OFFSET, PARTITION
 from tables.engine.events.late_rows import Late, late_rows
 from tables.engine.ledgers.lost_offsets import gaps, places
@@ -190,7 +190,7 @@ def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Cover
 
 def missing(lake: Lake, topic: Topic) -> dict[int, list[Range]]:
     """The offsets, by partition, that were taken in and are in neither table, and that no ledger explains."""
-    return _explained(lake, topic, frontier(lake, topic).log, _absent(lake, topic, None))[2]
+    return _explained(lake, topic, read_ingested_offsets(lake, topic).log, _absent(lake, topic, None))[2]
 
 
 _TAKEN = f"""
@@ -251,9 +251,9 @@ def _explained(
     if not absent:
         return {}, {}, {}
     lost = within(absent, places(gap for gap in gaps(lake, topic.full_name) if gap.log == log))
-    rest = less(absent, lost)
+    rest = subtract(absent, lost)
     known = within(rest, in_transactions(lake, topic.full_name, log))
-    return lost, known, less(rest, known)
+    return lost, known, subtract(rest, known)
 
 
 def _in(partition: int, some: Spans) -> int:

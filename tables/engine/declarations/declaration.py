@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
-from infra.duration import parse_interval
+from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
@@ -111,7 +111,7 @@ class DeviceClock:
 
     @property
     def bound_ms(self) -> int:
-        return parse_interval(self.bound, "bound")
+        return parse_duration(self.bound, "bound")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +187,7 @@ class Topic:
                 raise BadDeclaration(f"{name}={getattr(self, name)}: expected at least {least}.")
         for name in ("local_retention", "max_future_skew", "idle_timeout"):
             if getattr(self, name) is not None:
-                parse_interval(getattr(self, name), name)
+                parse_duration(getattr(self, name), name)
         if self.idle_timeout is not None and not self.idle_timeout_ms:
             raise BadDeclaration(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
 
@@ -250,15 +250,15 @@ class Topic:
 
     @property
     def local_retention_ms(self) -> int:
-        return parse_interval(self.local_retention, "local_retention")
+        return parse_duration(self.local_retention, "local_retention")
 
     @property
     def max_future_skew_ms(self) -> int | None:
-        return None if self.max_future_skew is None else parse_interval(self.max_future_skew, "max_future_skew")
+        return None if self.max_future_skew is None else parse_duration(self.max_future_skew, "max_future_skew")
 
     @property
     def idle_timeout_ms(self) -> int | None:
-        return None if self.idle_timeout is None else parse_interval(self.idle_timeout, "idle_timeout")
+        return None if self.idle_timeout is None else parse_duration(self.idle_timeout, "idle_timeout")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -371,7 +371,7 @@ class Table:
             raise BadDeclaration("depends_within needs event_time: the distance is measured from it.")
         for name in ("watermark", "depends_within", "trigger_interval", "freshness"):
             if getattr(self, name) is not None:
-                parse_interval(getattr(self, name), name)
+                parse_duration(getattr(self, name), name)
         _require_rules(self.checks, allowed=None, columns=None, of="a table")
 
     @property
@@ -397,19 +397,19 @@ class Table:
 
     @property
     def watermark_ms(self) -> int:
-        return parse_interval(self.watermark, "watermark")
+        return parse_duration(self.watermark, "watermark")
 
     @property
     def trigger_interval_ms(self) -> int | None:
-        return parse_interval(self.trigger_interval, "trigger_interval") if self.trigger_interval else None
+        return parse_duration(self.trigger_interval, "trigger_interval") if self.trigger_interval else None
 
     @property
     def depends_within_ms(self) -> int | None:
-        return parse_interval(self.depends_within, "depends_within") if self.depends_within else None
+        return parse_duration(self.depends_within, "depends_within") if self.depends_within else None
 
     @property
     def freshness_ms(self) -> int | None:
-        return parse_interval(self.freshness, "freshness") if self.freshness else None
+        return parse_duration(self.freshness, "freshness") if self.freshness else None
 
 
 class Parameters(TypedDict, total=False):

@@ -14,8 +14,8 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from infra.atomic_write import write_at_once
-from infra.duration import parse_interval
+from infra.atomic_write import write_atomically
+from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from tables.engine.declarations.code_fingerprint import read_code
 from tables.engine.declarations.declaration import NAMING, Draft, Table, Topic
@@ -132,7 +132,7 @@ def kept(
     inference = infer(draft, sources, columns)
     try:
         place.parent.mkdir(exist_ok=True)
-        write_at_once(place, json.dumps({"digest": digest, **asdict(inference)}, indent=1), lasting=False)
+        write_atomically(place, json.dumps({"digest": digest, **asdict(inference)}, indent=1), lasting=False)
     except OSError:  # a file system that is read only: it is inferred again by the next process
         pass
     return inference
@@ -188,7 +188,7 @@ class _Inferring:
         parameters: dict[str, Any] = {}
         reasons: dict[str, str] = {}
         identity = _identity(self.sources[name])
-        found = {column: frame.named(Column(name, column)) for column in identity}
+        found = {column: frame.name_among(Column(name, column)) for column in identity}
         lost = [column for column, output in found.items() if output is None]
         if "sequence_by" in self.draft.given:
             reasons["primary_key"] = "with sequence_by it says of which rows the greatest is kept"
@@ -199,7 +199,7 @@ class _Inferring:
         else:
             parameters["primary_key"] = [output for output in found.values() if output]
             time = self._time_of(name)
-            dated = frame.named(time) if time else None
+            dated = frame.name_among(time) if time else None
             if dated:
                 parameters["event_time"] = dated
         key = self.draft.given.get("primary_key", parameters.get("primary_key", ()))
@@ -216,7 +216,7 @@ class _Inferring:
         key: list[str] = []
         for name, origin in group.by:
             output = self._of_window(origin, parameters, reasons) if isinstance(origin, Window) else None
-            output = output or (self.frame.named(origin) if not isinstance(origin, Window) else None)
+            output = output or (self.frame.name_among(origin) if not isinstance(origin, Window) else None)
             if output is None:
                 what = "the start of its window" if isinstance(origin, Window) else name
                 reasons.setdefault("primary_key", f"the function groups by {what}, which it does not return")
@@ -236,7 +236,7 @@ class _Inferring:
 
     def _of_window(self, window: Window, parameters: dict[str, Any], reasons: dict[str, str]) -> str | None:
         """The column of the window's start, with the parameters that follow from the window."""
-        named, start, end = self.frame.named, Edge(window, True), Edge(window, False)
+        named, start, end = self.frame.name_among, Edge(window, True), Edge(window, False)
         is_dated = self._is_event_time(window.time)
         first, last = Extreme(window.time, True), Extreme(window.time, False)
         begins = named(start) or (named(first) if window.is_session else None)
@@ -259,7 +259,7 @@ class _Inferring:
         why = "a join can give several rows for one of each input"
         parameters: dict[str, Any] = {}
         pairs = [(a, b) for a, b in join.equal if isinstance(a, Column) and isinstance(b, Column) and a.name == b.name]
-        found = ((a.name, self.frame.named(*_of_either(a, b, join.how))) for a, b in pairs)
+        found = ((a.name, self.frame.name_among(*_of_either(a, b, join.how))) for a, b in pairs)
         scope = [output for name, output in found if output == name]
         parameters["recompute_by"] = scope
         reasons = {"primary_key": why}
@@ -282,12 +282,12 @@ class _Inferring:
         else:
             return
         either = [time for time in _of_either(left, right, join.how) if time == first or isinstance(time, AnyOf)]
-        dated = self.frame.named(*either)
+        dated = self.frame.name_among(*either)
         if dated is None:
             return
         parameters |= {"event_time": dated, "depends_within": last.by}
         closes = [Shifted(time, last.ms, last.by) for time in either]
-        closes_at = self.frame.named(*closes)
+        closes_at = self.frame.name_among(*closes)
         if closes_at and not self.has_tables:
             parameters["closes_at"] = closes_at
 
@@ -335,8 +335,8 @@ def _require_agreement(draft: Draft, inference: Inference) -> None:
             hint=f"Choose from {', '.join(inference.scope)}." if inference.scope else "Write recompute_by=[].",
         )
     if given.get("depends_within") and "depends_within" in inferred:
-        least = parse_interval(inferred["depends_within"], "depends_within")
-        if parse_interval(given["depends_within"], "depends_within") < least:
+        least = parse_duration(inferred["depends_within"], "depends_within")
+        if parse_duration(given["depends_within"], "depends_within") < least:
             raise BadDeclaration(
                 f"depends_within={given['depends_within']!r} contradicts {name}, in which rows depend on rows that are "
                 f"{inferred['depends_within']} away.",

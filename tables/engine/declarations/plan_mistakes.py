@@ -130,10 +130,10 @@ class _Finder:
     def _identity(self, frame: Frame) -> list[str]:
         """The columns of the frame that tell any two of its rows apart; none where that is not known."""
         if frame.group is not None:
-            found = [frame.named(origin) for _, origin in frame.group.by]
+            found = [frame.name_among(origin) for _, origin in frame.group.by]
         elif len(frame.inputs) == 1 and frame.inputs[0] in self._identities and not frame.is_multiplied:
             (name,) = frame.inputs
-            found = [frame.named(Column(name, column)) for column in self._identities[name]]
+            found = [frame.name_among(Column(name, column)) for column in self._identities[name]]
         else:
             return []
         return [column for column in found if column]

@@ -15,7 +15,7 @@ from contextvars import ContextVar
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from infra.duration import parse_interval
+from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
@@ -134,7 +134,7 @@ class Frame:
     is_multiplied: bool = False
     qualified: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
 
-    def named(self, *wanted: Origin) -> str | None:
+    def name_among(self, *wanted: Origin) -> str | None:
         """The first column with one of these origins."""
         return next((name for name, origin in self.columns.items() if origin is not None and origin in wanted), None)
 
@@ -502,7 +502,7 @@ def _interval(expression: Any) -> tuple[int, str] | None:
         return None
     text = written[1].lower()
     try:
-        return parse_interval(text, "interval"), text
+        return parse_duration(text, "interval"), text
     except BadDeclaration:
         return None
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import pyarrow as pa
 
 from infra.errors import WriteConflict
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 
 _ATTEMPTS = 12
 
@@ -28,6 +28,6 @@ def append_new(writer: Writer, app: str, new: Callable[[], pa.Table]) -> pa.Tabl
         # Before the ledger is read: whoever writes meanwhile takes this number, and this commit is skipped.
         number = writer.next_number(app)
         rows = new()
-        if not len(rows) or not writer.append(rows, Stamp(app=app, version=number)).skipped:
+        if not len(rows) or not writer.append(rows, CommitTag(app=app, version=number)).skipped:
             return rows
     raise WriteConflict(f"{writer.name}: others write as {app}.", hint="Run it again; look for a second driver.")

@@ -40,7 +40,7 @@ class Extent(NamedTuple):
     greatest: Any
 
 
-def tidy(lake: Lake, name: str, by: str | None = None) -> None:
+def compact(lake: Lake, name: str, by: str | None = None) -> None:
     """Merge small files, write a log checkpoint and remove commits that have expired; rows stay as they are.
 
     Best effort: files that somebody rewrites meanwhile are left for the next time.
@@ -72,13 +72,13 @@ def tidy(lake: Lake, name: str, by: str | None = None) -> None:
     table.cleanup_metadata()
 
 
-def tidy_ledger(lake: Lake, name: str) -> None:
+def compact_ledger(lake: Lake, name: str) -> None:
     """The same for a ledger, of which only the newest version is ever read: what older ones need is removed, too."""
     from deltalake.exceptions import DeltaError
 
     try:
         _set(lake.open(name), _LEDGER_PROPERTIES)
-        tidy(lake, name)
+        compact(lake, name)
         lake.open(name).vacuum(dry_run=False)
     except DeltaError as error:  # another process does the same
         _log.info("not tidied table=%s error=%s", name, error)

@@ -19,7 +19,7 @@ import pyarrow.compute as pc
 
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from infra.spark.local_rows import frame_of
-from tables.engine.delta.compaction import after_commit, tidy, tidy_ledger
+from tables.engine.delta.compaction import after_commit, compact, compact_ledger
 from tables.engine.delta.lake import QUARANTINE, WRITER, Lake
 from tables.engine.delta.merge import Merge, equal, greater
 from tables.engine.delta.open_table import OpenTable
@@ -39,7 +39,7 @@ _log = logging.getLogger("twofold.writer")
 
 
 @dataclass(frozen=True, kw_only=True)
-class Stamp:
+class CommitTag:
     """What a commit says of itself.
 
     Attributes:
@@ -97,9 +97,9 @@ class Writer:
         self._id = uuid4().hex[:12]
         self._table = OpenTable(lake, name)
         ledger, quarantine = name.startswith("ledger."), name.endswith(QUARANTINE)
-        self._keep_small = tidy_ledger if ledger else (tidy if quarantine else None)
+        self._keep_small = compact_ledger if ledger else (compact if quarantine else None)
 
-    def append(self, rows: pa.Table | DataFrame, stamp: Stamp) -> Written:
+    def append(self, rows: pa.Table | DataFrame, stamp: CommitTag) -> Written:
         """Add the rows, once.
 
         Raises:
@@ -115,7 +115,7 @@ class Writer:
         self,
         rows: pa.Table | DataFrame,
         key: Sequence[str],
-        stamp: Stamp,
+        stamp: CommitTag,
         *,
         greatest: Sequence[str] = (),
         keep: bool = False,
@@ -152,7 +152,7 @@ class Writer:
         return self._merge(rows, plan, stamp, set())
 
     def apply(
-        self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: Stamp, *, greatest: Sequence[str] = ()
+        self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: CommitTag, *, greatest: Sequence[str] = ()
     ) -> Written:
         """Publish a difference: each row is an insert, an update or a delete of the row with its key.
 
@@ -182,7 +182,7 @@ class Writer:
         )
         return self._merge(changes, plan, stamp, {CHANGE, *(BEFORE + c for c in others)})
 
-    def replace(self, rows: DataFrame, stamp: Stamp) -> Written:
+    def replace(self, rows: DataFrame, stamp: CommitTag) -> Written:
         """Let the table hold these rows, and these columns, instead of those that it has, in one commit."""
         table = self.newest()
         if _done(table, stamp):
@@ -192,18 +192,18 @@ class Writer:
         writer.options(**self._options(stamp)).save(self.lake.uri(self.name))
         return replace(self._written(stamp, before), deleted=int(gone))
 
-    def restore(self, version: int, stamp: Stamp) -> Written:
+    def restore(self, version: int, stamp: CommitTag) -> Written:
         """Let the table be again what it was at a version, columns and rows."""
         before, gone = self.newest().version(), self.newest().count()
         self.newest().restore(version, commit_properties=self._properties(stamp))
         kept = self.newest().count()
         return Written(inserted=kept, deleted=gone, version=before + 1)
 
-    def done(self, stamp: Stamp) -> bool:
+    def done(self, stamp: CommitTag) -> bool:
         """Whether a commit of that app and version, or a later one, is in the table."""
         return _done(self.newest(), stamp)
 
-    def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: Stamp, extra: set[str]) -> Written:
+    def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
         if self._through_rust(rows):
             _require_unique(self.name, rows, plan.key)
             return self._commit(rows, stamp, lambda table: plan.by_rust(table, rows, self._properties(stamp)), extra)
@@ -214,7 +214,7 @@ class Writer:
     def _commit(
         self,
         rows: pa.Table | DataFrame,
-        stamp: Stamp,
+        stamp: CommitTag,
         attempt: Callable[[DeltaTable], None],
         extra: Collection[str] = (),
     ) -> Written:
@@ -249,7 +249,7 @@ class Writer:
         """The version of that app's next stamp."""
         return int(self.newest().transaction_version(app) or 0) + 1
 
-    def _written(self, stamp: Stamp, before: int) -> Written:
+    def _written(self, stamp: CommitTag, before: int) -> Written:
         """What the commit of this stamp says of itself; others may have committed before and after it."""
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
         if commit is None:
@@ -272,7 +272,7 @@ class Writer:
             version=commit.version,
         )
 
-    def _properties(self, stamp: Stamp) -> CommitProperties:
+    def _properties(self, stamp: CommitTag) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
 
         return CommitProperties(
@@ -284,11 +284,11 @@ class Writer:
     def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
         return isinstance(rows, pa.Table) and self.lake.settings.engine != "spark"
 
-    def _options(self, stamp: Stamp) -> dict[str, str | int]:
+    def _options(self, stamp: CommitTag) -> dict[str, str | int]:
         """What makes a commit of Spark's say and be what the stamp says."""
         return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
 
-    def _session(self, stamp: Stamp) -> dict[str, str]:
+    def _session(self, stamp: CommitTag) -> dict[str, str]:
         """The same for a commit of Spark's that takes no options."""
         return {
             "spark.databricks.delta.write.txnAppId": stamp.app,
@@ -296,7 +296,7 @@ class Writer:
             "spark.databricks.delta.commitInfo.userMetadata": stamp.metadata(self._id),
         }
 
-    def _append_spark(self, frame: DataFrame, stamp: Stamp) -> None:
+    def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
     def _frame(self, rows: pa.Table | DataFrame) -> DataFrame:
@@ -339,7 +339,7 @@ def _require_unique(name: str, rows: pa.Table | DataFrame, key: Sequence[str]) -
         )
 
 
-def _done(table: DeltaTable, stamp: Stamp) -> bool:
+def _done(table: DeltaTable, stamp: CommitTag) -> bool:
     last = table.transaction_version(stamp.app)
     return last is not None and last >= stamp.version
 

@@ -46,7 +46,7 @@ class Bounds:
 
 
 @dataclass(frozen=True)
-class Slice:
+class PrunedFiles:
     """Files of one version of a table.
 
     Attributes:
@@ -69,7 +69,7 @@ class Slice:
             return spark.createDataFrame([], schema)
         return reader.schema(schema).parquet(*(f"{self.table.table_uri.rstrip('/')}/{path}" for path in self.paths))
 
-    def few(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
+    def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
         """The rows that DuckDB keeps, read in this process; None where they exceed `most`, or it cannot read them.
 
         Args:
@@ -100,7 +100,7 @@ class Slice:
         return rows.cast(schema) if len(rows) <= most else None
 
 
-def slice_of(table: DeltaTable, bounds: Bounds) -> Slice:
+def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
     """The files whose statistics admit a row within the bounds."""
     files = pa.table(table.get_add_actions(flatten=True))
     files = files.filter(_in_time(files, bounds))
@@ -109,7 +109,7 @@ def slice_of(table: DeltaTable, bounds: Bounds) -> Slice:
             files = files.filter(_has_values(files, column, sorted(values)))
     has_rows = "num_records" in files.column_names and not files["num_records"].null_count
     rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None
-    return Slice(table, files["path"].to_pylist(), rows)
+    return PrunedFiles(table, files["path"].to_pylist(), rows)
 
 
 def is_plain(table: DeltaTable) -> bool:

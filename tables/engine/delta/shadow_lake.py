@@ -40,18 +40,18 @@ def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Pla
     return Platform(lambda: platform.spark.newSession(), lake, registry)
 
 
-def beside(platform: Platform, table: Table) -> Platform:
+def state_shadow(platform: Platform, table: Table) -> Platform:
     """A table of topics in a lake of its own for a recovery, while their events are those of the live lake."""
     live = platform.lake
     registry = platform.registry.above(table)
-    lake = _Beside(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
+    lake = _StateShadow(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
     return Platform(lambda: platform.spark.newSession(), lake, registry)
 
 
 @dataclass(frozen=True)
-class _Beside(Lake):
+class _StateShadow(Lake):
     """A lake of its own but for some tables, which are those of another one."""
 
     other: Lake

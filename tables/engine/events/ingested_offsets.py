@@ -21,7 +21,7 @@ INGEST = "ingest"
 
 
 @dataclass(frozen=True)
-class Frontier:
+class IngestedOffsets:
     """Of one Delta table that a topic feeds.
 
     Attributes:
@@ -41,7 +41,7 @@ class Frontier:
     log: str = ""
     driver: str = ""
 
-    def after(self, ranges: Ranges, newest_ms: int | None) -> Frontier:
+    def after(self, ranges: Ranges, newest_ms: int | None) -> IngestedOffsets:
         """The frontier once a micro-batch is in that begins at or before it."""
         newest = [ms for ms in (self.newest_ms, newest_ms) if ms is not None]
         known = {p: max(start, self.ends.get(p, start)) for p, (start, _) in ranges.items()}
@@ -53,7 +53,7 @@ class Frontier:
             number=self.number + 1,
         )
 
-    def moved(self, newest_ms: int) -> Frontier:
+    def moved(self, newest_ms: int) -> IngestedOffsets:
         """The frontier once a heartbeat is in."""
         return replace(self, newest_ms=newest_ms, number=self.number + 1)
 
@@ -79,7 +79,7 @@ class Frontier:
         }
 
 
-def frontier(lake: Lake, topic: Topic, *, quarantine: bool = False) -> Frontier:
+def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False) -> IngestedOffsets:
     """Read the frontier from the table's newest commit of ingest; from its rows where the log lacks one."""
     name = topic.full_name + (QUARANTINE if quarantine else "")
     table = lake.open(name)  # one version for all that is read: a driver may commit meanwhile
@@ -87,7 +87,7 @@ def frontier(lake: Lake, topic: Topic, *, quarantine: bool = False) -> Frontier:
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(table, topic)
         ends, starts = _numbers(info["ends"]), _numbers(info["starts"])
-        found = Frontier(ends, starts, newest, log=info.get("log", ""), driver=info.get("driver", ""))
+        found = IngestedOffsets(ends, starts, newest, log=info.get("log", ""), driver=info.get("driver", ""))
     else:
         found = _scanned(table, None if quarantine else topic.event_time)
     # Rows go back with a restore, transaction ids do not: numbers that were used stay used.
@@ -104,11 +104,11 @@ def _newest(table: DeltaTable, topic: Topic) -> int | None:
     return epoch_ms(found["at"][0].as_py())
 
 
-def _scanned(table: DeltaTable, event_time: str | None) -> Frontier:
+def _scanned(table: DeltaTable, event_time: str | None) -> IngestedOffsets:
     if table.count() == 0:
-        return Frontier()
+        return IngestedOffsets()
     newest = f'max("{event_time}")' if event_time else "NULL::TIMESTAMPTZ"
     sql = f'SELECT {PARTITION} AS p, max({OFFSET}) + 1 AS "end", {newest} AS at FROM live GROUP BY 1'
     rows = query(sql, live=table.scan()).to_pylist()
     ends = {row["p"]: row["end"] for row in rows if row["p"] is not None}
-    return Frontier(ends, ends, epoch_ms(max((row["at"] for row in rows if row["at"]), default=None)))
+    return IngestedOffsets(ends, ends, epoch_ms(max((row["at"] for row in rows if row["at"]), default=None)))

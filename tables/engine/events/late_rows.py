@@ -13,7 +13,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.change_feed import late_within_commit, missed_by_streams
 from tables.engine.delta.lake import Lake
 from tables.engine.events.metadata_columns import OFFSET, PARTITION
-from tables.engine.ledgers.reconcile_position import Standing, splits, standings
+from tables.engine.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 
@@ -49,7 +49,7 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
         taken: topic or table -> the version of it that is in; the table itself among them.
     """
     try:
-        known = standings(lake)
+        known = reconcile_positions(lake)
     except BadArgument:  # nothing was ever reconciled
         known = {}
     found: dict[tuple[str, str], Late] = {}
@@ -63,20 +63,22 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
     return list(found.values())
 
 
-def _of_version(lake: Lake, table: Table, standing: Standing | None, version: int) -> Standing | None:
+def _of_version(lake: Lake, table: Table, standing: ReconcilePosition | None, version: int) -> ReconcilePosition | None:
     """The standing, unless it is of a newer version of the table or of another stream."""
-    if standing is None or standing.stream != Checkpoint.of(lake.settings, table).stream:
+    if standing is None or standing.stream != Checkpoint.of_table(lake.settings, table).stream:
         return None
     return standing if standing.consumed.get(table.full_name, -1) <= version else None
 
 
-def _late(lake: Lake, table: Table, topic: Topic, standing: Standing | None, through: int) -> Late:
+def _late(lake: Lake, table: Table, topic: Topic, standing: ReconcilePosition | None, through: int) -> Late:
     name, consumed = topic.full_name, standing.consumed if standing else {}
     drops = table.late == "drop"
     after = -1 if drops else min(consumed.get(name, -1), through)
     columns = [PARTITION, OFFSET]
     parts = [missed_by_streams(lake, name, after, through, columns, table.watermark_ms).late]
-    cut = Checkpoint.of(lake.settings, table).splits.of(name)[0 if drops else consumed.get(splits(name), 0) :]
+    cut = Checkpoint.of_table(lake.settings, table).splits.versions_of(name)[
+        0 if drops else consumed.get(splits(name), 0) :
+    ]
     parts += [
         late_within_commit(lake, name, version, [*columns, topic.event_time], topic.event_time, table.watermark_ms)
         for version in dict.fromkeys(cut)

@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from tables.engine.declarations.declaration import Table
-from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.refresh.scope import epoch_ms
 
 RECORD = pa.struct(
@@ -23,7 +23,7 @@ LISTED = 100
 
 
 @dataclass(frozen=True, kw_only=True, slots=True)
-class Evidence:
+class CausingRecord:
     """A record that forced a recomputation: where in which log it stands, how late it was, what it can have changed.
 
     Attributes:
@@ -44,18 +44,20 @@ class Evidence:
 
     def holds(self, row: Mapping[str, Any], first_ms: int | None, last_ms: int | None) -> bool:
         """Whether it can have changed a row (in JSON's form) that covers this time."""
-        return all(row.get(column) == value for column, value in self.scope.items()) and self.meets(first_ms, last_ms)
+        return all(row.get(column) == value for column, value in self.scope.items()) and self.may_affect(
+            first_ms, last_ms
+        )
 
-    def meets(self, first_ms: int | None, last_ms: int | None) -> bool:
+    def may_affect(self, first_ms: int | None, last_ms: int | None) -> bool:
         """Whether it can have changed rows of this time."""
         if None in (self.start_ms, self.end_ms, first_ms, last_ms):
             return True
         return bool(first_ms < self.end_ms and last_ms >= self.start_ms)  # type: ignore[operator]
 
 
-def is_held(table: Table, row: Mapping[str, Any], evidence: Evidence) -> bool:
+def is_held(table: Table, row: Mapping[str, Any], evidence: CausingRecord) -> bool:
     """Whether the record can have changed this row of the table."""
-    return evidence.holds({c: plain(row[c]) for c in evidence.scope if c in row}, *span_of(table, row))
+    return evidence.holds({c: to_plain_json(row[c]) for c in evidence.scope if c in row}, *span_of(table, row))
 
 
 def span_of(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:
@@ -92,7 +94,7 @@ class Causes:
     records: list[dict[str, Any]] = field(default_factory=list)
     _last: tuple[Any, ...] = ()
 
-    def add(self, e: Evidence) -> None:
+    def add(self, e: CausingRecord) -> None:
         """Count a record, once; those of one place follow each other."""
         place = e.source, e.partition, e.offset
         if place != self._last:
@@ -108,7 +110,7 @@ class ChangedRows:
         self._rows = list(rows)
         self._by_columns: dict[tuple[str, ...], dict[str, _Group]] = {}
 
-    def of(self, e: Evidence) -> set[str]:
+    def keys_of(self, e: CausingRecord) -> set[str]:
         """The keys of those rows."""
         columns = tuple(e.scope)
         if columns not in self._by_columns:
@@ -117,13 +119,13 @@ class ChangedRows:
                 groups[json.dumps([one.row.get(column) for column in columns])].append(one)
             self._by_columns[columns] = {values: _Group(rows) for values, rows in groups.items()}
         group = self._by_columns[columns].get(json.dumps(list(e.scope.values())))
-        return {one.key for one in group.near(e) if e.meets(one.first_ms, one.last_ms)} if group else set()
+        return {one.key for one in group.near(e) if e.may_affect(one.first_ms, one.last_ms)} if group else set()
 
-    def causes(self, evidence: Iterable[Evidence]) -> dict[str, Causes]:
+    def causes(self, evidence: Iterable[CausingRecord]) -> dict[str, Causes]:
         """By key, of records in the order of their logs."""
         found: dict[str, Causes] = defaultdict(Causes)
         for e in evidence:
-            for key in self.of(e):
+            for key in self.keys_of(e):
                 found[key].add(e)
         return found
 
@@ -139,7 +141,7 @@ class _Group:
         self._firsts = [first for first, _, _ in dated]
         self._longest = max((last - first for first, last, _ in dated), default=0)
 
-    def near(self, e: Evidence) -> list[Changed]:
+    def near(self, e: CausingRecord) -> list[Changed]:
         """A superset of the rows that meet a record in time."""
         if e.start_ms is None or e.end_ms is None:
             return [*self._dated, *self._undated]

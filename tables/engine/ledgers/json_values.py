@@ -18,15 +18,15 @@ def to_json(values: Mapping[str, Any]) -> str:
     try:
         return _STRICT.encode(values)
     except ValueError:  # it has what is no number
-        return _STRICT.encode(plain(values))
+        return _STRICT.encode(to_plain_json(values))
 
 
-def plain(value: Any) -> Any:
+def to_plain_json(value: Any) -> Any:
     """Dates in ISO 8601, bytes in hex, maps as lists of pairs, decimals and what is no number as texts."""
     if isinstance(value, Mapping):
-        return {name: plain(inner) for name, inner in value.items()}
+        return {name: to_plain_json(inner) for name, inner in value.items()}
     if isinstance(value, list | tuple):
-        return [plain(inner) for inner in value]
+        return [to_plain_json(inner) for inner in value]
     if isinstance(value, float):
         return value if math.isfinite(value) else json.dumps(value)
     if isinstance(value, bytes):
@@ -36,7 +36,7 @@ def plain(value: Any) -> Any:
     return value if value is None or isinstance(value, str | int) else str(value)
 
 
-def from_plain(value: Any, kind: pa.DataType) -> Any:
+def from_plain_json(value: Any, kind: pa.DataType) -> Any:
     """The value of a column of type `kind` that `plain` made this of."""
     import pyarrow.types as is_type
 
@@ -59,15 +59,15 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
     import pyarrow.types as is_type
 
     if is_type.is_map(kind):
-        return [(from_plain(k, kind.key_type), from_plain(v, kind.item_type)) for k, v in value]
+        return [(from_plain_json(k, kind.key_type), from_plain_json(v, kind.item_type)) for k, v in value]
     if is_type.is_list(kind) or is_type.is_large_list(kind):
-        return [from_plain(inner, kind.value_type) for inner in value]
+        return [from_plain_json(inner, kind.value_type) for inner in value]
     if is_type.is_struct(kind):
         return {
-            kind.field(n).name: from_plain(value.get(kind.field(n).name), kind.field(n).type)
+            kind.field(n).name: from_plain_json(value.get(kind.field(n).name), kind.field(n).type)
             for n in range(kind.num_fields)
         }
     return value
 
 
-_STRICT = json.JSONEncoder(allow_nan=False, default=plain)
+_STRICT = json.JSONEncoder(allow_nan=False, default=to_plain_json)

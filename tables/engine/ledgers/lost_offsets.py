@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.errors import BadArgument
-from infra.offset_ranges import Range, Ranges, less, rounds, spans, without
+from infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract, without
 from tables.engine.delta.append_once import append_new
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.json_decoder import TIMESTAMP
 
@@ -100,7 +100,7 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:
     """Ranges of offsets by partition without what is lost: as many parts as the partition with most gaps needs."""
-    return list(rounds(less(spans(ranges), places(known))))
+    return list(batches_of_size(subtract(spans(ranges), places(known))))
 
 
 def places(known: Iterable[Gap]) -> dict[int, list[Range]]:
@@ -129,7 +129,7 @@ def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None
     known = [replace(gap, acknowledged_at=now, because=because) for gap in gaps(lake, topic) if gap.is_open]
     if known:
         rows = pa.Table.from_pylist([asdict(gap) for gap in known], schema=SCHEMA)
-        writer.upsert(rows, _KEY, Stamp(app=app, version=number))
+        writer.upsert(rows, _KEY, CommitTag(app=app, version=number))
     return known
 
 

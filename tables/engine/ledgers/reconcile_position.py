@@ -10,12 +10,12 @@ from typing import Any
 from tables.engine.delta.lake import Lake
 
 POSITIONS = "ledger.positions"
-"""One row per table, replaced by each reconcile that had work; see `Standing`."""
+"""One row per table, replaced by each reconcile that had work; see `ReconcilePosition`."""
 _FAR = 100  # commits that are looked through again by each reconcile rather than noted
 
 
 @dataclass(frozen=True, kw_only=True)
-class Standing:
+class ReconcilePosition:
     """What a finished reconcile of a table left for the next one.
 
     Attributes:
@@ -48,7 +48,7 @@ def splits(name: str) -> str:
     return f"{name}#splits"
 
 
-def standings(lake: Lake) -> dict[str, Standing]:
+def reconcile_positions(lake: Lake) -> dict[str, ReconcilePosition]:
     """By table; a table that was never reconciled is not in it.
 
     Raises:
@@ -57,6 +57,8 @@ def standings(lake: Lake) -> dict[str, Standing]:
     columns = ["table", "consumed", "stream", "pending", "fingerprint"]
     rows = lake.open(POSITIONS).scan(columns=columns).read_all()
     return {
-        table: Standing(consumed=json.loads(consumed), stream=stream, pending=json.loads(pending), fingerprint=mark)
+        table: ReconcilePosition(
+            consumed=json.loads(consumed), stream=stream, pending=json.loads(pending), fingerprint=mark
+        )
         for table, consumed, stream, pending, mark in zip(*(rows.column(c).to_pylist() for c in columns), strict=True)
     }

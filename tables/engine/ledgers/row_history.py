@@ -16,7 +16,7 @@ from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.ledgers.causes import is_held
-from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import started_at
 from tables.engine.refresh.scope import EPOCH
@@ -41,7 +41,7 @@ class Record:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Chapter:
+class RowVersion:
     """One thing that happened to a row.
 
     Attributes:
@@ -69,7 +69,7 @@ class Chapter:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Story:
+class RowHistory:
     """All that is known of one row.
 
     Attributes:
@@ -81,12 +81,12 @@ class Story:
     table: str
     key: Mapping[str, Any]
     now: Mapping[str, Any] | None
-    chapters: Sequence[Chapter]
+    chapters: Sequence[RowVersion]
     since: int
     definition: str
 
 
-def in_archive(told: Story, archive: Archive) -> Story:
+def in_archive(told: RowHistory, archive: Archive) -> RowHistory:
     """The story, each of its records with the archived segment that holds it."""
 
     def placed(record: Record) -> Record:
@@ -100,7 +100,7 @@ def in_archive(told: Story, archive: Archive) -> Story:
     return replace(told, chapters=chapters)
 
 
-def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:
+def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory:
     """What happened to the row with this key, oldest first."""
     name = table.full_name
     newest = lake.version(name)
@@ -111,29 +111,29 @@ def story(lake: Lake, table: Table, key: Mapping[str, Any]) -> Story:
     chapters = []
     for version, sides in feed:
         (commit,) = lake.commits(name, version - 1, version)
-        chapters.append(_chapter(table, commit, sides, corrections.get(version)))
+        chapters.append(_row_version(table, commit, sides, corrections.get(version)))
     now = _live(lake, name, key)
     chapters += _looks(ledgers, table, [c.run for c in chapters if c.run], now or _last(feed))
-    return Story(
+    return RowHistory(
         table=name,
-        key=plain(key),
-        now=plain(now) if now else None,
+        key=to_plain_json(key),
+        now=to_plain_json(now) if now else None,
         chapters=sorted(chapters, key=lambda c: c.at),
         since=since,
         definition=fingerprint(table),
     )
 
 
-def _chapter(
+def _row_version(
     table: Table, commit: LoggedCommit, sides: Mapping[str, Mapping[str, Any]], correction: Mapping[str, Any] | None
-) -> Chapter:
+) -> RowVersion:
     before, after = sides.get("before"), sides.get("after")
     info, at = commit.info, datetime.fromtimestamp(commit.timestamp_ms / 1_000, UTC)
     inputs = info.get("inputs")
     if inputs is None and "versions" in info:  # a stream notes the version that it reads next
         inputs = {source: int(version) - 1 for source, version in info["versions"].items()}
     old, new = _differing(before, after)
-    return Chapter(
+    return RowVersion(
         version=commit.version,
         at=at,
         change="update" if before and after else ("insert" if after else "delete"),
@@ -149,7 +149,7 @@ def _chapter(
     )
 
 
-def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str, Any] | None) -> Iterator[Chapter]:
+def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str, Any] | None) -> Iterator[RowVersion]:
     """Runs that were forced to recompute the row, and found it right."""
     by_run: dict[str, list[Record]] = {}
     for run, e in ledgers.evidence(table.full_name) if row else ():
@@ -157,7 +157,7 @@ def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str
             record = Record(source=e.source, partition=e.partition, offset=e.offset, late_by_ms=e.late_by_ms)
             by_run.setdefault(run, []).append(record)
     for run, records in by_run.items():
-        yield Chapter(
+        yield RowVersion(
             version=None,
             at=started_at(run) or EPOCH,
             change="none",
@@ -170,7 +170,7 @@ def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str
 def _differing(
     before: Mapping[str, Any] | None, after: Mapping[str, Any] | None
 ) -> tuple[Mapping[str, Any] | None, Mapping[str, Any] | None]:
-    old, new = plain(before) if before else None, plain(after) if after else None
+    old, new = to_plain_json(before) if before else None, to_plain_json(after) if after else None
     if old is None or new is None:
         return old, new
     differ = [column for column in new if new[column] != old.get(column)]

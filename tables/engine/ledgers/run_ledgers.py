@@ -15,14 +15,14 @@ import pyarrow as pa
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import instant, literal, select
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.json_decoder import TIMESTAMP
-from tables.engine.ledgers.causes import RECORD, Causes, Changed, ChangedRows, Evidence, span_of
-from tables.engine.ledgers.json_values import plain, to_json
-from tables.engine.ledgers.reconcile_position import POSITIONS, Standing, standings
+from tables.engine.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
+from tables.engine.ledgers.json_values import to_json, to_plain_json
+from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
 from tables.engine.refresh.run_result import RUNS as RUNS
-from tables.engine.refresh.run_result import Audited, Outcome, started_at
+from tables.engine.refresh.run_result import Audited, RunResult, started_at
 from tables.engine.refresh.scope import Scope, epoch_ms
 from tables.engine.refresh.scope_json import from_text, to_text
 
@@ -144,21 +144,23 @@ class Ledgers:
 
     def reconciled(self, table: str) -> Reconciled:
         """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
-        last = standings(self._lake).get(table)
+        last = reconcile_positions(self._lake).get(table)
         if last is None:
             return Reconciled()
         return Reconciled(consumed=last.consumed, stream=last.stream, pending=from_text(last.pending))
 
-    def record_run(self, outcome: Outcome, state: Reconciled | None, fingerprint: str) -> None:
+    def record_run(self, outcome: RunResult, state: Reconciled | None, fingerprint: str) -> None:
         """Append a finished run, once; `state` is where the next reconcile begins."""
         facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
         self._append_run(outcome, {**facts, "fingerprint": fingerprint})
         if state:
             pending = json.loads(to_text(state.pending))
-            position = Standing(consumed=state.consumed, stream=state.stream, pending=pending, fingerprint=fingerprint)
+            position = ReconcilePosition(
+                consumed=state.consumed, stream=state.stream, pending=pending, fingerprint=fingerprint
+            )
             self.move({outcome.table: position}, outcome.table)
 
-    def move(self, positions: Mapping[str, Standing], app: str = "idle") -> None:
+    def move(self, positions: Mapping[str, ReconcilePosition], app: str = "idle") -> None:
         """Note where the next reconcile of each table begins.
 
         A position is true for itself: from any that was ever noted on, everything is found. So it does not matter
@@ -180,7 +182,7 @@ class Ledgers:
             for table, one in positions.items()
         ]
         writer = self._writer(POSITIONS)
-        stamp = Stamp(app=app, version=writer.next_number(app))
+        stamp = CommitTag(app=app, version=writer.next_number(app))
         writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
 
     def record_audit(self, audited: Audited, fingerprint: str) -> None:
@@ -191,17 +193,19 @@ class Ledgers:
             audited, {**facts, **versions, "cause": "audit", "fingerprint": fingerprint, "turns": audited.of}
         )
 
-    def _append_run(self, run: Outcome | Audited, facts: Mapping[str, object]) -> None:
+    def _append_run(self, run: RunResult | Audited, facts: Mapping[str, object]) -> None:
         row = {"run": run.run, "table": run.table, "recorded_at": datetime.now(UTC), **facts}
         self._append(RUNS, run.table, run.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
 
-    def record_evidence(self, run: str, table: str, evidence: Sequence[Evidence]) -> None:
+    def record_evidence(self, run: str, table: str, evidence: Sequence[CausingRecord]) -> None:
         """Append, before anything is published, why the run touches the table."""
         head = {"run": run, "table": table, "recorded_at": datetime.now(UTC)}
-        names = [f.name for f in fields(Evidence) if f.name != "scope"]
+        names = [f.name for f in fields(CausingRecord) if f.name != "scope"]
 
-        def rows(some: Sequence[Evidence]) -> list[dict[str, Any]]:
-            return [{**head, **{n: getattr(e, n) for n in names}, "scope": json.dumps(plain(e.scope))} for e in some]
+        def rows(some: Sequence[CausingRecord]) -> list[dict[str, Any]]:
+            return [
+                {**head, **{n: getattr(e, n) for n in names}, "scope": json.dumps(to_plain_json(e.scope))} for e in some
+            ]
 
         parts = [
             pa.Table.from_pylist(rows(evidence[first : first + _AT_ONCE]), schema=_EVIDENCE_SCHEMA)
@@ -227,10 +231,10 @@ class Ledgers:
                 continue
             rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
             corrections = pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA)
-            added += writer.append(corrections, Stamp(app=app, version=commit.version)).inserted
+            added += writer.append(corrections, CommitTag(app=app, version=commit.version)).inserted
             done = commit.version
         if newest - done > _COMMITS_READ_AGAIN:
-            writer.append(_CORRECTIONS_SCHEMA.empty_table(), Stamp(app=app, version=newest))
+            writer.append(_CORRECTIONS_SCHEMA.empty_table(), CommitTag(app=app, version=newest))
         return added
 
     def catch_up(self, table: Table) -> None:
@@ -251,7 +255,7 @@ class Ledgers:
     def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
         first, last = commits[0], commits[-1]
         made = Counter(c["change"] for c in self.corrections(table, first.version - 1, last.version) if c["run"] == run)
-        outcome = Outcome(
+        outcome = RunResult(
             table=table,
             cause=first.info["cause"],
             run=run,
@@ -288,11 +292,11 @@ class Ledgers:
         rows = self._read(CORRECTIONS, table, since_ms, *bounds)
         return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
 
-    def evidence(self, table: str, run: str | None = None) -> list[tuple[str, Evidence]]:
+    def evidence(self, table: str, run: str | None = None) -> list[tuple[str, CausingRecord]]:
         """Runs of a table, or one of them, with the records that forced them, by source and offset."""
         return list(self.iterate_evidence(table, run))
 
-    def iterate_evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, Evidence]]:
+    def iterate_evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, CausingRecord]]:
         """The same, for what may be more than memory has room for as objects."""
         rows = self._of_run(EVIDENCE, table, run) if run else self._read(EVIDENCE, table)
         order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
@@ -300,7 +304,7 @@ class Ledgers:
             for row in batch.to_pylist():
                 name, scope = row.pop("run"), json.loads(row.pop("scope"))
                 # Before columns were named, evidence did not say what of a row it touches.
-                yield name, Evidence(**row, scope=scope if isinstance(scope, dict) else {})
+                yield name, CausingRecord(**row, scope=scope if isinstance(scope, dict) else {})
 
     def _corrections(
         self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
@@ -313,7 +317,9 @@ class Ledgers:
             side = "before" if kind in ("update_preimage", "delete") else "after"
             sides[to_json({c: values[c] for c in table.primary_key})][side] = values
         changed = ChangedRows(
-            Changed(name, plain(row), *span_of(table, row)) for name, both in sides.items() for row in both.values()
+            Changed(name, to_plain_json(row), *span_of(table, row))
+            for name, both in sides.items()
+            for row in both.values()
         )
         causes = changed.causes(e for _, e in self.iterate_evidence(table.full_name, str(info["run"])))
         for name, both in sides.items():

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.offset_ranges import Range, Spans, joined, less
+from infra.offset_ranges import Range, Spans, joined, subtract
 from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import literal, select
 from tables.engine.delta.delta_writer import Writer
@@ -60,7 +60,7 @@ def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession |
     def new() -> pa.Table:
         rows = [
             {"topic": topic, "partition": p, "start": start, "end": end, "recorded_at": now, "log": log}
-            for p, here in less(found, in_transactions(lake, topic, log)).items()
+            for p, here in subtract(found, in_transactions(lake, topic, log)).items()
             for start, end in here
         ]
         return pa.Table.from_pylist(rows, schema=SCHEMA)

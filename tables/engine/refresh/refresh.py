@@ -16,7 +16,7 @@ from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.datafusion_sql import span
 from tables.engine.delta.delta_writer import CHANGE, Written
-from tables.engine.delta.file_pruning import Slice, slice_of
+from tables.engine.delta.file_pruning import PrunedFiles, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
 from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, most_rows
@@ -81,7 +81,7 @@ class Refresher:
 
     def __post_init__(self) -> None:
         self._strategy = self.registry.strategy(self.table)
-        self._target = Target.of(self.spark, self.lake, self.table)
+        self._target = Target.of_table(self.spark, self.lake, self.table)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
         self._closings: dict[Scope, int] | None = None
@@ -167,7 +167,7 @@ class Refresher:
         wanted, found = self._wanted(scopes), 0
         for declaration in self.registry.upstream(self.table):
             table = self.opened(declaration.full_name)
-            rows = slice_of(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields])).rows
+            rows = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields])).rows
             if rows is None:
                 return None
             found += rows
@@ -273,8 +273,8 @@ class Refresher:
         if has_open_rows:
             self._closings = self._next_closings(table, should, known, wanted)
         should = chosen(should, wanted.exact_join(schema, open_rows))
-        files = slice_of(table, wanted.bounds(schema.names))
-        live = files.few(wanted.exact_join(schema), known, bound, schema.names)
+        files = prune_files(table, wanted.bounds(schema.names))
+        live = files.read_if_small(wanted.exact_join(schema), known, bound, schema.names)
         if live is None:
             # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
             rows = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
@@ -308,7 +308,7 @@ class Refresher:
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
         table = self.opened(declaration.full_name)
-        files = slice_of(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
+        files = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
         few = self._few(files, declaration, wanted)
         if few is None:
             many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
@@ -321,7 +321,7 @@ class Refresher:
             frame = payload(frame, declaration, self.table)
         return _Input(frame, len(few), is_near=wanted.is_near(declaration))
 
-    def _few(self, files: Slice, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
+    def _few(self, files: PrunedFiles, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
         settings = self.lake.settings
         if settings.engine == "spark" or files.rows is None or files.rows > most_rows(settings, SEARCHED):
@@ -331,7 +331,9 @@ class Refresher:
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
         scopes = wanted.as_table({f.name: f.type for f in schema})
-        rows = files.few(wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns)
+        rows = files.read_if_small(
+            wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns
+        )
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
         return rows

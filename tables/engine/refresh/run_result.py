@@ -35,7 +35,7 @@ class Difference:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Outcome:
+class RunResult:
     """Counts of one run on one table.
 
     Attributes:
@@ -77,7 +77,7 @@ class Outcome:
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
 
-    def publishing(self, written: Written, version_before: int) -> Outcome:
+    def publishing(self, written: Written, version_before: int) -> RunResult:
         """The same run, with what it published over a version of the table."""
         return replace(
             self,

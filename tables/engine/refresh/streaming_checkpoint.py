@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from infra.atomic_write import settle, write_at_once
+from infra.atomic_write import settle, write_atomically
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -30,7 +30,7 @@ class Splits:
             file.write(json.dumps([source, version]) + "\n")
         settle([self.file])
 
-    def of(self, source: str) -> list[int]:
+    def versions_of(self, source: str) -> list[int]:
         """The source's versions in the order in which they were noted; one that was tried again stands twice."""
         lines = self.file.read_text().splitlines() if self.file.exists() else []
         return [version for name, version in map(json.loads, lines) if name == source]
@@ -85,7 +85,7 @@ class Checkpoint:
     path: Path
 
     @classmethod
-    def of(cls, settings: Settings, table: Table) -> Checkpoint:
+    def of_table(cls, settings: Settings, table: Table) -> Checkpoint:
         """The checkpoint of the stream that maintains a table."""
         return cls(settings.checkpoints / table.domain / table.name)
 
@@ -101,7 +101,7 @@ class Checkpoint:
 
     def note_definition(self, fingerprint: str) -> None:
         self._mark.parent.mkdir(parents=True, exist_ok=True)
-        write_at_once(self._mark, fingerprint)
+        write_atomically(self._mark, fingerprint)
 
     def set_aside(self) -> None:
         """Keep what is there under another name, so that a new stream begins."""
@@ -208,7 +208,7 @@ class Checkpoint:
         file.parent.mkdir(parents=True, exist_ok=True)
         # A checksum of what stood there before would make Hadoop refuse the file.
         file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
-        write_at_once(file, "\n".join(["v1", *lines]))
+        write_atomically(file, "\n".join(["v1", *lines]))
 
     @property
     def _mark(self) -> Path:
@@ -231,12 +231,12 @@ class Checkpoint:
     def take(self, batch: int, versions: list[int]) -> None:
         """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
         self._name_stream()
-        write_at_once(self._position, json.dumps([batch, versions]))
+        write_atomically(self._position, json.dumps([batch, versions]))
 
     def _name_stream(self) -> None:
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.stream:
-            write_at_once(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+            write_atomically(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
 
     @property
     def _position(self) -> Path:

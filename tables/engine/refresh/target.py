@@ -14,7 +14,7 @@ from infra.errors import QualityFailed, WriteConflict
 from infra.spark.local_rows import frame_of
 from quality.rules import Rule
 from tables.engine.declarations.declaration import Table
-from tables.engine.delta.delta_writer import CHANGE, Stamp, Writer, Written
+from tables.engine.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import collect_if_small
 from tables.engine.refresh.row_diff import difference_of_frames, difference_of_tables
@@ -47,7 +47,7 @@ class Source(Protocol):
 
     @property
     def info(self) -> Mapping[str, object]:
-        """What the commit of the last `changes` says of itself, see `tables.engine.delta.delta_writer.Stamp`."""
+        """What the commit of the last `changes` says of itself, see `tables.engine.delta.delta_writer.CommitTag`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -75,7 +75,7 @@ class Target:
     file: str = ""
 
     @classmethod
-    def of(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
+    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
         """The table of a declaration."""
         return cls(
             spark=spark,
@@ -138,7 +138,7 @@ class Target:
                 return total
             if check:
                 self.require_good(changes)
-            stamp = Stamp(app=FENCE, version=number, info=source.info)
+            stamp = CommitTag(app=FENCE, version=number, info=source.info)
             written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
             total += written
             if written.changed >= wanted or (self.greatest and written.is_nothing):
@@ -160,7 +160,7 @@ class Target:
         number = self.writer.next_number(FENCE)
         self.require_good(rows.withColumn(CHANGE, F.lit("insert")))
         self.lake.keep_statistics(self.name, [c for c in self.statistics if c in self.columns()])
-        written = self.writer.replace(rows, Stamp(app=FENCE, version=number, info=info))
+        written = self.writer.replace(rows, CommitTag(app=FENCE, version=number, info=info))
         self.lake.keep_statistics(self.name, self.statistics)
         return written
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING
 
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
@@ -24,7 +24,7 @@ def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | No
     found: dict[str, int | None] = {}
     for source in registry.upstream(table):
         if isinstance(source, Topic):
-            newest_ms = frontier(lake, source).newest_ms if lake.exists(source.full_name) else None
+            newest_ms = read_ingested_offsets(lake, source).newest_ms if lake.exists(source.full_name) else None
             found[source.full_name] = None if newest_ms is None else newest_ms - table.watermark_ms
     return found
 

@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
-from batch.audit.archive_vs_broker import Sides
-from batch.audit.mismatches import Unlike, compare_copies
+from batch.audit.archive_vs_broker import LogCopies
+from batch.audit.mismatches import Mismatch, find_mismatches
 from batch.audit.topic_audit import TopicReport, check_certificate, compare_with_log
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from infra.errors import BadArgument, UnexplainedDifference
 from tables.engine.checks import topic_certificates
 from tables.engine.checks.topic_certificates import read_certificate
@@ -37,7 +37,7 @@ def copies(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch:
     """Offsets 0 to 6 of which 3 is broken, in blocks of four."""
     monkeypatch.setattr(topic_certificates, "BLOCK", 4)
     world = World(spark, settings, "plant", plant(tmp_path / "plant"))
-    return TwoCopies.of(world, tmp_path / "archive", monkeypatch)
+    return TwoCopies.of_world(world, tmp_path / "archive", monkeypatch)
 
 
 @pytest.fixture
@@ -45,9 +45,9 @@ def world(copies: TwoCopies) -> World:
     return copies.world
 
 
-def audited(copies: TwoCopies, span: Span | None = None) -> TopicReport:
+def audited(copies: TwoCopies, span: OffsetSelection | None = None) -> TopicReport:
     topic = copies.world.registry.topics[TOPIC]
-    return compare_with_log(copies.platform, topic, copies.log, span or Span())
+    return compare_with_log(copies.platform, topic, copies.log, span or OffsetSelection())
 
 
 def is_certified(copies: TwoCopies) -> bool:
@@ -62,7 +62,7 @@ def checked(world: World, version: int | None = None) -> TopicReport:
 def test_what_was_ingested_is_what_the_log_gives(copies: TwoCopies) -> None:
     report = audited(copies)
     assert (report.faults, report.records, report.blocks) == ([], 7, 2)
-    assert report.sides == Sides(
+    assert report.sides == LogCopies(
         archive_alone=2, both=3, broker_alone=2, unlike=[], in_transactions=0, lost=0, missing=[]
     )
     assert copies.fetched == [{0: (5, 7)}, {0: (2, 5)}], "the broker was asked for what it does not have at hand"
@@ -73,7 +73,7 @@ def test_an_archived_record_that_was_changed_with_a_right_checksum_is_found(copi
     copies.change_archived(2, value=reading("b", 2, 9))
     report = audited(copies)
     assert report.sides
-    assert list(report.sides.unlike) == [Unlike(partition=0, start=0, end=4, archive=2, broker=2)]
+    assert list(report.sides.unlike) == [Mismatch(partition=0, start=0, end=4, archive=2, broker=2)]
     assert list(report.differing) == [(0, 0, 4)]
     assert not is_certified(copies)
     with pytest.raises(UnexplainedDifference, match="archive and broker have other records in partition 0"):
@@ -85,9 +85,11 @@ def test_a_change_of_what_events_do_not_hold_is_found_between_the_copies(
     copies: TwoCopies, change: dict[str, Any]
 ) -> None:
     both = {0: [(2, 5)]}
-    assert compare_copies(*copies.log.copies(TOPIC, both)) == []
+    assert find_mismatches(*copies.log.copies(TOPIC, both)) == []
     copies.change_archived(2, **change)
-    assert compare_copies(*copies.log.copies(TOPIC, both)) == [Unlike(partition=0, start=0, end=4, archive=2, broker=2)]
+    assert find_mismatches(*copies.log.copies(TOPIC, both)) == [
+        Mismatch(partition=0, start=0, end=4, archive=2, broker=2)
+    ]
 
 
 @pytest.mark.parametrize(("offset", "times", "block"), [(3, 0, (0, 4, 2, 1)), (4, 2, (4, 8, 1, 2))])
@@ -146,7 +148,7 @@ def test_an_offset_that_is_lost_is_missing_until_somebody_knows_of_it(copies: Tw
 
 def test_of_a_part_of_a_topic_no_certificate_is_kept(copies: TwoCopies) -> None:
     DeltaTable(copies.world.lake.uri(TOPIC)).delete("_offset = 0")
-    report = audited(copies, Span(start={0: 1}, end={0: 6}))
+    report = audited(copies, OffsetSelection(start={0: 1}, end={0: 6}))
     assert (report.passed, report.records) == (True, 5)
     assert report.sides
     assert (report.sides.archive_alone, report.sides.both, report.sides.broker_alone) == (1, 3, 1)

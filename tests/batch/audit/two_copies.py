@@ -57,7 +57,7 @@ class TwoCopies:
     fetched: list[Ranges] = field(default_factory=list)
 
     @classmethod
-    def of(cls, world: World, root: Path, patch: pytest.MonkeyPatch) -> TwoCopies:
+    def of_world(cls, world: World, root: Path, patch: pytest.MonkeyPatch) -> TwoCopies:
         for values in VALUES:
             world.append({"readings": values})
         values = [value for several in VALUES for value in several]

@@ -9,14 +9,14 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.redrive import redrive_chosen
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.target import Target
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic
@@ -68,8 +68,8 @@ def now(world: World, tmp_path: Path) -> Platform:
     return Platform(world.spark, world.lake, world.registry)
 
 
-def redrive(platform: Platform, reason: str | None = None, **span: Any) -> list[Outcome]:
-    return redrive_chosen(platform, platform.registry.topics[NAME], Span(**span), reason)
+def redrive(platform: Platform, reason: str | None = None, **span: Any) -> list[RunResult]:
+    return redrive_chosen(platform, platform.registry.topics[NAME], OffsetSelection(**span), reason)
 
 
 def events(world: World) -> dict[int, bool]:

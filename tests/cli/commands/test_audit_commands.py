@@ -136,19 +136,19 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
 def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_differ(
     cli: Cli, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from batch.audit.archive_vs_broker import Sides
-    from batch.audit.mismatches import Unlike
+    from batch.audit.archive_vs_broker import LogCopies
+    from batch.audit.mismatches import Mismatch
     from batch.audit.table_audit import Report
     from batch.audit.topic_audit import TopicReport
-    from batch.offset_selection import Span
+    from batch.offset_selection import OffsetSelection
 
     asked: list[object] = []
 
-    def audit(_settings: Settings, _tables: list[str], logs: dict[str, Span], *, share: float) -> Report:
+    def audit(_settings: Settings, _tables: list[str], logs: dict[str, OffsetSelection], *, share: float) -> Report:
         [(topic, span)] = logs.items()
         asked.append((topic, span))
-        unlike = [Unlike(partition=2, start=0, end=10_000, archive=9_000, broker=8_999)]
-        sides = Sides(
+        unlike = [Mismatch(partition=2, start=0, end=10_000, archive=9_000, broker=8_999)]
+        sides = LogCopies(
             archive_alone=1_000, both=9_000, broker_alone=17, unlike=unlike, in_transactions=3, lost=0, missing=[]
         )
         log = TopicReport(
@@ -165,7 +165,7 @@ def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_diff
 
     monkeypatch.setattr("batch.audit.table_audit.audit", audit)
     ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")
-    assert asked == [("flights.departures", Span(start={0: 5}, partitions=[0]))]
+    assert asked == [("flights.departures", OffsetSelection(start={0: 5}, partitions=[0]))]
     assert ran.code == 1
     [line] = [line for line in ran.out.splitlines() if "1,000" in line]
     assert line.split() == ["flights.departures", "1,000", "9,000", "17", "1", "3", "0", "0"]

@@ -9,7 +9,7 @@ import pytest
 
 from cli.parsing import parse_key
 from infra.errors import BadArgument
-from tables.engine.refresh.run_result import Difference, Outcome
+from tables.engine.refresh.run_result import Difference, RunResult
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(
@@ -82,9 +82,9 @@ def test_a_repair_shows_the_rows_and_asks(
 ) -> None:
     said: list[str | None] = []
     rows = [Difference(key={"origin": o}, change="update", before={"flights": 99}, should={"flights": 3}) for o in "AB"]
-    found = Outcome(table="flights.x", cause="late", run="late-1", unexplained=2, differences=rows, digest="d2")
+    found = RunResult(table="flights.x", cause="late", run="late-1", unexplained=2, differences=rows, digest="d2")
 
-    def run(*_: object, repair: object, **__: object) -> list[Outcome]:
+    def run(*_: object, repair: object, **__: object) -> list[RunResult]:
         assert callable(repair)
         said.append(repair(found))
         return []

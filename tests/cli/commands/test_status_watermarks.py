@@ -10,9 +10,9 @@ import pytest
 from infra.settings import Settings
 from streaming.progress import Progress, write
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import INGEST, Frontier
+from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets
 from tables.engine.events.json_decoder import events_schema, heartbeat
 from tables.engine.refresh.scope import epoch_ms
 from tests.cli.conftest import Cli
@@ -27,9 +27,9 @@ def streams(home: Path) -> None:
     lake, topic = Lake(settings), load().find_topic("departures")
     newest_ms = epoch_ms(NEWEST)
     assert newest_ms is not None
-    after = Frontier().after({0: (0, 1)}, newest_ms)
+    after = IngestedOffsets().after({0: (0, 1)}, newest_ms)
     lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
-    stamp = Stamp(app=INGEST, version=after.number, info=after.info)
+    stamp = CommitTag(app=INGEST, version=after.number, info=after.info)
     Writer(lake, topic.full_name).append(heartbeat(topic, newest_ms, 0), stamp)
     behind = datetime(2013, 1, 1, 9, 30, tzinfo=UTC)
     for query, watermark in {"delays_by_hour": behind, "airport_weather": None}.items():

@@ -12,7 +12,7 @@ import pytest
 from cli.demo.dag_runs import _doing
 from cli.demo.demo_command import has_caught_up, has_caught_up_with_topics, print_account
 from cli.demo.demo_report import Account, TableAccount, TopicAccount
-from cli.demo.live_view import Feed, moving
+from cli.demo.live_view import LiveTraffic, moving
 from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.airflow.airflow_api import TaskState
 from infra.settings import Settings
@@ -86,7 +86,9 @@ def test_the_streams_have_caught_up_with_topics_when_what_follows_tables_has_not
 
 
 def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1))
+    feed = LiveTraffic(
+        Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1)
+    )
     with moving() as show:
         show(feed, snapshot(lag=34))
         show(feed, snapshot(lag=0))
@@ -95,7 +97,9 @@ def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.Cap
 
 
 def test_the_traffic_rests_at_a_day_until_it_is_told_to_go_on(tmp_path: Path) -> None:
-    feed = Feed(Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1))
+    feed = LiveTraffic(
+        Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1)
+    )
 
     def reach(day: datetime) -> threading.Thread:
         progress = Progress(sent=0, acknowledged={}, event_time=day, elapsed_s=0)

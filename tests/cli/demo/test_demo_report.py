@@ -14,7 +14,7 @@ from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.delta.lake import Lake
-from traffic.ack_journal import Journal, Row, directory
+from traffic.ack_journal import AckJournal, Row, directory
 
 SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]
 BOUNDS = {
@@ -38,7 +38,7 @@ def account(
     lake = Lake(settings)
     write(lake, "flights.departures", events)
     write(lake, "flights.departures_quarantine", quarantined)
-    with Journal(directory(settings, "flights") / "run.jsonl") as journal:
+    with AckJournal(directory(settings, "flights") / "run.jsonl") as journal:
         for partition, offset, kind in sent:
             journal.append(Row("flights.departures", partition, offset, kind, "key", 0))
     topic = registry.load().find_topic("departures")

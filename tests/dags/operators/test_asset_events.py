@@ -74,10 +74,10 @@ def test_the_domain_is_told_once_which_tables_changed() -> None:
     from airflow.sdk import DAG
 
     from dags.assets import domain_asset
-    from dags.operators.asset_events import AnnounceOperator
+    from dags.operators.asset_events import AssetEventsOperator
 
     with DAG("flights.reconcile", schedule=None):
-        task = AnnounceOperator(task_id="announce", source="recompute", of="flights")
+        task = AssetEventsOperator(task_id="announce", source="recompute", of="flights")
     given = context([report("flights.a", changed=1), report("flights.b"), report("flights.c", changed=9)])
     assert execute(task, given) == ["flights.a", "flights.c"]
     assert given["outlet_events"][domain_asset("flights")].extra == {"tables": ["flights.a", "flights.c"]}

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.operators.audit_report import AuditedLogOperator, AuditedOperator, AuditedTopicOperator, audited_topics
+from dags.operators.audit_report import LogAuditOperator, TableAuditOperator, TopicAuditOperator, audited_topics
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -39,7 +39,7 @@ SIDES = {"archive_alone": 2, "both": 3, "broker_alone": 1, "in_transactions": 0,
 LOG = {"topic": "flights.a", "records": 6, "blocks": 1, "versions": [4, 2], "sides": SIDES, "faults": []}
 
 
-def told(*topics: dict[str, Any]) -> Context:
+def context_with(*topics: dict[str, Any]) -> Context:
     report = {
         "tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED],
         "topics": list(topics),
@@ -55,7 +55,7 @@ def told(*topics: dict[str, Any]) -> Context:
 
 
 def test_a_table_that_is_right_says_which_share_of_it_was_looked_at() -> None:
-    found = AuditedOperator(task_id="x", source="look", of="flights.x").execute(told())
+    found = TableAuditOperator(task_id="x", source="look", of="flights.x").execute(context_with())
     assert found == {name: RIGHT[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
 
 
@@ -63,26 +63,26 @@ def test_a_damaged_table_fails_with_its_rows_and_the_others_do_not() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights\.y: 2 rows differ .* origin=JFK hour=2013-01-05T14"):
-        AuditedOperator(task_id="y", source="look", of="flights.y").execute(told())
+        TableAuditOperator(task_id="y", source="look", of="flights.y").execute(context_with())
 
 
 def test_a_table_whose_definition_changed_fails_alone() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights\.z: its rows were computed by the definition a\."):
-        AuditedOperator(task_id="z", source="look", of="flights.z").execute(told())
+        TableAuditOperator(task_id="z", source="look", of="flights.z").execute(context_with())
 
 
 def test_the_log_fails_where_a_topic_has_a_fault() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
-    assert AuditedLogOperator(task_id="log", source="look", of="flights").execute(told(WHOLE)) == {"flights.a": 7}
+    assert LogAuditOperator(task_id="log", source="look", of="flights").execute(context_with(WHOLE)) == {"flights.a": 7}
     with pytest.raises(AirflowFailException, match="1 missing offsets"):
-        AuditedLogOperator(task_id="log", source="look", of="flights").execute(told(WHOLE, TORN))
+        LogAuditOperator(task_id="log", source="look", of="flights").execute(context_with(WHOLE, TORN))
 
 
 def test_a_topic_that_is_right_says_who_has_its_records() -> None:
-    found = AuditedTopicOperator(task_id="a", source="look", of="flights.a").execute(told())
+    found = TopicAuditOperator(task_id="a", source="look", of="flights.a").execute(context_with())
     assert found == {"records": 6, "blocks": 1, "versions": [4, 2], **SIDES}
 
 
@@ -90,5 +90,5 @@ def test_a_topic_with_a_fault_fails_and_one_that_was_not_audited_has_nothing_to_
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights\.b: no record has the offsets of partition 0 \[5, 6\)"):
-        AuditedTopicOperator(task_id="b", source="look", of="flights.b").execute(told())
+        TopicAuditOperator(task_id="b", source="look", of="flights.b").execute(context_with())
     assert audited_topics({"logs": [LOG]}) == ["flights.a"]

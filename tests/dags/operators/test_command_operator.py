@@ -46,10 +46,10 @@ def test_the_last_json_document_on_stdout_is_the_result(stand_in: StandIn) -> No
 
 
 def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
-    from dags.operators.managed_subprocess import Child
+    from dags.operators.managed_subprocess import ManagedSubprocess
 
     script = "import sys, time; print('half way', file=sys.stderr, flush=True); time.sleep(1); print('at the end')"
-    child = Child([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
+    child = ManagedSubprocess([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
     seen: dict[str, float] = {}
     ended = child.run(lambda line: seen.update({line: time.monotonic()}))
     assert (ended.code, ended.stdout, ended.stderr) == (0, ["at the end"], ["half way"])
@@ -61,7 +61,7 @@ def test_a_log_that_stands_still_loses_nothing_of_the_result(tmp_path: Path, mon
 
     monkeypatch.setattr(managed_subprocess, "LOG_WAIT_S", 0.1)
     script = "import json; print(json.dumps({'rows': list(range(5_000))}, indent=1))"
-    command = managed_subprocess.Child(
+    command = managed_subprocess.ManagedSubprocess(
         [sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json"
     )
     goes_on = threading.Event()

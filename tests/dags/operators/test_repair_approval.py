@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.operators.repair_approval import ExamineOperator, RepairApproval, repair_arguments, told
+from dags.operators.repair_approval import ExamineOperator, RepairApproval, format_rows, repair_arguments
 from infra.errors import BadArgument
 
 if TYPE_CHECKING:
@@ -57,13 +57,13 @@ def test_a_person_sees_what_is_missing_what_is_too_much_and_what_differs() -> No
         {"key": {"a": 2}, "change": "insert", "before": {}, "should": {"n": 5, "m": None}},
         {"key": {"a": 3}, "change": "delete", "before": {"n": 6}, "should": {}},
     ]
-    assert told(rows, 3).splitlines()[2:] == [
+    assert format_rows(rows, 3).splitlines()[2:] == [
         "| a=1 b='x y' | n | *nothing* | p\\|q |",
         "| a=2 | n | *missing* | 5 |",
         "| a=2 | m | *missing* | *nothing* |",
         "| a=3 | | there | not there |",
     ]
-    assert told(rows * 10, 5_000).splitlines()[-1] == "The first 20 of 5,000 rows."
+    assert format_rows(rows * 10, 5_000).splitlines()[-1] == "The first 20 of 5,000 rows."
 
 
 def test_where_every_row_is_explained_nobody_is_asked(stand_in: Callable[[str], None]) -> None:

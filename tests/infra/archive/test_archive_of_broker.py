@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.audit.mismatches import RECORD, Unlike, compare_copies
+from batch.audit.mismatches import RECORD, Mismatch, find_mismatches
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource
@@ -236,9 +236,9 @@ def test_archive_and_broker_are_the_same_until_one_of_them_is_changed(running: S
     file = Path(running.archive_uri) / LocalTieredStorage().path(segment, "log")
     intact = file.read_bytes()
 
-    def unlike() -> list[Unlike]:
+    def unlike() -> list[Mismatch]:
         one = frame(spark, archive, {TOPIC: ranges}, RECORD)
-        return compare_copies(one, broker_frame(spark, running, TOPIC, ranges, RECORD))
+        return find_mismatches(one, broker_frame(spark, running, TOPIC, ranges, RECORD))
 
     assert unlike() == []
     length = 12 + struct.unpack_from(">i", intact, 8)[0]

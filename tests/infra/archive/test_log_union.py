@@ -22,7 +22,7 @@ def archived(*ranges: tuple[int, int]) -> list[Bounds]:
     return [Bounds(start=start, end=end) for start, end in ranges]
 
 
-def told(found: dict[int, list[Stretch]]) -> dict[int, list[tuple[str, int, int]]]:
+def stretches_of(found: dict[int, list[Stretch]]) -> dict[int, list[tuple[str, int, int]]]:
     return {p: [(part.source, part.start, part.end) for part in parts] for p, parts in found.items()}
 
 
@@ -30,7 +30,7 @@ def test_a_range_is_cut_at_the_frontier() -> None:
     has = dict.fromkeys(range(3), archived((0, 50)))
     ranges = {0: (10, 70), 1: (10, 50), 2: (50, 60), 3: (0, 5), 4: (7, 7)}
 
-    assert told(split("t", ranges, has, dict.fromkeys(range(4), broker(0, 100)))) == {
+    assert stretches_of(split("t", ranges, has, dict.fromkeys(range(4), broker(0, 100)))) == {
         0: [("archive", 10, 50), ("broker", 50, 70)],
         1: [("archive", 10, 50)],
         2: [("broker", 50, 60)],
@@ -41,7 +41,7 @@ def test_a_range_is_cut_at_the_frontier() -> None:
 
 def test_what_is_archived_behind_a_hole_is_not_asked_of_the_broker() -> None:
     found = split("t", {0: (5, 95)}, {0: archived((10, 20), (30, 60), (60, 90))}, {0: broker(0, 100)})
-    assert told(found)[0] == [
+    assert stretches_of(found)[0] == [
         ("broker", 5, 10),
         ("archive", 10, 20),
         ("broker", 20, 30),

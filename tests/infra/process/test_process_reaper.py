@@ -14,7 +14,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from infra.process.process_reaper import MARK, Order, has_ended, with_mark
+from infra.process.process_reaper import MARK, ReaperCommand, has_ended, with_tag
 from infra.settings import ROOT
 from tests.infra.conftest import Eventually
 
@@ -131,7 +131,7 @@ def test_the_command_is_stopped_when_the_parent_of_its_guard_is_killed(tmp_path:
 def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
     tmp_path: Path, eventually: Eventually
 ) -> None:
-    order = Order(command=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], mark=f"test-{tmp_path}")
+    order = ReaperCommand(command=[sys.executable, "-c", DETACH, str(tmp_path / "pid"), "600"], mark=f"test-{tmp_path}")
     order.save(tmp_path / "order.json")
     run = [sys.executable, "-m", "infra.process.process_reaper", "--order", str(tmp_path / "order.json")]
     first = subprocess.Popen(run, cwd=ROOT)
@@ -149,7 +149,7 @@ def test_what_a_killed_guard_left_is_gone_before_the_command_starts_again(
 
 
 def test_a_process_of_another_mark_is_left_alone(tmp_path: Path) -> None:
-    bystander = subprocess.Popen(["sleep", "600"], env=with_mark(os.environ, f"test-{tmp_path}-other"))
+    bystander = subprocess.Popen(["sleep", "600"], env=with_tag(os.environ, f"test-{tmp_path}-other"))
     try:
         time.sleep(0.1)
         with guarded("pass") as guard:
@@ -161,7 +161,7 @@ def test_a_process_of_another_mark_is_left_alone(tmp_path: Path) -> None:
 
 
 def test_marks_add_up_and_none_is_there_twice() -> None:
-    once = with_mark({MARK: "a"}, "b")
+    once = with_tag({MARK: "a"}, "b")
 
     assert once[MARK] == "a|b"
-    assert with_mark(once, "b") == once
+    assert with_tag(once, "b") == once

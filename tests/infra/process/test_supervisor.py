@@ -14,7 +14,7 @@ import pytest
 
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisor, supervisord
-from infra.process.process_reaper import has_ended, marked
+from infra.process.process_reaper import has_ended, tagged_processes
 from infra.process.supervisor import ProcessState, Program
 from infra.settings import Settings
 from tests.infra.conftest import Eventually
@@ -113,8 +113,8 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     eventually(lambda: runs(settings, other_than=before.pid))
 
     assert has_ended(before)
-    mark = f"{supervisord.mark(settings)}#sleeper"
-    assert [process.pid for process in marked(mark)] == [only(settings).pid]
+    mark = f"{supervisord.process_tag(settings)}#sleeper"
+    assert [process.pid for process in tagged_processes(mark)] == [only(settings).pid]
 
 
 def test_a_daemon_that_outlived_the_supervisor_and_its_guard_is_ended_by_the_next_start(
@@ -158,7 +158,7 @@ def test_stopping_ends_every_process_of_this_home_and_none_of_another(
 
         supervisor.stop(settings)
 
-        assert list(marked(supervisord.mark(settings))) == []
+        assert list(tagged_processes(supervisord.process_tag(settings))) == []
         assert only(other).pid == bystander
     finally:
         supervisor.stop(other)

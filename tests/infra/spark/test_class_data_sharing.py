@@ -29,11 +29,11 @@ def test_a_file_that_is_no_archive_is_passed_over_in_silence(tmp_path: Path, mon
     assert class_data_sharing.options(Settings()) == []
     archive.write_bytes(b"no archive" * 10_000)
 
-    def told(*options: str) -> str:
+    def options_with(*options: str) -> str:
         ran = subprocess.run([java(), *options, "-version"], capture_output=True, text=True, check=True)
         return (ran.stdout + ran.stderr).replace(", sharing", "")
 
-    assert told(*class_data_sharing.options(Settings())) == told()
+    assert options_with(*class_data_sharing.options(Settings())) == options_with()
 
 
 def test_the_options_of_a_process_do_not_make_another_java(monkeypatch: pytest.MonkeyPatch) -> None:

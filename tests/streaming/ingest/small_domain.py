@@ -11,15 +11,15 @@ import pytest
 
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import RangesOf
-from streaming.ingest.catch_up import Fill
+from streaming.ingest.catch_up import CatchUp
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers import lost_offsets
 from tests.streaming.ingest.small_log import SmallLog, reading
-from tests.tables.declared import READINGS, a_topic, named
+from tests.tables.declared import READINGS, a_topic, bound_as
 
-READ, OTHER = a_topic(), named(replace(READINGS), "others")
+READ, OTHER = a_topic(), bound_as(replace(READINGS), "others")
 
 
 class Domain:
@@ -49,10 +49,12 @@ class Domain:
         ]
         self.ingest._batch(cast(Any, SimpleNamespace(toArrow=lambda: pa.concat_tables(raws), where=lambda _: None)), 0)
 
-    def plan(self) -> Fill:
+    def plan(self) -> CatchUp:
         """What a driver plans that starts the query again."""
         left_out = self.ingest._left_out
         feeds = {name: feed for name, feed in self.ingest._feeds.items() if name not in left_out.now}
-        fill = Fill(cast(Any, None), self.lake, feeds, lambda *_: None, lambda t, e: left_out.add(t, e, at_once=True))
+        fill = CatchUp(
+            cast(Any, None), self.lake, feeds, lambda *_: None, lambda t, e: left_out.add(t, e, at_once=True)
+        )
         fill.plan({})
         return fill

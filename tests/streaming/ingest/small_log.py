@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from infra.offset_ranges import Ranges
-from streaming.ingest.topic_writer import Feed
+from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.json_decoder import (
@@ -54,9 +54,9 @@ class SmallLog:
         self.lake.ensure(self.name, events_schema(self.topic), statistics=[PARTITION, OFFSET])
         self.lake.ensure(self.name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
 
-    def driver(self, topic: Topic | None = None, spark: Any = None) -> Feed:
+    def driver(self, topic: Topic | None = None, spark: Any = None) -> TopicWriter:
         """One that has just started, with these rules or those of the log's topic."""
-        return Feed(cast(Any, spark), self.lake, topic or self.topic)
+        return TopicWriter(cast(Any, spark), self.lake, topic or self.topic)
 
     def raw(self, ranges: Ranges) -> pa.Table:
         """The records of these offsets, as a consumer has them."""
@@ -72,7 +72,7 @@ class SmallLog:
             schema=RAW_SCHEMA,
         )
 
-    def take(self, driver: Feed, ranges: Ranges, spark: Any = None) -> None:
+    def take(self, driver: TopicWriter, ranges: Ranges, spark: Any = None) -> None:
         """Let the driver ingest these offsets, through Spark where a session is given."""
         if spark is None:
             driver.take(self.raw(ranges), ranges)

@@ -19,11 +19,11 @@ from infra.archive.segment_manifest import archived
 from infra.archive.segment_store import Store
 from infra.errors import CorruptSegment, LogGap
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.catch_up import Fill, Plan
-from streaming.ingest.topic_writer import Feed
+from streaming.ingest.catch_up import CatchUp, CatchUpPlan
+from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
@@ -72,12 +72,12 @@ class Plant:
         self.segments.append(made.segment)
         return made
 
-    def feed(self) -> Feed:
-        return Feed(cast(Any, None), self.lake, TOPIC)
+    def feed(self) -> TopicWriter:
+        return TopicWriter(cast(Any, None), self.lake, TOPIC)
 
-    def fill(self, checkpointed: dict[int, int] | None = None) -> Plan:
+    def fill(self, checkpointed: dict[int, int] | None = None) -> CatchUpPlan:
         """What a driver that has just started does; gives what was planned."""
-        fill = Fill(cast(Any, None), self.lake, {NAME: self.feed()}, lambda records, _: self.chunks.append(records))
+        fill = CatchUp(cast(Any, None), self.lake, {NAME: self.feed()}, lambda records, _: self.chunks.append(records))
         plan = fill.plan({NAME: checkpointed} if checkpointed is not None else {})
         fill.run(plan)
         return plan
@@ -120,8 +120,8 @@ def ingest(plant: Plant, end: int) -> None:
 def test_a_stream_that_lacks_nothing_is_not_kept(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     plant.reaches(0, 0, 0, 20)
     monkeypatch.delattr("streaming.ingest.catch_up.open_archive")  # is not even asked
-    assert plant.fill() == Plan(goes_on={}, legs={}, is_overtaken=False)
-    assert plant.fill({0: 10}) == Plan(goes_on={NAME: {0: 10}}, legs={}, is_overtaken=False)
+    assert plant.fill() == CatchUpPlan(goes_on={}, legs={}, is_overtaken=False)
+    assert plant.fill({0: 10}) == CatchUpPlan(goes_on={NAME: {0: 10}}, legs={}, is_overtaken=False)
 
 
 def test_what_only_the_archive_has_is_taken_from_its_segments(plant: Plant) -> None:
@@ -149,8 +149,8 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
 def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
     monkeypatch.setattr("tables.engine.delta.sizes.RECORD_BYTES", 100)
-    monkeypatch.setattr(Fill, "_archived_frame", lambda *_: "frame")
-    monkeypatch.setattr(Feed, "take_frame", lambda _, *given_: given.append(given_))
+    monkeypatch.setattr(CatchUp, "_archived_frame", lambda *_: "frame")
+    monkeypatch.setattr(TopicWriter, "take_frame", lambda _, *given_: given.append(given_))
     ingest(plant, 20)
     assert given == [("frame", {0: (0, 20), 1: (0, 20)})]
 
@@ -160,15 +160,15 @@ def test_a_fill_that_was_killed_is_made_again_without_repeating_a_record(
 ) -> None:
     plant.lake = Lake(replace(plant.lake.settings, max_offsets=10))
     takes: Iterator[int] = iter(range(100))
-    take = Feed.take
+    take = TopicWriter.take
 
-    def killed(feed: Feed, raw: pa.Table, ranges: Any) -> None:
+    def killed(feed: TopicWriter, raw: pa.Table, ranges: Any) -> None:
         if next(takes) == 2:
             raise KeyboardInterrupt
         take(feed, raw, ranges)
 
     with monkeypatch.context() as patched:
-        patched.setattr(Feed, "take", killed)
+        patched.setattr(TopicWriter, "take", killed)
         with pytest.raises(KeyboardInterrupt):
             ingest(plant, 20)
     assert plant.both(0) == list(range(10))
@@ -192,7 +192,7 @@ def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
         "the broker's log begins at 50, and the archive has [0, 20), [30, 40) of the partition"
     ] * 2
     assert plan.goes_on == {NAME: {0: 50, 1: 20}}
-    assert frontier(plant.lake, TOPIC).ends == {0: 50, 1: 20}
+    assert read_ingested_offsets(plant.lake, TOPIC).ends == {0: 50, 1: 20}
     assert plant.causes()[-3:] == ["gap", "ingest", "gap"]
     assert [text.split(" why=")[0] for text in told] == [
         "records lost topic=plant.readings partition=0 start=20 end=30",
@@ -235,7 +235,7 @@ def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
 
     with monkeypatch.context() as patched:
         patched.setattr(
-            *(("streaming.ingest.catch_up.record", killed) if stage == "record" else (Feed, "skip", killed))
+            *(("streaming.ingest.catch_up.record", killed) if stage == "record" else (TopicWriter, "skip", killed))
         )
         with pytest.raises(KeyboardInterrupt):
             plant.fill()
@@ -246,20 +246,20 @@ def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
         plant.fill()
         assert plant.lost() == [(0, 20, 30)]
         assert plant.causes().count("gap") == 1
-        assert frontier(plant.lake, TOPIC).ends[0] == 30
+        assert read_ingested_offsets(plant.lake, TOPIC).ends[0] == 30
 
 
 def test_a_log_that_goes_on_losing_after_a_kill_is_a_second_gap(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     ingest(plant, 20)
     plant.reaches(0, 30, 30, 60)
     with monkeypatch.context() as patched:
-        patched.setattr(Feed, "skip", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
+        patched.setattr(TopicWriter, "skip", lambda *_: (_ for _ in ()).throw(KeyboardInterrupt))
         with pytest.raises(KeyboardInterrupt):
             plant.fill()
     plant.reaches(0, 40, 40, 60)
     plant.fill()
     assert plant.lost() == [(0, 20, 30), (0, 30, 40)]
-    assert frontier(plant.lake, TOPIC).ends[0] == 40
+    assert read_ingested_offsets(plant.lake, TOPIC).ends[0] == 40
 
 
 def test_a_table_without_records_begins_where_the_log_does(plant: Plant) -> None:
@@ -280,10 +280,10 @@ def test_what_was_waited_for_and_vanished_before_it_came_is_a_gap(plant: Plant) 
 def test_a_checkpoint_that_was_overtaken_is_not_used(plant: Plant) -> None:
     plant.lake = Lake(replace(plant.lake.settings, max_offsets=20))
     ingest(plant, 20)
-    assert plant.fill({0: 20, 1: 20}) == Plan(goes_on={NAME: {0: 20, 1: 20}}, legs={}, is_overtaken=False)
+    assert plant.fill({0: 20, 1: 20}) == CatchUpPlan(goes_on={NAME: {0: 20, 1: 20}}, legs={}, is_overtaken=False)
     assert plant.fill({0: 5, 1: 20}).is_overtaken
     plant.reaches(0, 0, 10, 1_000)
-    assert plant.fill({0: 5, 1: 20}) == Plan(goes_on={NAME: {0: 10, 1: 20}}, legs={}, is_overtaken=True)
+    assert plant.fill({0: 5, 1: 20}) == CatchUpPlan(goes_on={NAME: {0: 10, 1: 20}}, legs={}, is_overtaken=True)
 
 
 def test_a_checkpoint_of_other_partitions_is_not_used(plant: Plant) -> None:
@@ -297,26 +297,26 @@ def test_a_checkpoint_of_other_partitions_is_not_used(plant: Plant) -> None:
         ({NAME: {0: 20, 1: 20, 2: 0}}, both),
         ({**both, "plant.gone": {0: 7}}, both),
     ]:
-        fill = Fill(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
-        assert fill.plan(checkpointed) == Plan(goes_on=goes_on, legs={}, is_overtaken=True), checkpointed
+        fill = CatchUp(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
+        assert fill.plan(checkpointed) == CatchUpPlan(goes_on=goes_on, legs={}, is_overtaken=True), checkpointed
 
 
 def test_a_partition_that_begins_above_0_is_not_left_to_an_older_checkpoint(plant: Plant) -> None:
     plant.reaches(0, 0, 0, 20)
     assert not plant.fill({0: 0}).is_overtaken
     plant.reaches(1, 5, 5, 20)
-    assert plant.fill({0: 0}) == Plan(goes_on={NAME: {0: 0, 1: 5}}, legs={}, is_overtaken=True)
+    assert plant.fill({0: 0}) == CatchUpPlan(goes_on={NAME: {0: 0, 1: 5}}, legs={}, is_overtaken=True)
     assert plant.lost() == []
 
 
 def test_what_another_driver_ingested_before_the_broker_gave_it_up_is_no_gap(plant: Plant) -> None:
     plant.reaches(0, 5, 5, 60)
-    fill = Fill(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
+    fill = CatchUp(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
     plan = fill.plan({NAME: {0: 0}})
     plant.feed().take(SmallLog(plant.lake, TOPIC, {0: [value(n) for n in range(3)]}).raw({0: (0, 3)}), {0: (0, 3)})
     fill.run(plan)
     assert plant.lost() == [(0, 3, 5)]
-    assert frontier(plant.lake, TOPIC).ends == {0: 5}
+    assert read_ingested_offsets(plant.lake, TOPIC).ends == {0: 5}
 
 
 def test_a_topic_that_was_made_anew_is_refused(plant: Plant) -> None:
@@ -348,4 +348,4 @@ def test_a_segment_that_is_listed_and_missing_is_no_gap(plant: Plant) -> None:
     with pytest.raises(CorruptSegment, match="is not there"):
         plant.fill()
     assert plant.lost() == []
-    assert frontier(plant.lake, TOPIC).ends[0] == 20
+    assert read_ingested_offsets(plant.lake, TOPIC).ends[0] == 20

@@ -7,8 +7,8 @@ from hypothesis import strategies as st
 
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.catch_up_plan import Leg, begin, chunks, legs, stages
-from tables.engine.events.ingested_offsets import Frontier
+from streaming.ingest.catch_up_plan import OffsetSegment, begin, chunks, offset_segments, stages
+from tables.engine.events.ingested_offsets import IngestedOffsets
 
 
 def broker(earliest: int, local: int) -> PartitionOffsets:
@@ -19,22 +19,25 @@ def archived(*ranges: tuple[int, int]) -> list[Bounds]:
     return [Bounds(start=start, end=end) for start, end in ranges]
 
 
-def told(found: list[Leg]) -> list[tuple[int, int, str]]:
+def summary_of(found: list[OffsetSegment]) -> list[tuple[int, int, str]]:
     return [(leg.start, leg.end, leg.source) for leg in found]
 
 
 def test_what_the_broker_moved_out_is_read_from_its_segments() -> None:
-    assert told(legs(30, 30, broker(0, 80), archived((0, 100)))) == [(30, 80, "archive")]
+    assert summary_of(offset_segments(30, 30, broker(0, 80), archived((0, 100)))) == [(30, 80, "archive")]
 
 
 def test_what_no_segment_has_is_read_through_the_broker_while_it_serves_it() -> None:
-    assert told(legs(30, 30, broker(0, 80), archived((0, 50)))) == [(30, 50, "archive"), (50, 80, "broker")]
-    assert told(legs(30, 30, broker(0, 80), [])) == [(30, 80, "broker")]
+    assert summary_of(offset_segments(30, 30, broker(0, 80), archived((0, 50)))) == [
+        (30, 50, "archive"),
+        (50, 80, "broker"),
+    ]
+    assert summary_of(offset_segments(30, 30, broker(0, 80), [])) == [(30, 80, "broker")]
 
 
 def test_what_nobody_has_is_lost_and_says_why() -> None:
-    found = legs(30, 30, broker(70, 80), archived((0, 40), (50, 60)))
-    assert told(found) == [
+    found = offset_segments(30, 30, broker(70, 80), archived((0, 40), (50, 60)))
+    assert summary_of(found) == [
         (30, 40, "archive"),
         (40, 50, "nowhere"),
         (50, 60, "archive"),
@@ -42,12 +45,15 @@ def test_what_nobody_has_is_lost_and_says_why() -> None:
         (70, 80, "broker"),
     ]
     assert found[1].why == "the broker's log begins at 70, and the archive has [0, 40), [50, 60) of the partition"
-    assert legs(30, 30, broker(80, 80), [])[0].why.endswith("the archive has nothing of the partition")
+    assert offset_segments(30, 30, broker(80, 80), [])[0].why.endswith("the archive has nothing of the partition")
 
 
 def test_what_was_ingested_is_read_again_where_it_can_be_and_never_lost() -> None:
-    assert told(legs(30, 45, broker(60, 60), archived((35, 40)))) == [(35, 40, "archive"), (45, 60, "nowhere")]
-    assert told(legs(30, 60, broker(60, 60), [])) == []
+    assert summary_of(offset_segments(30, 45, broker(60, 60), archived((35, 40)))) == [
+        (35, 40, "archive"),
+        (45, 60, "nowhere"),
+    ]
+    assert summary_of(offset_segments(30, 60, broker(60, 60), [])) == []
 
 
 @given(
@@ -58,7 +64,7 @@ def test_what_was_ingested_is_read_again_where_it_can_be_and_never_lost() -> Non
 def test_legs_cover_all_that_is_missing_once_and_in_order(marks: list[int], ingested: int, edges: list[int]) -> None:
     start, earliest, local = marks
     has = archived(*zip(edges[::2], edges[1::2], strict=False))
-    found = legs(start, ingested, broker(earliest, local), has)
+    found = offset_segments(start, ingested, broker(earliest, local), has)
 
     covered = [offset for leg in found for offset in range(leg.start, leg.end)]
     readable = {o for o in range(start, local) if o >= earliest or any(b.start <= o < b.end for b in has)}
@@ -69,7 +75,7 @@ def test_legs_cover_all_that_is_missing_once_and_in_order(marks: list[int], inge
 
 
 def test_a_stream_begins_where_its_newest_micro_batch_did_unless_it_ended_that() -> None:
-    frontier = Frontier(ends={0: 50, 1: 70}, starts={0: 40})
+    frontier = IngestedOffsets(ends={0: 50, 1: 70}, starts={0: 40})
     assert begin(frontier, 0, None) == 40
     assert begin(frontier, 0, 40) == 40
     assert begin(frontier, 0, 50) == 50
@@ -80,7 +86,7 @@ def test_a_stream_begins_where_its_newest_micro_batch_did_unless_it_ended_that()
 
 
 def test_the_legs_of_a_partition_stay_in_order_and_those_of_a_source_together() -> None:
-    a, b = Leg(start=0, end=5, source="archive"), Leg(start=5, end=9, source="nowhere", why="gone")
+    a, b = OffsetSegment(start=0, end=5, source="archive"), OffsetSegment(start=5, end=9, source="nowhere", why="gone")
     order = [(source, {t: list(found) for t, found in stage.items()}) for source, stage in stages({
         "t": {0: [a, b], 1: [b]}, "u": {0: [a]},
     })]  # fmt: skip

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import pytest
 
-from streaming.ingest.deferred_query import Filling
+from streaming.ingest.deferred_query import DeferredQuery
 
 
 class Query:
@@ -46,7 +46,7 @@ def test_the_query_begins_when_the_fill_is_done() -> None:
         return query
 
     query = Query()
-    filling = Filling("plant.ingest", fill, start)
+    filling = DeferredQuery("plant.ingest", fill, start)
     assert filling.isActive
     assert order == []
     done.set()
@@ -63,7 +63,7 @@ def test_a_fill_that_fails_starts_no_query_and_says_why() -> None:
         raise ValueError("no archive")
 
     started: list[Query] = []
-    filling = Filling("plant.ingest", fill, lambda: started.append(Query()) or Query())
+    filling = DeferredQuery("plant.ingest", fill, lambda: started.append(Query()) or Query())
     with pytest.raises(ValueError, match="no archive"):
         filling.awaitTermination()
     assert (filling.isActive, str(filling.exception()), started) == (False, "no archive", [])
@@ -77,7 +77,7 @@ def test_a_fill_that_is_stopped_ends_early_and_starts_no_query() -> None:
         while not is_stopped():
             threading.Event().wait(0.01)
 
-    filling = Filling("plant.ingest", fill, lambda: started.append(1) or Query())
+    filling = DeferredQuery("plant.ingest", fill, lambda: started.append(1) or Query())
     began.wait(30)
     filling.stop()
     assert (filling.isActive, filling.exception(), started) == (False, None, [])
@@ -86,7 +86,7 @@ def test_a_fill_that_is_stopped_ends_early_and_starts_no_query() -> None:
 def test_the_failure_of_the_query_is_its_own() -> None:
     query = Query()
     query.failure = ValueError("data loss")
-    filling = Filling("plant.ingest", nothing, lambda: query)
+    filling = DeferredQuery("plant.ingest", nothing, lambda: query)
     with pytest.raises(ValueError, match="data loss"):
         filling.awaitTermination()
     assert filling.exception() is query.failure

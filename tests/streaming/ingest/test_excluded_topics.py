@@ -9,8 +9,8 @@ import pytest
 
 from infra.errors import LogGap
 from streaming import progress
-from streaming.ingest.excluded_topics import LeftOut
-from streaming.ingest.topic_writer import Feed
+from streaming.ingest.excluded_topics import ExcludedTopics
+from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import Lake
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
@@ -25,14 +25,14 @@ class Clock:
 
 
 def test_a_topic_that_fails_once_is_tried_again_at_once() -> None:
-    left_out = LeftOut(Clock())
+    left_out = ExcludedTopics(Clock())
     left_out.add("a", ValueError(), at_once=False)
     assert (set(left_out.now), left_out.wait_s, left_out.message) == (set(), None, "")
 
 
 def test_a_topic_that_fails_again_and_again_is_left_out_for_longer_and_longer() -> None:
     clock = Clock()
-    left_out, pauses = LeftOut(clock), []
+    left_out, pauses = ExcludedTopics(clock), []
     left_out.add("a", ValueError(), at_once=False)
     for _ in range(6):
         left_out.add("a", ValueError("no such column"), at_once=False)
@@ -44,7 +44,7 @@ def test_a_topic_that_fails_again_and_again_is_left_out_for_longer_and_longer() 
 
 
 def test_a_topic_that_goes_on_begins_anew() -> None:
-    left_out = LeftOut(Clock())
+    left_out = ExcludedTopics(Clock())
     left_out.add("a", ValueError(), at_once=True)
     left_out.add("b", ValueError("no such column"), at_once=True)
     left_out.took("a")
@@ -60,14 +60,14 @@ def domain(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Domain:
 
 
 def failing(monkeypatch: pytest.MonkeyPatch, topic: Topic) -> None:
-    take = Feed.take
+    take = TopicWriter.take
 
-    def fails(feed: Feed, raw: pa.Table, ranges: Any) -> None:
+    def fails(feed: TopicWriter, raw: pa.Table, ranges: Any) -> None:
         if feed._topic.full_name == topic.full_name:
             raise ValueError("no such column")
         take(feed, raw, ranges)
 
-    monkeypatch.setattr(Feed, "take", fails)
+    monkeypatch.setattr(TopicWriter, "take", fails)
 
 
 def test_what_fails_with_one_topic_is_in_of_the_others(domain: Domain, monkeypatch: pytest.MonkeyPatch) -> None:

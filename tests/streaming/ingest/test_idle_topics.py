@@ -14,10 +14,10 @@ import pyarrow.compute as pc
 import pytest
 
 from infra.kafka.topic_admin import PartitionOffsets
-from streaming.ingest.idle_topics import Pulse, due
+from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import load
-from tables.engine.events.ingested_offsets import frontier
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic, written
 from tests.worlds import World
@@ -28,11 +28,11 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 MINUTE = 60_000
-IDLE = Pulse(idle_timeout_ms=10 * MINUTE, newest_ms=5, appended_ms=0)
+IDLE = Heartbeat(idle_timeout_ms=10 * MINUTE, newest_ms=5, appended_ms=0)
 
 
-def awake(newest_ms: int | None, appended_ms: int = 10 * MINUTE) -> Pulse:
-    return Pulse(idle_timeout_ms=None, newest_ms=newest_ms, appended_ms=appended_ms)
+def awake(newest_ms: int | None, appended_ms: int = 10 * MINUTE) -> Heartbeat:
+    return Heartbeat(idle_timeout_ms=None, newest_ms=newest_ms, appended_ms=appended_ms)
 
 
 @pytest.mark.parametrize(
@@ -53,7 +53,9 @@ def awake(newest_ms: int | None, appended_ms: int = 10 * MINUTE) -> Pulse:
         ({"a": replace(IDLE, moved_ms=9 * MINUTE), "b": awake(70)}, {"a": 70}),
     ],
 )
-def test_an_idle_topic_follows_the_slowest_that_is_awake(pulses: Mapping[str, Pulse], moved: dict[str, int]) -> None:
+def test_an_idle_topic_follows_the_slowest_that_is_awake(
+    pulses: Mapping[str, Heartbeat], moved: dict[str, int]
+) -> None:
     assert due(pulses) == moved
 
 
@@ -219,14 +221,14 @@ def test_a_restarted_ingest_goes_on_from_the_heartbeat(house: House) -> None:
     house.use("doors", 1, 1)
     house.use("lamps", 6, 120)
     topic = house.world.registry.find_topic("doors")
-    before = frontier(house.world.lake, topic)
+    before = read_ingested_offsets(house.world.lake, topic)
     assert (before.ends, before.newest_ms) == ({0: 1}, int((NOON + timedelta(minutes=120)).timestamp() * 1_000))
     house.ingest = Ingest(house.world.spark, house.world.lake, house.world.registry, "house")
     house.use("doors", 7, 130)
     house.use("doors", 7, 140)
     doors = house.world.rows("house.doors").select([OFFSET, LATE_BY_MS]).sort_by(OFFSET)
     assert doors[LATE_BY_MS].to_pylist() == [None, -10 * MINUTE, -10 * MINUTE, -119 * MINUTE]
-    after = frontier(house.world.lake, topic)
+    after = read_ingested_offsets(house.world.lake, topic)
     assert (after.ends, after.number) == ({0: 3}, before.number + 2)
 
 

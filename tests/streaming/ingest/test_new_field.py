@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
 from infra.errors import SchemaMismatch
 from tables.engine.declarations.registry import Registry
@@ -90,12 +90,14 @@ def test_a_new_field_lets_streams_go_on_and_a_replay_takes_in_what_brought_it_to
 
     monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: after)
     platform = Platform(after.spark, after.lake, after.registry)
-    decode_again(platform, after.registry.topics["plant.readings"], Span())
+    decode_again(platform, after.registry.topics["plant.readings"], OffsetSelection())
 
     assert places(after) == {"a": "yard", "b": "hall"}
     assert after.lake.rows("plant.readings_quarantine") == 0
     assert [o for o in after.reconcile(verify=True) if o.unexplained] == []
-    assert not any(o.changed for o in decode_again(platform, after.registry.topics["plant.readings"], Span()))
+    assert not any(
+        o.changed for o in decode_again(platform, after.registry.topics["plant.readings"], OffsetSelection())
+    )
 
 
 def test_a_field_of_another_type_is_refused_before_anything_is_written(before: World, tmp_path: Path) -> None:

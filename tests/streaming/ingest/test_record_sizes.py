@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from infra.settings import Settings
-from streaming.ingest.topic_writer import Feed, few
+from streaming.ingest.topic_writer import TopicWriter, read_if_small
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import RECORD_BYTES, REVISED, is_small
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
@@ -29,7 +29,7 @@ def domain(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Domain:
 def workers(monkeypatch: pytest.MonkeyPatch) -> list[str]:
     """The topics whose records were given to Spark's workers."""
     given: list[str] = []
-    monkeypatch.setattr(Feed, "take_frame", lambda self, *_: given.append(self._topic.full_name))
+    monkeypatch.setattr(TopicWriter, "take_frame", lambda self, *_: given.append(self._topic.full_name))
     return given
 
 
@@ -87,5 +87,5 @@ def test_a_frame_is_collected_where_it_is_small(monkeypatch: pytest.MonkeyPatch)
     frame: Any = Frame()
     for size, rows in ((RECORD_BYTES, "rows"), (RECORD_BYTES + 1, None)):
         monkeypatch.setattr("streaming.ingest.topic_writer.size_of", lambda _, size=size: size)
-        assert few(Settings(), frame, 10) == rows
-    assert few(Settings(small_rows=9), frame, 10) is None
+        assert read_if_small(Settings(), frame, 10) == rows
+    assert read_if_small(Settings(small_rows=9), frame, 10) is None

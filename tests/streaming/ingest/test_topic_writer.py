@@ -11,11 +11,11 @@ import pytest
 
 from infra.errors import LogGap, WriteConflict
 from quality.rules import between
-from streaming.ingest.topic_writer import Feed
+from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.delta import delta_writer
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import Frontier, frontier
+from tables.engine.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
@@ -49,7 +49,7 @@ def behind(monkeypatch: pytest.MonkeyPatch) -> Callable[..., None]:
         waiting, happening = list(happens), threading.Lock()
         commit = Writer._commit
 
-        def late(self: Writer, rows: Any, stamp: Stamp, attempt: Callable[[Any], None], extra: Any = ()) -> Written:
+        def late(self: Writer, rows: Any, stamp: CommitTag, attempt: Callable[[Any], None], extra: Any = ()) -> Written:
             def attempted(table: Any) -> None:
                 if self.name == name and waiting and happening.acquire(blocking=False):
                     waiting.pop(0)()
@@ -87,7 +87,7 @@ def test_the_frontier_of_one_partition_does_not_go_back_with_another(log: SmallL
     first, second = log.driver(), log.driver()
     log.take(first, {0: (0, 8), 1: (0, 0)})
     log.take(second, {0: (0, 5), 1: (0, 10)})
-    assert frontier(log.lake, LOOSE).ends == {0: 8, 1: 10}
+    assert read_ingested_offsets(log.lake, LOOSE).ends == {0: 8, 1: 10}
     assert log.faults({0: 8, 1: 10}) == []
 
 
@@ -124,7 +124,7 @@ def test_an_idle_topic_is_not_moved_by_a_driver_that_was_overtaken(log: SmallLog
     log.take(first, {0: (0, 5)})
     second.move(0, 0)
     assert second.moved_ms is None
-    assert second.events == first.events == frontier(log.lake, LOOSE)
+    assert second.events == first.events == read_ingested_offsets(log.lake, LOOSE)
 
 
 def test_a_gap_is_not_skipped_again_by_a_driver_that_was_overtaken(log: SmallLog) -> None:
@@ -132,7 +132,7 @@ def test_a_gap_is_not_skipped_again_by_a_driver_that_was_overtaken(log: SmallLog
     first.skip({0: (0, 3)})
     log.take(first, {0: (3, 5)})
     second.skip({0: (0, 3)})
-    assert frontier(log.lake, LOOSE).ends == {0: 5}
+    assert read_ingested_offsets(log.lake, LOOSE).ends == {0: 5}
     assert log.accepted == [(0, 3), (0, 4)]
 
 
@@ -149,7 +149,7 @@ def killed_after(monkeypatch: pytest.MonkeyPatch, commits: int, take: Callable[[
     """Run it until so many commits were made; nothing is written from then on."""
     append, left = Writer.append, [commits]
 
-    def counted(self: Writer, rows: Any, stamp: Stamp) -> Written:
+    def counted(self: Writer, rows: Any, stamp: CommitTag) -> Written:
         if not left[0]:
             raise KeyboardInterrupt
         left[0] -= 1
@@ -216,12 +216,12 @@ def test_the_order_of_the_log_is_kept_where_a_part_was_there(log: SmallLog) -> N
 
 
 def test_each_commit_of_either_table_takes_the_next_number(log: SmallLog) -> None:
-    driver: Feed = log.driver()
+    driver: TopicWriter = log.driver()
     log.take(driver, {0: (0, 7), 1: (0, 3)})
     log.take(driver, {0: (7, 9), 1: (3, 3)})
     driver.move(0, 0)
-    assert frontier(log.lake, LOOSE).number == driver.events.number == 3
-    assert frontier(log.lake, LOOSE, quarantine=True).number == 1
+    assert read_ingested_offsets(log.lake, LOOSE).number == driver.events.number == 3
+    assert read_ingested_offsets(log.lake, LOOSE, quarantine=True).number == 1
     assert driver.events.starts == {0: 7, 1: 3}
-    assert Frontier().number == 0
-    assert delta_writer._done(log.lake.open(NAME), Stamp(app="ingest", version=3))
+    assert IngestedOffsets().number == 0
+    assert delta_writer._done(log.lake.open(NAME), CommitTag(app="ingest", version=3))

@@ -12,7 +12,7 @@ import pytest
 
 from streaming.maintain.backlog import Backlog
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, delta_offset
 from tests.plant import DAYS_FILE, plant
@@ -49,11 +49,11 @@ def backlog(lake: Lake, registry: Registry, clock: Clock) -> Backlog:
 
 def commit(lake: Lake, name: str, rows: int) -> None:
     number = lake.version(name) + 1
-    Writer(lake, name).append(pa.table({"sensor": ["a"] * rows}), Stamp(app="ingest", version=number))
+    Writer(lake, name).append(pa.table({"sensor": ["a"] * rows}), CommitTag(app="ingest", version=number))
 
 
 def stream_has_read(lake: Lake, registry: Registry, version: int) -> None:
-    checkpoint = Checkpoint.of(lake.settings, registry.find_table(HOURS))
+    checkpoint = Checkpoint.of_table(lake.settings, registry.find_table(HOURS))
     for folder, text in (
         ("offsets", f'v1\n{{"batchWatermarkMs":0}}\n{json.dumps(delta_offset("id", version))}'),
         ("commits", 'v1\n{"nextBatchWatermarkMs":0}'),
@@ -76,10 +76,10 @@ def test_of_a_merge_only_the_rows_that_it_changed_are_counted(lake: Lake, backlo
     writer, start = Writer(lake, NUMBERED), lake.version(NUMBERED) + 1
     for number, values in enumerate(([0] * 100, [0] * 98 + [1] * 4, [2] * 102)):
         rows = pa.table({"k": list(range(len(values))), "n": values})
-        writer.upsert(rows, ["k"], Stamp(app="merge", version=number))
+        writer.upsert(rows, ["k"], CommitTag(app="merge", version=number))
     assert [backlog.rows(NUMBERED, start + number) for number in range(3)] == [100 + 4 + 102, 4 + 102, 102]
     changes = pa.table({"k": [7], "n": [2], "_change": ["delete"], "_before_n": [2]})
-    writer.apply(changes, ["k"], Stamp(app="merge", version=3))
+    writer.apply(changes, ["k"], CommitTag(app="merge", version=3))
     assert backlog.rows(NUMBERED, start + 3) == 1
 
 

@@ -15,7 +15,7 @@ from infra.errors import TwofoldError
 from streaming.driver import upkeep
 from streaming.maintain import change_driven
 from streaming.maintain.backlog import Backlog
-from streaming.maintain.change_driven import Follow
+from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.progress import read
@@ -62,7 +62,7 @@ def totals(world: World) -> dict[datetime, float]:
 
 
 def checkpoint(world: World) -> Checkpoint:
-    return Checkpoint.of(world.settings, world.registry.find_table(NAME))
+    return Checkpoint.of_table(world.settings, world.registry.find_table(NAME))
 
 
 def commits(world: World) -> int:
@@ -159,7 +159,7 @@ def test_in_a_driver_it_waits_while_its_inputs_fill_and_takes_all_of_them_at_onc
     inputs.next_version("plant.readings")
     pace = Pace(cast(Any, inputs), Turns(1, lambda: False))
     following = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(NAME))
-    assert isinstance(following, Follow)
+    assert isinstance(following, ChangeDrivenStream)
     following.step(pace)
     inputs.fill = True
     for number in (1, 2, 3):

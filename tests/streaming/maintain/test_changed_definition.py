@@ -11,9 +11,9 @@ import pytest
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
-from tables.engine.checks.changelog_check import unfolded_rows
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import Interval, epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import HOURS_FILE, hour, plant, reading
@@ -42,7 +42,7 @@ def totals(world: World, table: str = "plant.hours") -> dict[tuple[str, datetime
     return {(row["sensor"], row["hour"]): row["total"] for row in rows}
 
 
-def backfill(world: World, interval: Interval | None = None) -> Outcome:
+def backfill(world: World, interval: Interval | None = None) -> RunResult:
     table = world.registry.find_table("hours")
     return recompute(Platform(world.spark, world.lake, world.registry), table, interval)
 
@@ -80,7 +80,7 @@ def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> No
     expected = {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
     assert totals(changed) == expected, "rows of the old definition are left"
     assert [o.unexplained for o in changed.reconcile(["hours"], verify=True)] == [0]
-    assert unfolded_rows(changed.lake, changed.registry.find_table("hours")) == 0
+    assert unexplained_changes(changed.lake, changed.registry.find_table("hours")) == 0
     assert (backfill(changed).cause, backfill(changed).changed) == ("backfill", 0)
 
 
@@ -123,7 +123,7 @@ def test_a_backfill_says_how_many_rows_it_compared_and_refuses_a_range_of_none(c
 
 
 def test_the_stream_of_a_new_definition_begins_anew_once(changed: World) -> None:
-    checkpoint = Checkpoint.of(changed.settings, changed.registry.find_table("hours"))
+    checkpoint = Checkpoint.of_table(changed.settings, changed.registry.find_table("hours"))
     old = checkpoint.stream
     backfill(changed)
     changed.maintain(["hours"])

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from streaming.maintain.closed_row_guard import Fence
+from streaming.maintain.closed_row_guard import ClosedRowGuard
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.scope import epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -35,13 +35,13 @@ def table(lake: Lake) -> Table:
 
 def commit(lake: Lake, number: int, watermark_ms: int | None) -> None:
     rows = pa.table({"origin": ["JFK"]})
-    Writer(lake, NAME).append(rows, Stamp(app="stream/a", version=number, info={"watermark_ms": watermark_ms}))
+    Writer(lake, NAME).append(rows, CommitTag(app="stream/a", version=number, info={"watermark_ms": watermark_ms}))
 
 
 def closed_before_ms(lake: Lake, table: Table, directory: Path) -> int | None:
     """What a stream leaves alone that starts with this directory as its checkpoint."""
-    fence = Fence(Checkpoint(directory), lake, table)
-    fence.raise_once()
+    fence = ClosedRowGuard(Checkpoint(directory), lake, table)
+    fence.record_watermark_once()
     return fence.closed_before_ms
 
 
@@ -81,7 +81,7 @@ def test_a_row_without_a_closing_time_is_open(spark: SparkSession, settings: Set
     world = World(spark, settings, "plant", plant(tmp_path / "declared"))
     table, name = world.registry.find_table("hours"), "plant.hours"
     (tmp_path / "new.fence").write_text(str(epoch_ms(hour(5))))
-    fence = Fence(Checkpoint(tmp_path / "new"), world.lake, table)
+    fence = ClosedRowGuard(Checkpoint(tmp_path / "new"), world.lake, table)
     schema = pa.schema(world.lake.open(name).schema())
     closing = {"a": hour(4), "b": hour(5), "c": None}
     rows = [
@@ -91,8 +91,8 @@ def test_a_row_without_a_closing_time_is_open(spark: SparkSession, settings: Set
     frame = spark.createDataFrame(pa.Table.from_pylist(rows, schema))
     assert sorted(row.sensor for row in fence.beyond(frame).collect()) == ["b", "c"]
     writer = Writer(world.lake, name)
-    writer.append(pa.Table.from_pylist(rows, schema), Stamp(app="stream/a", version=0, info={}))
-    fence.take_out_open(writer)
+    writer.append(pa.Table.from_pylist(rows, schema), CommitTag(app="stream/a", version=0, info={}))
+    fence.delete_open_rows(writer)
     assert world.rows(name)["sensor"].to_pylist() == ["a"]
 
 

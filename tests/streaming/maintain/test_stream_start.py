@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.offset_selection import Span
+from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
 from infra.errors import BadDeclaration
 from tables.engine.refresh.open_platform import Platform
@@ -47,7 +47,7 @@ def values(world: World, table: str) -> list[float]:
 
 
 def checkpoint(world: World, table: str) -> Checkpoint:
-    return Checkpoint.of(world.settings, world.registry.find_table(table))
+    return Checkpoint.of_table(world.settings, world.registry.find_table(table))
 
 
 @pytest.fixture
@@ -102,7 +102,7 @@ def replayed(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatc
     world.registry = plant(tmp_path / "after", each=EACH_FILE, readings=STRICT_TOPIC)
     monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
     platform = Platform(spark, world.lake, world.registry)
-    decode_again(platform, world.registry.topics[TOPIC], Span())
+    decode_again(platform, world.registry.topics[TOPIC], OffsetSelection())
     assert sorted(world.rows(TOPIC)["value"].to_pylist()) == [1, 2]
     return world
 

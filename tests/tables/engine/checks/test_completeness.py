@@ -13,16 +13,16 @@ import pytest
 from tables.engine.checks.completeness import Coverage, certify, coverage, missing
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import Frontier
+from tables.engine.events.ingested_offsets import IngestedOffsets
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
 from tables.engine.ledgers import lost_offsets, transaction_offsets
 from tables.engine.ledgers.lost_offsets import Gap
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import EPOCH, Scope
-from tests.tables.declared import a_table, a_topic, named
+from tests.tables.declared import a_table, a_topic, bound_as
 
 TOPIC = a_topic()
 HOURS = a_table()
@@ -36,8 +36,8 @@ def both_of(hours: Any, readings: Any) -> Any:
     return hours, readings
 
 
-DAYS = named(replace(HOURS, derive=days_of, closes_at=None), "days")
-BOTH = named(replace(HOURS, derive=both_of, closes_at=None), "both")
+DAYS = bound_as(replace(HOURS, derive=days_of, closes_at=None), "days")
+BOTH = bound_as(replace(HOURS, derive=both_of, closes_at=None), "both")
 REGISTRY = Registry({TOPIC.full_name: TOPIC}, {t.full_name: t for t in (HOURS, DAYS, BOTH)})
 ROWS = pa.table({"sensor": ["a", "b"]})
 
@@ -47,7 +47,7 @@ class Log:
 
     def __init__(self, lake: Lake) -> None:
         self.lake = lake
-        self._frontier = Frontier()
+        self._frontier = IngestedOffsets()
         lake.ensure(TOPIC.full_name, events_schema(TOPIC), statistics=[OFFSET])
         lake.ensure(TOPIC.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[OFFSET])
         for table in REGISTRY.tables.values():
@@ -64,7 +64,7 @@ class Log:
         """Events and bad records at (partition, offset) of a micro-batch; the version of events with them."""
         self._frontier = self._frontier.after({p: (starts.get(p, end), end) for p, end in ends.items()}, 0)
         self.quarantine(bad)
-        stamp = Stamp(app="ingest", version=self._frontier.number, info=self._frontier.info)
+        stamp = CommitTag(app="ingest", version=self._frontier.number, info=self._frontier.info)
         return Writer(self.lake, TOPIC.full_name).append(rows(events, late_by_ms), stamp).version or 0
 
     def quarantine(self, bad: Any) -> None:
@@ -85,7 +85,7 @@ class Log:
 
     def _append(self, name: str, table: pa.Table, info: Mapping[str, object]) -> int:
         number = self.lake.version(name) + 1
-        return Writer(self.lake, name).append(table, Stamp(app="test", version=number, info=info)).version or 0
+        return Writer(self.lake, name).append(table, CommitTag(app="test", version=number, info=info)).version or 0
 
 
 def rows(places: list[tuple[int, int]], late_by_ms: int | None = None) -> pa.Table:
@@ -241,7 +241,7 @@ def reconciled(lake: Lake, table: Table, events: int, *pending: Scope) -> None:
     ledgers, name = Ledgers(lake), table.full_name
     ledgers.ensure()
     state = Reconciled(consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=dict.fromkeys(pending, 0))
-    ledgers.record_run(Outcome(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
+    ledgers.record_run(RunResult(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
 
 
 def test_what_may_have_been_dropped_as_late_is_not_in_until_a_reconcile_has_looked_at_it(lake: Lake, log: Log) -> None:
@@ -268,6 +268,6 @@ def test_what_may_have_been_dropped_as_late_is_not_in_until_a_reconcile_has_look
 def test_what_is_late_and_left_out_by_declaration_is_counted_and_no_fault(lake: Lake, log: Log) -> None:
     version = log.ingest({0: 0}, {0: 2}, [(0, 0), (0, 1)], late_by_ms=HOURS.watermark_ms)
     log.stream(HOURS, readings=version + 1)
-    drops = named(replace(HOURS, late="drop"), "hours")
+    drops = bound_as(replace(HOURS, late="drop"), "hours")
     found = certify(lake, REGISTRY, drops)
     assert (found.is_complete, [late.dropped for late in found.late]) == (True, [2])

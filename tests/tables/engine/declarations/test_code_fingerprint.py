@@ -15,10 +15,10 @@ from infra.errors import DefinitionChanged
 from tables.engine.declarations.code_fingerprint import _parsed, decoding, fingerprint, recorded, require_one_definition
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.derived_rows import version_columns
-from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, named, written
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, written
 
 USING_FILE = '''\
 """The newest reading of each sensor."""
@@ -73,7 +73,7 @@ def twice(value):
 '''
 
 
-def of(folder: Path, text: str) -> str:
+def fingerprint_of(folder: Path, text: str) -> str:
     registry = load(written(folder, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": text}))
     return fingerprint(registry.tables["plant.newest"])
 
@@ -88,9 +88,13 @@ def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
 
 
 def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path: Path) -> None:
-    first = of(tmp_path / "one", TABLE_FILE)
+    first = fingerprint_of(tmp_path / "one", TABLE_FILE)
     assert len(first) == 12
-    assert first == of(tmp_path / "two", TABLE_FILE) == of(tmp_path / "two", TABLE_FILE + "\n\n# The end.\n")
+    assert (
+        first
+        == fingerprint_of(tmp_path / "two", TABLE_FILE)
+        == fingerprint_of(tmp_path / "two", TABLE_FILE + "\n\n# The end.\n")
+    )
 
 
 @pytest.mark.parametrize(
@@ -108,7 +112,7 @@ def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path:
 def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, new: str) -> None:
     changed = TABLE_FILE.replace(old, new)
     assert changed != TABLE_FILE
-    assert of(tmp_path / "one", TABLE_FILE) != of(tmp_path / "two", changed)
+    assert fingerprint_of(tmp_path / "one", TABLE_FILE) != fingerprint_of(tmp_path / "two", changed)
 
 
 @pytest.mark.parametrize(
@@ -127,15 +131,15 @@ def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, ne
 def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
     changed = USING_FILE.replace(old, new)
     assert changed != USING_FILE
-    assert of(tmp_path / "one", USING_FILE) != of(tmp_path / "two", changed)
+    assert fingerprint_of(tmp_path / "one", USING_FILE) != fingerprint_of(tmp_path / "two", changed)
 
 
 def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
-    first = of(tmp_path / "one", USING_FILE)
-    assert first == of(tmp_path / "two", USING_FILE)
+    first = fingerprint_of(tmp_path / "one", USING_FILE)
+    assert first == fingerprint_of(tmp_path / "two", USING_FILE)
     helper.write_text(HELPER_FILE.replace("2 * value", "3 * value + 1"))
     del sys.modules["plain_helper"]
-    assert first != of(tmp_path / "three", USING_FILE)
+    assert first != fingerprint_of(tmp_path / "three", USING_FILE)
 
 
 @pytest.mark.parametrize(
@@ -159,7 +163,7 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
 def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
     changed = USING_FILE.replace(old, new)
     assert changed != USING_FILE
-    assert of(tmp_path / "one", USING_FILE) == of(tmp_path / "two", changed)
+    assert fingerprint_of(tmp_path / "one", USING_FILE) == fingerprint_of(tmp_path / "two", changed)
 
 
 def test_a_name_of_spark_counts_alike_at_the_head_of_the_file_and_in_the_function(tmp_path: Path) -> None:
@@ -170,14 +174,14 @@ def test_a_name_of_spark_counts_alike_at_the_head_of_the_file_and_in_the_functio
     )
     head = inside.replace("    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
     head = head.replace("from tables import table", "from tables import F, Window, table")
-    assert of(tmp_path / "one", inside) == of(tmp_path / "two", head)
+    assert fingerprint_of(tmp_path / "one", inside) == fingerprint_of(tmp_path / "two", head)
     swapped = head.replace("F, Window, table", "Window as F, F as Window, table")
-    assert of(tmp_path / "one", head) != of(tmp_path / "two", swapped)
+    assert fingerprint_of(tmp_path / "one", head) != fingerprint_of(tmp_path / "two", swapped)
 
 
 def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
-    assert fingerprint(named(a_table(), "days", "mine")) == fingerprint(a_table())
-    assert decoding(named(a_topic(), "values", "mine")) == decoding(a_topic())
+    assert fingerprint(bound_as(a_table(), "days", "mine")) == fingerprint(a_table())
+    assert decoding(bound_as(a_topic(), "values", "mine")) == decoding(a_topic())
 
 
 def test_rules_are_no_part_of_the_definition() -> None:
@@ -190,13 +194,13 @@ def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -
     text = TABLE_FILE.replace("@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
     text = text.replace("def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
     text = text.replace("return readings", "return readings if even(2) else None")
-    assert of(tmp_path / "one", text) != of(tmp_path / "two", text.replace("n != 0", "n > 0"))
+    assert fingerprint_of(tmp_path / "one", text) != fingerprint_of(tmp_path / "two", text.replace("n != 0", "n > 0"))
 
 
 def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
     rows = pa.table({"sensor": ["a"]})
     lake.ensure(table.full_name, rows.schema, statistics=[])
-    Writer(lake, table.full_name).append(rows, Stamp(app="stream/a", version=version, info={"fingerprint": mark}))
+    Writer(lake, table.full_name).append(rows, CommitTag(app="stream/a", version=version, info={"fingerprint": mark}))
 
 
 def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
@@ -278,4 +282,4 @@ def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: 
     text = USING_FILE.replace("import plain_helper", "from plain_helper import twice").replace("plain_helper.", "")
     moved = text.replace("from plain_helper import", "from moved_helpers.copy_of_it import")
     assert moved != text
-    assert of(tmp_path / "one", text) == of(tmp_path / "two", moved)
+    assert fingerprint_of(tmp_path / "one", text) == fingerprint_of(tmp_path / "two", moved)

@@ -8,12 +8,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.duration import parse_interval
+from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import between, not_null, unique
 from tables.engine.declarations.column_types import FieldType, parse_type
 from tables.engine.declarations.declaration import DeviceClock
-from tables.engine.refresh.run_result import Outcome
+from tables.engine.refresh.run_result import RunResult
 from tests.tables.declared import READINGS, a_table, a_topic
 
 
@@ -29,13 +29,13 @@ from tests.tables.declared import READINGS, a_table, a_topic
     ],
 )
 def test_a_length_of_time_is_read_in_milliseconds(text: str, milliseconds: int) -> None:
-    assert parse_interval(text, "depends_within") == milliseconds
+    assert parse_duration(text, "depends_within") == milliseconds
 
 
 @pytest.mark.parametrize("text", ["", " ", "2", "hours", "2 months", "1 year", "-1 hours", "2 hours and", "1.5 hours"])
 def test_what_is_no_fixed_length_of_time_is_refused_under_its_parameter(text: str) -> None:
     with pytest.raises(BadDeclaration, match="depends_within=") as error:
-        parse_interval(text, "depends_within")
+        parse_duration(text, "depends_within")
     assert "90 seconds" in str(error.value.hint)
 
 
@@ -191,4 +191,4 @@ def test_the_columns_of_a_table_are_described_by_its_functions_docstring() -> No
 
 
 def test_an_outcome_counts_all_kinds_of_change() -> None:
-    assert Outcome(table="plant.hours", cause="late", run="r", inserted=1, updated=20, deleted=300).changed == 321
+    assert RunResult(table="plant.hours", cause="late", run="r", inserted=1, updated=20, deleted=300).changed == 321

@@ -56,7 +56,7 @@ def plant(folder: Path, **tables: str) -> Any:
     return load(written(folder, {f"plant/{name}.py": text for name, text in files.items()})).require_sound()
 
 
-def of(table: Table) -> dict[str, Any]:
+def inference_of(table: Table) -> dict[str, Any]:
     return {name: value for name in INFERRED if (value := getattr(table, name))}
 
 
@@ -205,7 +205,7 @@ def test_parameters_follow_from_the_plan(tmp_path: Path, text: str, expected: di
             plant(tmp_path, mine=text)
         return
     table = plant(tmp_path, mine=text).find_table("mine")
-    assert of(table) == expected
+    assert inference_of(table) == expected
     given = {name for name in INFERRED if f"{name}=" in text}
     assert {*table.inferred} | given == {*expected} | {"recompute_by"}
 
@@ -245,13 +245,13 @@ def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input
     again = HOURS.format(given="").replace("readings", "raw")
     raw = '@table()\ndef raw(readings):\n    return readings.withColumn("twice", F.col("value") * 2)\n'
     registry = plant(tmp_path, raw=raw, mine=again, copied="@table()\ndef copied(mine):\n    return mine\n")
-    assert of(registry.find_table("mine")) == {
+    assert inference_of(registry.find_table("mine")) == {
         "primary_key": ("sensor", "hour"),
         "event_time": "hour",
         "depends_within": "2 hours",
         "recompute_by": ("sensor",),
     }
-    assert of(registry.find_table("copied")) == {
+    assert inference_of(registry.find_table("copied")) == {
         "primary_key": ("sensor", "hour"), "event_time": "hour", "recompute_by": ("sensor", "hour"),
     }  # fmt: skip
 

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pytest
 
 from infra.settings import Engine, Settings
-from tables.engine.delta.compaction import tidy
+from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import collect_if_small
@@ -139,7 +139,7 @@ def test_a_stream_reads_every_appended_row_once_whoever_wrote_it(
         for writer in writers:
             number = next(numbers)
             writer.append(rows((f"{number}", number, None)), stamp(number))
-        tidy(lake, NAME)
+        compact(lake, NAME)
         writers[turn].upsert(rows(("1", 100 + turn, None)), ["k"], stamp(turn, "correction"))
         drain()
     assert seen == ["1", "2", "3", "4"]

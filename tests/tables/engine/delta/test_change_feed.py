@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from tables.engine.delta.change_feed import changed_rows, missed_by_streams
-from tables.engine.delta.compaction import tidy
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.compaction import compact
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, REPLAYED
 from tests.tables.engine.delta.test_lake import clean_log
@@ -39,14 +39,14 @@ class Events:
             schema=SCHEMA,
         )
         info = {"cause": "replay" if replayed else "ingest"}
-        self.writer.append(table, Stamp(app="test", version=self.commits, info=info))
+        self.writer.append(table, CommitTag(app="test", version=self.commits, info=info))
 
     def upsert(self, offset: int, sensor: str) -> None:
         """A replay that changes a row."""
         row = {"sensor": sensor, OFFSET: offset, LATE_BY_MS: 0, REPLAYED: True}
         info = {"cause": "replay"}
         self.writer.upsert(
-            pa.Table.from_pylist([row], schema=SCHEMA), [OFFSET], Stamp(app="replay", version=offset, info=info)
+            pa.Table.from_pylist([row], schema=SCHEMA), [OFFSET], CommitTag(app="replay", version=offset, info=info)
         )
 
     def missed(self, after: int = -1, delay: int | None = DELAY) -> tuple[list[int], list[tuple[int, str]]]:
@@ -114,7 +114,7 @@ def test_a_file_without_statistics_is_opened(lake: Lake) -> None:
 def test_a_late_row_is_found_after_its_file_was_merged_with_others(events: Events) -> None:
     events.append(0)
     events.append(7_000)
-    tidy(events.lake, NAME)
+    compact(events.lake, NAME)
     events.append(3)
     assert events.missed() == ([1], [])
     assert events.missed(after=2) == ([], [])
@@ -123,7 +123,7 @@ def test_a_late_row_is_found_after_its_file_was_merged_with_others(events: Event
 def test_a_late_row_is_found_after_its_file_was_vacuumed(events: Events) -> None:
     events.append(0)
     events.append(7_000)
-    tidy(events.lake, NAME)
+    compact(events.lake, NAME)
     events.lake.open(NAME).vacuum(retention_hours=0, dry_run=False, enforce_retention_duration=False)
     assert 1 in events.missed()[0]
 
@@ -154,10 +154,10 @@ def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_told(events: Eve
 
 def test_all_changes_of_a_table_are_told_without_maintenance(events: Events) -> None:
     events.append(0)
-    tidy(events.lake, NAME)
+    compact(events.lake, NAME)
     events.upsert(0, "b")
     events.append(0)
-    tidy(events.lake, NAME)
+    compact(events.lake, NAME)
     newest = events.lake.version(NAME)
     found = changed_rows(events.lake, NAME, -1, newest, ["sensor", OFFSET])
     assert sorted((r[OFFSET], r["sensor"]) for r in found.to_pylist()) == [(0, "a"), (0, "a"), (0, "b"), (1, "a")]

@@ -10,8 +10,8 @@ from random import Random
 import pyarrow as pa
 import pytest
 
-from tables.engine.delta.compaction import Extent, is_mixed, merged_size, tidy
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.compaction import Extent, compact, is_mixed, merged_size
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake
 
 NAME = "plant.hours"
@@ -52,39 +52,39 @@ def writer(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> Writer:
 
 def revise(writer: Writer, number: int, hours: range) -> Written:
     """What a stream does: replace the rows of some hours, add those that are not there."""
-    return writer.upsert(rows(hours, number), ["sensor", "hour"], Stamp(app="stream", version=number))
+    return writer.upsert(rows(hours, number), ["sensor", "hour"], CommitTag(app="stream", version=number))
 
 
 def test_commits_that_have_expired_are_removed_here_and_by_no_commit(lake: Lake, writer: Writer) -> None:
     lake.open(NAME).alter.set_table_properties({"delta.logRetentionDuration": "interval 0 seconds"})
     log = Path(lake.uri(NAME), "_delta_log")
     for number in range(1, 4):
-        writer.append(rows(range(number), number).slice(0, 9), Stamp(app="test", version=number))
+        writer.append(rows(range(number), number).slice(0, 9), CommitTag(app="test", version=number))
         lake.open(NAME).create_checkpoint()
     before, kept = stored(lake), len(list(log.glob("*.json")))
     assert kept == lake.version(NAME) + 1
-    tidy(lake, NAME, "hour")
+    compact(lake, NAME, "hour")
     assert len(list(log.glob("*.json"))) < kept
     assert (lake.version(NAME), stored(lake)) == (lake.open(NAME).version(), before)
 
 
 def test_few_rows_lie_in_one_file(lake: Lake, writer: Writer) -> None:
     for number in range(1, 6):
-        writer.append(rows(range(number, number + 1), 0).slice(0, 9), Stamp(app="test", version=number))
+        writer.append(rows(range(number, number + 1), 0).slice(0, 9), CommitTag(app="test", version=number))
     before = stored(lake)
-    tidy(lake, NAME, "hour")
+    compact(lake, NAME, "hour")
     assert extents(lake) == [(hour(1), hour(5))]
     assert stored(lake) == before
     assert lake.open(NAME).transaction_version("test") == 5
 
 
 def test_a_long_table_is_sorted_apart_so_that_a_revision_writes_its_end_only(lake: Lake, writer: Writer) -> None:
-    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
+    writer.append(rows(range(HOURS), 0), CommitTag(app="test", version=1))
     assert revise(writer, 1, range(HOURS - 1, HOURS + 1)).updated == SENSORS
     before, version = stored(lake), lake.version(NAME)
     assert len(extents(lake)) < 3
 
-    tidy(lake, NAME, "hour")
+    compact(lake, NAME, "hour")
     apart = extents(lake)
     assert len(apart) == 4
     assert all(one[1] <= other[0] for one, other in pairwise(apart))
@@ -97,32 +97,32 @@ def test_a_long_table_is_sorted_apart_so_that_a_revision_writes_its_end_only(lak
 
 
 def test_what_is_in_order_is_not_sorted_again(lake: Lake, writer: Writer) -> None:
-    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
-    tidy(lake, NAME, "hour")
+    writer.append(rows(range(HOURS), 0), CommitTag(app="test", version=1))
+    compact(lake, NAME, "hour")
     apart, version = extents(lake), lake.version(NAME)
-    tidy(lake, NAME, "hour")
+    compact(lake, NAME, "hour")
     assert (lake.version(NAME), extents(lake)) == (version, apart)
 
 
 def test_the_newest_rows_are_not_made_one_with_old_ones(lake: Lake, writer: Writer) -> None:
-    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
-    tidy(lake, NAME, "hour")
+    writer.append(rows(range(HOURS), 0), CommitTag(app="test", version=1))
+    compact(lake, NAME, "hour")
     apart = extents(lake)
     for number in range(2, 5):
-        writer.append(rows(range(HOURS, HOURS + 1), 0).slice(9 * number, 9), Stamp(app="test", version=number))
-    tidy(lake, NAME, "hour")
+        writer.append(rows(range(HOURS, HOURS + 1), 0).slice(9 * number, 9), CommitTag(app="test", version=number))
+    compact(lake, NAME, "hour")
     assert extents(lake) == [*apart, (hour(HOURS), hour(HOURS))]
 
 
 def test_rows_that_a_correction_has_mixed_are_sorted_apart_again(lake: Lake, writer: Writer) -> None:
-    writer.append(rows(range(HOURS), 0), Stamp(app="test", version=1))
-    tidy(lake, NAME, "hour")
+    writer.append(rows(range(HOURS), 0), CommitTag(app="test", version=1))
+    compact(lake, NAME, "hour")
     apart = extents(lake)
     late = pa.concat_tables([rows(range(at, at + 1), 7) for at in range(0, HOURS, 9)])
-    writer.upsert(late, ["sensor", "hour"], Stamp(app="reconcile", version=1))
+    writer.upsert(late, ["sensor", "hour"], CommitTag(app="reconcile", version=1))
     assert not set(apart) & set(extents(lake))
     before = stored(lake)
-    tidy(lake, NAME, "hour")
+    compact(lake, NAME, "hour")
     assert len(extents(lake)) == len(apart)
     assert all(one[1] <= other[0] for one, other in pairwise(extents(lake)))
     assert stored(lake) == before
@@ -136,7 +136,7 @@ def test_the_end_of_a_table_too_long_to_be_sorted_does_not_grow(
     for at in range(100):
         revise(writer, at + 1, range(max(0, at - 1), at + 1))
         if at % 10 == 9:
-            tidy(lake, NAME, "hour")
+            compact(lake, NAME, "hour")
     files = pa.table(lake.open(NAME).get_add_actions(flatten=True)).to_pylist()
     total, sizes = sum(f["size_bytes"] for f in files), sorted(f["size_bytes"] for f in files)
     assert total > 2 * TARGET
@@ -162,7 +162,7 @@ def test_quarantine_is_tidied_by_whoever_writes_its_hundredth_commit(
     name = "plant.readings" + QUARANTINE
     lake.ensure(name, SCHEMA, statistics=["hour"])
     for number in range(1, 6):
-        Writer(lake, name).append(rows(range(1), number).slice(0, 9), Stamp(app="ingest", version=number))
+        Writer(lake, name).append(rows(range(1), number).slice(0, 9), CommitTag(app="ingest", version=number))
     assert (len(lake.open(name).file_uris()), lake.rows(name)) == (1, 45)
     assert lake.open(name).metadata().configuration["delta.enableChangeDataFeed"] == "true"
 

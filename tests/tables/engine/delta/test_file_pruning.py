@@ -12,7 +12,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from tables.engine.delta.file_pruning import Bounds, slice_of
+from tables.engine.delta.file_pruning import Bounds, prune_files
 from tables.engine.refresh.scope import Interval, epoch_ms
 
 if TYPE_CHECKING:
@@ -44,12 +44,12 @@ def between(start: datetime, end: datetime) -> list[Interval]:
 
 
 def rows_of(table: DeltaTable, bounds: Bounds) -> int | None:
-    return slice_of(table, bounds).rows
+    return prune_files(table, bounds).rows
 
 
 def test_without_bounds_all_files_are_read(three_files: DeltaTable) -> None:
     assert rows_of(three_files, Bounds()) == 4
-    assert len(slice_of(three_files, Bounds()).paths) == 3
+    assert len(prune_files(three_files, Bounds()).paths) == 3
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_a_file_without_statistics_may_hold_anything(three_files: DeltaTable) ->
     log.write_text("\n".join(map(json.dumps, actions)))
     table = DeltaTable(three_files.table_uri)
     never = Bounds(time="at", ranges=between(NOON - 9 * HOUR, NOON - HOUR), values={"airport": frozenset({"ZZZ"})})
-    assert (len(slice_of(table, never).paths), rows_of(table, never)) == (1, None)
+    assert (len(prune_files(table, never).paths), rows_of(table, never)) == (1, None)
 
 
 def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:
@@ -125,20 +125,20 @@ def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     wanted = Bounds(time="at", ranges=between(NOON + 50 * HOUR, NOON + 51 * HOUR))
     assert rows_of(table, wanted) == 2
     began = time.process_time()
-    slice_of(table, wanted)
+    prune_files(table, wanted)
     assert time.process_time() - began < 0.1
 
 
 @pytest.mark.spark
 def test_spark_reads_just_these_files(three_files: DeltaTable, spark: SparkSession) -> None:
-    frame = slice_of(three_files, Bounds(values={"airport": frozenset({"EWR"})})).frame(spark)
+    frame = prune_files(three_files, Bounds(values={"airport": frozenset({"EWR"})})).frame(spark)
     assert sorted((r.at.hour, r.airport) for r in frame.collect()) == [(12, "EWR"), (12, "EWR")]
-    nothing = slice_of(three_files, Bounds(values={"airport": frozenset({"ZZZ"})})).frame(spark)
+    nothing = prune_files(three_files, Bounds(values={"airport": frozenset({"ZZZ"})})).frame(spark)
     assert (nothing.count(), nothing.columns) == (0, ["at", "day", "airport"])
 
 
 @pytest.mark.spark
 def test_a_partitioned_table_is_read_with_its_partition_columns(tmp_path: Path, spark: SparkSession) -> None:
     write_deltalake(str(tmp_path), pa.table({"n": [1, 2], "airport": ["EWR", "JFK"]}), partition_by=["airport"])
-    frame = slice_of(DeltaTable(str(tmp_path)), Bounds()).frame(spark)
+    frame = prune_files(DeltaTable(str(tmp_path)), Bounds()).frame(spark)
     assert sorted(map(tuple, frame.select("n", "airport").collect())) == [(1, "EWR"), (2, "JFK")]

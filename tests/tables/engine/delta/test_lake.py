@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
-from tables.engine.delta.compaction import tidy
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.compaction import compact
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, with_comments
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64())])
@@ -28,7 +28,7 @@ def counts(lake: Lake) -> Writer:
 
 
 def append(writer: Writer, version: int, table: pa.Table, **info: object) -> None:
-    writer.append(table, Stamp(app="test", version=version, info=info))
+    writer.append(table, CommitTag(app="test", version=version, info=info))
 
 
 def test_a_table_that_was_never_written_is_named(lake: Lake) -> None:
@@ -54,9 +54,9 @@ def test_a_commit_tells_what_it_did(lake: Lake, counts: Writer) -> None:
 def test_a_merge_rewrites_and_maintenance_changes_nothing(lake: Lake, counts: Writer) -> None:
     append(counts, 1, rows(a=1))
     append(counts, 2, rows(b=2))
-    counts.upsert(rows(a=9), ["k"], Stamp(app="merge", version=1))
+    counts.upsert(rows(a=9), ["k"], CommitTag(app="merge", version=1))
     before = lake.version(NAME)
-    tidy(lake, NAME)
+    compact(lake, NAME)
     commits = {c.version: c for c in lake.commits(NAME, 2, lake.version(NAME))}
     assert (commits[3].rewrites, commits[3].changes) == (True, True)
     assert lake.version(NAME) > before
@@ -180,7 +180,7 @@ def test_a_commit_is_on_the_disk_with_all_its_files_before_anything_follows_from
     lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(counts, 1, rows(a=1))
-    counts.upsert(rows(a=2), ["k"], Stamp(app="merge", version=1))
+    counts.upsert(rows(a=2), ["k"], CommitTag(app="merge", version=1))
     synced: list[Path] = []
     monkeypatch.setattr("infra.atomic_write._sync", synced.append)
     lake.settle(NAME, lake.version(NAME))

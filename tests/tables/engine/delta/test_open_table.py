@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
 
@@ -31,7 +31,7 @@ def writer(lake: Lake) -> Writer:
 
 
 def commit(writer: Writer, number: int) -> None:
-    writer.append(pa.table({"n": [number]}), Stamp(app="a", version=number))
+    writer.append(pa.table({"n": [number]}), CommitTag(app="a", version=number))
 
 
 def test_it_sees_the_commits_of_others_and_asks_delta_only_where_there_are_some(

@@ -103,7 +103,7 @@ from pathlib import Path
 import pyarrow as pa
 from infra.settings import Settings
 from tables.engine.delta.lake import Lake
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 
 writer = Writer(Lake(Settings(home=Path(sys.argv[1]), engine="delta-rs")), "plant.counts")
 print("ready", flush=True)
@@ -111,9 +111,9 @@ for number in range(40):
     rows = pa.table({"k": [str(number)], "n": [number], "x": [None]}, schema=pa.schema(
         [("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())]))
     if number % 2:
-        writer.append(rows, Stamp(app="append", version=number))
+        writer.append(rows, CommitTag(app="append", version=number))
     else:
-        writer.upsert(rows, ["k"], Stamp(app="upsert", version=number))
+        writer.upsert(rows, ["k"], CommitTag(app="upsert", version=number))
 print("done", flush=True)
 """
 

@@ -11,10 +11,10 @@ import pytest
 from quality.rules import between
 from tables.engine.declarations.declaration import DeviceClock, Topic
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, Decoded, Decoder
-from tests.tables.declared import named
+from tests.tables.declared import bound_as
 from tests.tables.typed_records import GOOD, TOPIC, raw
 
-METERED = named(
+METERED = bound_as(
     Topic(
         schema={"id": "string", "measured_at": "timestamp", "sent_at": "timestamp", "received_at": "timestamp"},
         event_time="at",
@@ -61,7 +61,7 @@ def test_a_time_of_a_device_is_moved_by_what_its_clock_was_off(
 def test_without_a_receiver_the_append_to_the_log_is_the_reception() -> None:
     clock = DeviceClock(event="measured_at", sent="sent_at", bound="2 days")
     schema = {column: kind for column, kind in METERED.schema.items() if column != "received_at"}
-    topic = named(replace(METERED, schema=schema, clock=clock), "meters")
+    topic = bound_as(replace(METERED, schema=schema, clock=clock), "meters")
     # Appended at midnight after 2013-01-01, one minute after it was sent by a clock that is 13 hours slow.
     event = metered("10:00:00", "10:59:00", "", topic).accepted.to_pylist()[0]
     assert event["at"] == datetime(2013, 1, 1, 23, 1, tzinfo=UTC)
@@ -94,7 +94,7 @@ def test_a_record_holds_no_corrected_time() -> None:
     ],
 )
 def test_a_record_that_claims_the_future_is_quarantined(at: str, ahead: str | None) -> None:
-    topic = named(replace(TOPIC, max_future_skew="1 hour"), "records")
+    topic = bound_as(replace(TOPIC, max_future_skew="1 hour"), "records")
     value = GOOD.replace(b"2013-01-01T10:00:00Z", at.encode())
     result = Decoder(topic).decode(raw([GOOD, value, GOOD]), None)
     reason = f"`at` is {ahead} beyond the time at which the broker appended the record: expected at most 1 hour"

@@ -23,7 +23,7 @@ from tables.engine.events.json_decoder import (
     Decoder,
     events_schema,
 )
-from tests.tables.declared import a_topic, named
+from tests.tables.declared import a_topic, bound_as
 from tests.tables.typed_records import APPENDED, GOOD, TOPIC, raw
 
 
@@ -160,7 +160,7 @@ def test_an_oversized_record_is_not_decoded() -> None:
 
 
 def test_deep_nesting_ends_in_quarantine() -> None:
-    deep = named(Topic(**{**vars_of(TOPIC), "max_bytes": 10**7}), "records")
+    deep = bound_as(Topic(**{**vars_of(TOPIC), "max_bytes": 10**7}), "records")
     value = with_field('"colour":' + '{"a":' * 100_000 + "1" + "}" * 100_000)
     result = Decoder(deep).decode(raw([value]), None)
     assert (len(result.accepted), len(result.rejected)) == (0, 1)

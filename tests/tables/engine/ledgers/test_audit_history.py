@@ -12,7 +12,7 @@ from deltalake import write_deltalake
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.audit_history import last_audits
 from tables.engine.ledgers.run_ledgers import RUNS, Ledgers
-from tables.engine.refresh.run_result import Audited, Outcome
+from tables.engine.refresh.run_result import Audited, RunResult
 
 TABLE = "plant.hours"
 MIDNIGHT = datetime(2013, 1, 1, tzinfo=UTC)
@@ -56,7 +56,7 @@ def test_an_audit_is_kept_with_all_that_it_found(lake: Lake, ledgers: Ledgers) -
 
 def test_what_was_never_audited_is_not_told(lake: Lake, ledgers: Ledgers) -> None:
     assert last_audits(lake) == {}
-    ledgers.record_run(Outcome(table=TABLE, cause="repair", run="repair-1"), None, "f00d")
+    ledgers.record_run(RunResult(table=TABLE, cause="repair", run="repair-1"), None, "f00d")
     assert last_audits(lake) == {}
 
 

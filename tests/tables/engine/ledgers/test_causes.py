@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from tables.engine.ledgers.causes import Changed, ChangedRows, Evidence, is_held, span_of
-from tables.engine.ledgers.json_values import plain
+from tables.engine.ledgers.causes import CausingRecord, Changed, ChangedRows, is_held, span_of
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.refresh.scope import epoch_ms
 from tests.tables.declared import a_table
 
@@ -30,7 +30,7 @@ def row(sensor: str | None, hour: int, hours: int | None) -> dict[str, Any]:
 
 
 def changed(table: Any, rows: list[dict[str, Any]]) -> ChangedRows:
-    return ChangedRows(Changed(str(n), plain(one), *span_of(table, one)) for n, one in enumerate(rows))
+    return ChangedRows(Changed(str(n), to_plain_json(one), *span_of(table, one)) for n, one in enumerate(rows))
 
 
 @pytest.mark.parametrize("table", [PLAIN, LONG, TIMELESS], ids=["of an instant", "of a time", "of no time"])
@@ -44,9 +44,9 @@ def test_the_rows_that_a_record_can_have_changed_are_those_that_it_holds(table: 
         start_ms = chance.choice([None, START_MS + chance.randrange(-5, 60) * HOUR_MS])
         scope = chance.choice([{}, {"sensor": "a"}, {"sensor": None}, {"sensor": "z"}])
         end_ms = start_ms and start_ms + chance.randrange(5) * HOUR_MS
-        e = Evidence(source="plant.readings", offset=offset, scope=scope, start_ms=start_ms, end_ms=end_ms)
+        e = CausingRecord(source="plant.readings", offset=offset, scope=scope, start_ms=start_ms, end_ms=end_ms)
         held = {str(n) for n, one in enumerate(rows) if is_held(table, one, e)}
-        assert index.of(e) == held
+        assert index.keys_of(e) == held
         met += bool(held)
     assert met > 50
 
@@ -55,7 +55,9 @@ def test_a_row_names_the_first_of_its_records_and_counts_all_of_them_once(monkey
     monkeypatch.setattr("tables.engine.ledgers.causes.LISTED", 2)
     index = changed(PLAIN, [row("a", 3, 1), row("b", 3, 1)])
     places = [(0, 5), (0, 5), (0, 6), (1, 5), (1, 6)]
-    evidence = [Evidence(source="r", partition=p, offset=o, late_by_ms=7, scope={"sensor": "a"}) for p, o in places]
+    evidence = [
+        CausingRecord(source="r", partition=p, offset=o, late_by_ms=7, scope={"sensor": "a"}) for p, o in places
+    ]
     causes = index.causes(evidence)
     assert set(causes) == {"0"}
     assert causes["0"].count == 4
@@ -68,7 +70,7 @@ def test_many_records_are_no_look_at_each_pair() -> None:
     index = changed(PLAIN, rows)
     for n in range(1_000):
         start_ms = START_MS + n * HOUR_MS
-        e = Evidence(source="r", offset=n, scope={"sensor": "a"}, start_ms=start_ms, end_ms=start_ms + HOUR_MS)
-        index.of(e)
+        e = CausingRecord(source="r", offset=n, scope={"sensor": "a"}, start_ms=start_ms, end_ms=start_ms + HOUR_MS)
+        index.keys_of(e)
         looks["rows"] += len(next(iter(index._by_columns[("sensor",)].values())).near(e))
     assert looks["rows"] == 1_000

@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from tables.engine.ledgers.json_values import from_plain, plain, to_json
+from tables.engine.ledgers.json_values import from_plain_json, to_json, to_plain_json
 
 KINDS: list[tuple[pa.DataType, Any]] = [
     (pa.string(), "é 'quoted'"),
@@ -34,10 +34,10 @@ def test_a_value_comes_back_as_it_was(kind: pa.DataType, value: Any) -> None:
     stored = pa.array([value, None], kind).to_pylist()
     text = to_json({"v": stored[0], "n": stored[1]})
     back = json.loads(text)
-    assert from_plain(back["v"], kind) == stored[0]
-    assert from_plain(back["n"], kind) is None
+    assert from_plain_json(back["v"], kind) == stored[0]
+    assert from_plain_json(back["n"], kind) is None
 
 
 def test_what_is_no_number_is_text_in_strict_json() -> None:
     assert to_json({"v": math.nan}) == '{"v": "NaN"}'
-    assert math.isnan(from_plain(plain(math.nan), pa.float64()))
+    assert math.isnan(from_plain_json(to_plain_json(math.nan), pa.float64()))

@@ -12,17 +12,17 @@ import pyarrow as pa
 import pytest
 
 from tables.engine.checks.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
-from tables.engine.delta.compaction import tidy
-from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp, Writer
+from tables.engine.delta.compaction import compact
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers import lost_offsets, transaction_offsets
 from tables.engine.ledgers import run_ledgers as ledgers_module
-from tables.engine.ledgers.causes import Evidence
+from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.lost_offsets import GAPS, Gap
-from tables.engine.ledgers.reconcile_position import POSITIONS, Standing
+from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers, Reconciled
 from tables.engine.ledgers.transaction_offsets import TRANSACTIONS
-from tables.engine.refresh.run_result import Outcome, run_name
+from tables.engine.refresh.run_result import RunResult, run_name
 from tables.engine.refresh.scope import Interval, Scope
 from tests.tables.declared import a_table, a_topic
 
@@ -54,7 +54,7 @@ def counts(**values: int | None) -> pa.Table:
 
 
 def by_stream(writer: Writer, batch: int, table: pa.Table) -> None:
-    writer.upsert(table, ["sensor", "hour"], Stamp(app="stream/1", version=batch, info={"cause": "stream"}))
+    writer.upsert(table, ["sensor", "hour"], CommitTag(app="stream/1", version=batch, info={"cause": "stream"}))
 
 
 def by_run(writer: Writer, run: int | str, *changes: tuple[str, str, int | None, int | None]) -> None:
@@ -70,11 +70,11 @@ def by_run(writer: Writer, run: int | str, *changes: tuple[str, str, int | None,
     )
     name = run if isinstance(run, str) else f"run-{run}"
     info = {"cause": "late", "run": name, "fingerprint": "f00d", "inputs": {"plant.readings": 12}}
-    writer.apply(table, ["sensor", "hour"], Stamp(app="refresh", version=writer.next_number("refresh"), info=info))
+    writer.apply(table, ["sensor", "hour"], CommitTag(app="refresh", version=writer.next_number("refresh"), info=info))
 
 
-def outcome(run: str = "late-1", **counts: int) -> Outcome:
-    return Outcome(table=TABLE, cause="late", run=run, **counts)  # type: ignore[arg-type]
+def outcome(run: str = "late-1", **counts: int) -> RunResult:
+    return RunResult(table=TABLE, cause="late", run=run, **counts)  # type: ignore[arg-type]
 
 
 def test_a_table_that_was_never_reconciled_begins_at_the_beginning(ledgers: Ledgers) -> None:
@@ -120,7 +120,7 @@ def test_a_run_is_kept_with_its_counts_once(lake: Lake, ledgers: Ledgers) -> Non
 
 
 def test_evidence_names_the_records_that_forced_a_run_once(lake: Lake, ledgers: Ledgers) -> None:
-    evidence = Evidence(
+    evidence = CausingRecord(
         source="plant.readings",
         partition=1,
         offset=42,
@@ -144,8 +144,8 @@ def test_a_correction_names_exactly_the_records_that_can_have_changed_its_row(le
     by_stream(hours, 1, counts(a=1, b=1))
     ten_ms = 1_357_034_400_000
 
-    def record(offset: int, sensor: str, start_ms: int | None, end_ms: int | None) -> Evidence:
-        return Evidence(
+    def record(offset: int, sensor: str, start_ms: int | None, end_ms: int | None) -> CausingRecord:
+        return CausingRecord(
             source="plant.readings",
             partition=0,
             offset=offset,
@@ -189,7 +189,7 @@ def test_a_ledger_of_an_older_version_gets_the_columns_that_it_lacks(lake: Lake,
         lake.ensure(name, old, statistics=["table"])
     row = {"table": TABLE, "key": '{"sensor": "z"}', "change": "delete", "cause": "late", "run": "old", "version": -7}
     old = pa.schema(lake.open(CORRECTIONS).schema())
-    Writer(lake, CORRECTIONS).append(pa.Table.from_pylist([row], schema=old), Stamp(app="old", version=1))
+    Writer(lake, CORRECTIONS).append(pa.Table.from_pylist([row], schema=old), CommitTag(app="old", version=1))
     ledgers = Ledgers(lake)
     for _ in range(2):
         ledgers.ensure()
@@ -265,7 +265,7 @@ def test_the_streams_own_commits_and_maintenance_are_no_corrections(
 ) -> None:
     by_stream(hours, 1, counts(a=1))
     by_stream(hours, 2, counts(a=2))
-    tidy(lake, TABLE)
+    compact(lake, TABLE)
     assert ledgers.record_corrections(HOURS) == 0
 
 
@@ -295,7 +295,8 @@ def test_corrections_hold_every_type_as_json(lake: Lake, ledgers: Ledgers) -> No
     lake.ensure(TABLE, schema, statistics=["sensor"])
     row = {"sensor": "a", "price": Decimal("1.50"), "ratio": float("nan"), "tags": ["x"], "raw": b"\xff"}
     Writer(lake, TABLE).append(
-        pa.Table.from_pylist([row], schema=schema), Stamp(app="refresh", version=1, info={"run": "r", "cause": "late"})
+        pa.Table.from_pylist([row], schema=schema),
+        CommitTag(app="refresh", version=1, info={"run": "r", "cause": "late"}),
     )
     assert (
         ledgers.record_corrections(
@@ -319,11 +320,11 @@ def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
     lake: Lake, ledgers: Ledgers, hours: Writer
 ) -> None:
     old = datetime(2013, 1, 1, tzinfo=UTC)
-    record = Evidence(source="plant.readings", partition=0, offset=7, late_by_ms=9_000)
+    record = CausingRecord(source="plant.readings", partition=0, offset=7, late_by_ms=9_000)
     for name in (RUNS, EVIDENCE, CORRECTIONS):
         row = {"table": TABLE, "run": "late-20130101T000000.000000Z", "version": 1, "scope": "{}", "recorded_at": old}
         table = pa.Table.from_pylist([row], schema=pa.schema(lake.open(name).schema()))
-        Writer(lake, name).append(table, Stamp(app="old", version=1))
+        Writer(lake, name).append(table, CommitTag(app="old", version=1))
         for file in data_files(lake, name):
             file.unlink()
     run = run_name("late")
@@ -338,7 +339,7 @@ def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
 
 def test_no_run_leaves_a_transaction_id_of_its_own(lake: Lake, ledgers: Ledgers) -> None:
     for n in range(3):
-        ledgers.record_evidence(f"late-{n}", TABLE, [Evidence(source="plant.readings")])
+        ledgers.record_evidence(f"late-{n}", TABLE, [CausingRecord(source="plant.readings")])
         ledgers.record_run(outcome(f"late-{n}"), Reconciled(stream="5d9c"), "f00d")
     for name in (RUNS, EVIDENCE, POSITIONS):
         apps = [app for c in lake.commits(name, -1, lake.version(name)) for app in c.transactions]
@@ -359,12 +360,12 @@ def note(lake: Lake, name: str, n: int) -> None:
     if name == RUNS:
         ledgers.record_run(outcome(run), None, "f00d")
     elif name == EVIDENCE:
-        ledgers.record_evidence(run, TABLE, [Evidence(source="plant.readings")])
+        ledgers.record_evidence(run, TABLE, [CausingRecord(source="plant.readings")])
     elif name == CORRECTIONS:
         by_run(Writer(lake, TABLE), run, ("a", "update", n, n + 1))
         ledgers.record_corrections(HOURS)
     elif name == POSITIONS:
-        ledgers.move({TABLE: Standing(consumed={}, stream=str(n), pending=(), fingerprint="f00d")})
+        ledgers.move({TABLE: ReconcilePosition(consumed={}, stream=str(n), pending=(), fingerprint="f00d")})
     elif name == CERTIFICATES:
         block = Block(partition=0, start=n, end=n + 1, events=1, quarantined=0, total="1", xor=1)
         write_certificate(lake, a_topic(), run, (n, n), [block])

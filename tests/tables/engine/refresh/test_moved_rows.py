@@ -8,7 +8,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import BEFORE, CHANGE, Stamp, Writer
+from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.refresh import Refresher
 from tests.tables.declared import a_table
@@ -22,7 +22,7 @@ def test_after_a_lost_race_only_files_that_can_hold_its_keys_are_read(lake: Lake
     writer = Writer(lake, TABLE.full_name)
     for number, sensors in enumerate((["a", "b"], ["c", "d"], ["x", "y"])):
         rows = pa.table({"sensor": sensors, "n": [number, number]}, schema=SCHEMA)
-        written = writer.append(rows, Stamp(app="stream", version=number))
+        written = writer.append(rows, CommitTag(app="stream", version=number))
         if "c" not in sensors:
             (commit,) = lake.commits(TABLE.full_name, (written.version or 0) - 1, written.version or 0)
             Path(lake.uri(TABLE.full_name), commit.added[0].path).unlink()

@@ -15,12 +15,12 @@ from infra.settings import Engine, Settings
 from quality.rules import between, unique
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Stamp, Writer, Written
+from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, REPLAYED, events_schema
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms
-from tests.tables.declared import a_topic, named
+from tests.tables.declared import a_topic, bound_as
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -50,7 +50,7 @@ def hours(readings: DataFrame) -> DataFrame:
     )
 
 
-HOURS = named(
+HOURS = bound_as(
     Table(
         derive=hours,
         primary_key=["sensor", "hour"],
@@ -105,7 +105,7 @@ class Plant:
         self.offset += len(rows)
         # A declared string cannot be null; a table's own column can, and topics stand for tables here.
         Writer(self.lake, TOPIC.full_name).append(
-            pa.Table.from_pylist(rows, schema=events_schema(TOPIC)), Stamp(app="ingest", version=self.offset)
+            pa.Table.from_pylist(rows, schema=events_schema(TOPIC)), CommitTag(app="ingest", version=self.offset)
         )
 
     def live(self, *rows: Row) -> None:
@@ -124,7 +124,7 @@ class Plant:
             schema=HOURS_SCHEMA,
         )
         number = self.lake.version(HOURS.full_name)
-        Writer(self.lake, HOURS.full_name).append(table, Stamp(app="test", version=number))
+        Writer(self.lake, HOURS.full_name).append(table, CommitTag(app="test", version=number))
 
     def refresher(self, table: Table = HOURS, **options: Any) -> Refresher:
         registry = Registry({TOPIC.full_name: TOPIC}, {table.full_name: table})
@@ -185,7 +185,7 @@ def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: P
     assert [row[:3] for row in plant.stored()] == [(sensor, 0, 3) for sensor in "abc"]
     assert [row[3] for row in plant.stored()][:2] == [0.6, 0.6000000000000001]
     assert plant.stored()[2][3] == pytest.approx(0.6)
-    exact = named(replace(HOURS, tolerances={"total": 0}), "hours")
+    exact = bound_as(replace(HOURS, tolerances={"total": 0}), "hours")
     assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).updated == 1
 
 
@@ -222,7 +222,7 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
             F.sum("value").alias("total"),
         )
 
-    table = named(replace(HOURS, derive=since_first, primary_key=["sensor"], checks=[]), "hours")
+    table = bound_as(replace(HOURS, derive=since_first, primary_key=["sensor"], checks=[]), "hours")
     plant.read(*((sensor, TEN, 1.0) for sensor in ("a", "b", None)))
     plant.live(("a", 2, 1, 1.0), (None, 2, 1, 1.0))
     plant = using(plant, engine)
@@ -345,7 +345,7 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
 
 def test_a_row_that_moved_into_the_scopes_takes_the_place_of_the_one_outside(plant: Plant, engine: Engine) -> None:
     """The one hour of each sensor: that of `a` was ten once, and is eleven by what the log says now."""
-    table = named(replace(HOURS, primary_key=["sensor"], checks=[]), "hours")
+    table = bound_as(replace(HOURS, primary_key=["sensor"], checks=[]), "hours")
     plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))
     plant.live(("a", 0, 1, 1.0))
     refresher = using(plant, engine).refresher(table)
@@ -361,12 +361,12 @@ def test_a_function_that_returns_a_key_twice_is_refused(plant: Plant) -> None:
 
     plant.read(("a", TEN, 1.0))
     with pytest.raises(QualityFailed, match="several rows to be written have the key"):
-        plant.refresher(named(replace(HOURS, derive=doubled), "hours")).publish(everything(HOURS), {}, check=True)
+        plant.refresher(bound_as(replace(HOURS, derive=doubled), "hours")).publish(everything(HOURS), {}, check=True)
     assert plant.stored() == []
 
 
 def refused(plant: Plant, function: Any, **changes: Any) -> str:
-    table = named(replace(HOURS, derive=function, **changes), "hours")
+    table = bound_as(replace(HOURS, derive=function, **changes), "hours")
     with pytest.raises(BadDeclaration) as error:
         plant.refresher(table).sides(everything(table))
     return str(error.value)
@@ -414,7 +414,7 @@ def test_a_function_that_asks_the_clock_or_chance_is_refused(plant: Plant) -> No
     assert "clock calls current_timestamp()" in refused(plant, clock)
     assert "chance calls rand()" in refused(plant, chance)
     assert "hidden calls rand()" in refused(plant, hidden)
-    plant.refresher(named(replace(HOURS, derive=pure), "hours")).sides(everything(HOURS))
+    plant.refresher(bound_as(replace(HOURS, derive=pure), "hours")).sides(everything(HOURS))
 
 
 def each_reading(readings: DataFrame) -> DataFrame:
@@ -431,10 +431,10 @@ def each_reading(readings: DataFrame) -> DataFrame:
     )
 
 
-EACH = named(
+EACH = bound_as(
     Table(derive=each_reading, primary_key=["sensor", "hour"], event_time="hour", recompute_by=["sensor"]), "hours"
 )
-NEWEST = named(replace(EACH, primary_key=["sensor"], sequence_by=["hour"]), "hours")
+NEWEST = bound_as(replace(EACH, primary_key=["sensor"], sequence_by=["hour"]), "hours")
 
 
 @pytest.mark.parametrize("table", [EACH, NEWEST], ids=["append", "latest"])
@@ -451,7 +451,7 @@ def test_what_a_stream_writes_meanwhile_stays(
         plant.read(("a", TEN + HOUR, 4.0))
         row = {"sensor": "a", "hour": TEN + HOUR, "closes_at": TEN + HOUR, "readings": 1, "total": 4.0}
         Writer(plant.lake, HOURS.full_name).upsert(
-            pa.Table.from_pylist([row], schema=HOURS_SCHEMA), table.primary_key, Stamp(app="stream", version=1)
+            pa.Table.from_pylist([row], schema=HOURS_SCHEMA), table.primary_key, CommitTag(app="stream", version=1)
         )
 
     def racing(refresher: Refresher, name: str) -> Any:

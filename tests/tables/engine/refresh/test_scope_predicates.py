@@ -10,7 +10,7 @@ import pyarrow as pa
 from deltalake import DeltaTable, write_deltalake
 
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.delta.file_pruning import slice_of
+from tables.engine.delta.file_pruning import prune_files
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms
 from tables.engine.refresh.scope_predicates import ScopeFilter
 from tests.tables.declared import a_table, a_topic
@@ -28,8 +28,8 @@ def found(path: Path, source: Topic | Table, scopes: list[Scope], most: int = 10
     schema = pa.schema(files.schema())
     join = wanted.input_join(source, schema)
     assert join
-    near = slice_of(files, wanted.input_bounds(source, schema.names))
-    rows = near.few(join, wanted.as_table({f.name: f.type for f in schema}), most, schema.names)
+    near = prune_files(files, wanted.input_bounds(source, schema.names))
+    rows = near.read_if_small(join, wanted.as_table({f.name: f.type for f in schema}), most, schema.names)
     assert rows is None or rows.schema == schema
     return None if rows is None else sorted(rows["n"].to_pylist())
 

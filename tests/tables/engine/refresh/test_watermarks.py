@@ -10,12 +10,12 @@ import pytest
 
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Stamp, Writer
+from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import INGEST, Frontier
+from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets
 from tables.engine.events.json_decoder import events_schema, heartbeat
 from tables.engine.refresh.watermarks import by_input, held_back_by
-from tests.tables.declared import READINGS, a_table, named
+from tests.tables.declared import READINGS, a_table, bound_as
 
 HOUR = 3_600_000
 
@@ -38,16 +38,18 @@ def test_the_least_holds_the_watermark_back(marks: Mapping[str, int | None], nam
 def commit(lake: Lake, topic: Topic, newest_ms: int) -> None:
     """A micro-batch with one event of that time."""
     lake.ensure(topic.full_name, events_schema(topic), statistics=["read_at"])
-    after = Frontier().after({0: (0, 1)}, newest_ms)
-    Writer(lake, topic.full_name).append(heartbeat(topic, newest_ms, 0), Stamp(app=INGEST, version=1, info=after.info))
+    after = IngestedOffsets().after({0: (0, 1)}, newest_ms)
+    Writer(lake, topic.full_name).append(
+        heartbeat(topic, newest_ms, 0), CommitTag(app=INGEST, version=1, info=after.info)
+    )
 
 
 def test_an_input_lets_rows_close_up_to_its_newest_event_less_the_delay(lake: Lake) -> None:
     def rooms(doors: Any, lamps: Any, blinds: Any) -> Any:
         return doors
 
-    topics = [named(replace(READINGS), name, "house") for name in ("doors", "lamps", "blinds")]
-    table = named(replace(a_table(watermark="2 hours"), derive=rooms), "rooms", "house")
+    topics = [bound_as(replace(READINGS), name, "house") for name in ("doors", "lamps", "blinds")]
+    table = bound_as(replace(a_table(watermark="2 hours"), derive=rooms), "rooms", "house")
     registry = Registry({topic.full_name: topic for topic in topics}, {table.full_name: table})
     commit(lake, topics[0], 12 * HOUR)
     commit(lake, topics[1], 10 * HOUR)
