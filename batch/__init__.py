@@ -1,1 +1,1 @@
-"""Recompute the truth."""
+"""Batch work: recompute tables from the log and publish the difference."""

@@ -1,4 +1,4 @@
-"""A table as it was at a point of the log: computed from the records before it, by today's definition."""
+"""A table as of a point of the log: recomputed from the records before it, by today's definition."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Says of the records that force a recomputation where they stand, and what of a table each can have changed."""
+"""Finds the rows that each late record may affect, with the record's position in the log."""
 
 from __future__ import annotations
 

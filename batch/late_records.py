@@ -1,4 +1,4 @@
-"""What came too late for a table's stream, what it changed, and what it did not."""
+"""Records that were too late for a table's stream, and the corrections that each of them caused."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw records of topics in ranges of offsets, as they once reached ingest."""
+"""Reads raw records of topics by ranges of offsets, from the archive and the broker."""
 
 from __future__ import annotations
 

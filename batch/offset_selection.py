@@ -1,4 +1,4 @@
-"""A validated selection of a topic's offsets: what every command means that works on a part of a topic."""
+"""A validated selection of a topic's offsets."""
 
 from __future__ import annotations
 

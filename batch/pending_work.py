@@ -1,4 +1,4 @@
-"""Tells from the Delta logs alone whether reconcile has work: no Spark, and no data file opened."""
+"""Detects pending work for reconcile from the Delta logs alone: no Spark, no data file opened."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What batch work on one table begins from: versions and watermark, what touches the table, what is in flight."""
+"""The versions and the watermark that batch work on one table starts from, and what is in flight."""
 
 from __future__ import annotations
 

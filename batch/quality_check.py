@@ -1,4 +1,4 @@
-"""Judges tables by their rules, as they are now, and keeps the verdict."""
+"""Checks the rules of tables on their current rows and keeps the result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Names rows that differ from their recomputation though nothing explains it."""
+"""Differences between a table and its recomputation that no late record explains."""
 
 from __future__ import annotations
 

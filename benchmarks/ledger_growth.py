@@ -1,4 +1,4 @@
-"""Seconds of a reconcile beside a long and a short ledger of corrections, and of one that has nothing to do."""
+"""Seconds of a reconcile with a long and a short ledger of corrections, and of one without work."""
 
 from __future__ import annotations
 

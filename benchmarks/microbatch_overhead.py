@@ -1,4 +1,4 @@
-"""The share of a micro-batch that plans, fences and notes, beside reading, computing and writing."""
+"""The share of a micro-batch that is overhead: planning, fencing and progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How late the live stream gets, and what the broker works, while a replay of all history runs beside it."""
+"""Delay of the live stream and load of the broker during a replay of all history."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Seconds that a stream takes to revise a table's newest rows, beside a short and a long history of it."""
+"""Seconds that a stream takes to revise a table's newest rows, with a long and a short history."""
 
 from __future__ import annotations
 

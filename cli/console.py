@@ -1,4 +1,4 @@
-"""What commands print: tables for people, one JSON document for scripts."""
+"""Output of commands: tables for people, one JSON document for scripts."""
 
 from __future__ import annotations
 

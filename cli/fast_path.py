@@ -1,4 +1,4 @@
-"""The way in for `./twofold`: answers at once where reconcile has nothing to do, else hands over to the command line.
+"""Entry point of `./twofold`: answers at once where reconcile has nothing to do, else runs the command line.
 
 Building the command line takes longer than to learn from the logs that nothing came late.
 """

@@ -1,4 +1,4 @@
-"""Reads what people type after a command, refusing before anything is touched."""
+"""Parses and checks arguments of commands."""
 
 from __future__ import annotations
 

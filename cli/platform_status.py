@@ -1,4 +1,4 @@
-"""How the platform does at one moment, read from all its parts; one that does not answer is a problem, not an error."""
+"""State of the platform at one moment; a part that does not answer is a problem, not an error."""
 
 from __future__ import annotations
 

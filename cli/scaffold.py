@@ -1,4 +1,4 @@
-"""Writes the first version of a domain, a topic or a table, with its test."""
+"""Writes a new declaration with its test."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""When work runs, in which order, and who is told: Airflow DAGs made from the declarations."""
+"""Airflow DAGs, generated from the declarations: what runs when and in which order."""

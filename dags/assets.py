@@ -1,4 +1,4 @@
-"""Airflow assets: what is told when a table changed."""
+"""Airflow assets of tables and domains."""
 
 from __future__ import annotations
 

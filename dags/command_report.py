@@ -1,4 +1,4 @@
-"""What a command told about the tables that it computed, read from its JSON."""
+"""Parses the JSON report of a command by table."""
 
 from __future__ import annotations
 

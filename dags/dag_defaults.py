@@ -1,4 +1,4 @@
-"""What the DAGs of a domain are made from, and what they have in common."""
+"""Defaults that the DAGs of a domain share."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Documentation of the DAGs, for the Airflow UI and the reference."""
+"""Documentation of DAGs and tasks for the Airflow UI, from the declarations."""
 
 from __future__ import annotations
 

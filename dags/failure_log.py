@@ -1,4 +1,4 @@
-"""What happens when a task has failed for good: one event that says what, where and why."""
+"""Logs a failed task as one event: what, where and why."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Turns the params of a DAG run into arguments of a command, trusting none of them.
+"""Validates the params of a DAG run and turns them into arguments of a command.
 
 Airflow checks params in its form only: what comes with a run through the API reaches the task as it is.
 """

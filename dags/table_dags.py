@@ -1,4 +1,4 @@
-"""Makes the DAGs of a domain from its declarations."""
+"""Generates the DAGs of a domain and its tables."""
 
 from __future__ import annotations
 

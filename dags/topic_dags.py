@@ -1,4 +1,4 @@
-"""Makes the DAGs that work on a range of one topic."""
+"""Generates the DAGs that work on a range of one topic."""
 
 from __future__ import annotations
 

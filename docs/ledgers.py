@@ -1,4 +1,4 @@
-"""What the columns of ledgers mean, for the reference; their names and types come from the schemas."""
+"""What the columns of ledgers mean, for the reference; the schemas give their names and types."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Files that are found whole by their readers, also after a crash of the process or of the machine that wrote them."""
+"""Writes files atomically: readers see a whole file, also after a crash."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""DuckDB in this process, for rows that are few."""
+"""DuckDB sessions in this process, for small sets of rows."""
 
 from __future__ import annotations
 

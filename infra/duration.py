@@ -1,4 +1,4 @@
-"""Lengths of time as people write them."""
+"""Durations as text: `2 hours`, `90 seconds`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Half-open ranges of offsets: what they share, what is left of one without others, and how to read several."""
+"""Half-open ranges of offsets: intersection, difference, batches."""
 
 from __future__ import annotations
 

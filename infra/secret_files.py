@@ -1,4 +1,4 @@
-"""Secrets of a home: made when first asked for, in files that only their owner can read."""
+"""Secrets of a home, created on first use in files that only their owner can read."""
 
 from __future__ import annotations
 

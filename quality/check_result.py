@@ -1,4 +1,4 @@
-"""What a check of a table found, for people and for the caller who decides."""
+"""The result of a check of a table, for people and for the caller."""
 
 from __future__ import annotations
 

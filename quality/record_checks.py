@@ -1,4 +1,4 @@
-"""Which rules each record of an Arrow batch breaks."""
+"""Checks rules on the records of an Arrow batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rules on Spark rows: which rows break them, and how a whole table fares.
+"""Checks rules on Spark rows and on whole tables.
 
 Dates and zoneless timestamps count as UTC, so the session's time zone must be UTC.
 """

@@ -1,4 +1,4 @@
-"""Gives a table's stream back what it had lost, and proves that it is the same."""
+"""Recovers lost state of a table's stream and verifies that it equals the old state."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares a table that was made anew with the live one, publishes it in one commit, and takes that back."""
+"""Compares a rebuilt table with the live one, publishes it in one commit, and rolls back."""
 
 from __future__ import annotations
 

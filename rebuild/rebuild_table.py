@@ -1,4 +1,4 @@
-"""Rebuilds a table from the log in a shadow beside the live one, as far as the live platform has ingested."""
+"""Rebuilds a table from the log in a shadow lake, up to the offsets that the live lake has."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares the rows of a stream that was run again with those that the lost one left in the live table."""
+"""Compares the rows of a recovered stream with those that the lost stream wrote."""
 
 from __future__ import annotations
 

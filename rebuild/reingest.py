@@ -1,4 +1,4 @@
-"""The log from its beginning through the streaming code, into a lake in which a table is made anew."""
+"""Runs the log from its start through the streaming code, into a shadow lake."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Makes the state of a lost stream again, by the stream's own code, up to where the lost one was."""
+"""Replays a lost stream's micro-batches to rebuild its state."""
 
 from __future__ import annotations
 

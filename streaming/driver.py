@@ -1,4 +1,4 @@
-"""The process of a domain: its ingest and its tables, kept running until it is told to stop."""
+"""The process of a domain: runs its ingest and its tables until it is stopped."""
 
 from __future__ import annotations
 

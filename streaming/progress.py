@@ -1,4 +1,4 @@
-"""How far each query has come, written where status and Airflow read it."""
+"""Progress of each query, as a file that status and Airflow read."""
 
 from __future__ import annotations
 

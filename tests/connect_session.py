@@ -1,4 +1,4 @@
-"""Sessions of a Spark Connect server beside the test process's own JVM."""
+"""Sessions of a Spark Connect server next to the test process's own JVM."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The sources that feed the demo domains, with their journal."""
+"""Sources of the demo domains, with a journal of what the broker acknowledged."""

@@ -1,4 +1,4 @@
-"""What the broker acknowledged, record by record, so that loss and duplication can be proven.
+"""Journal of the records that the broker acknowledged, to prove loss and duplication.
 
 A row is written when its acknowledgement arrives, before anybody is told of it, and survives `kill -9` of the process.
 Not promised: after such a kill, records that the broker appended and whose acknowledgement was still on its way are in

@@ -1,4 +1,4 @@
-"""What reality adds to true records on their way: delays, repetitions, garbage.
+"""Injects faults into records: delays, repetitions, garbage.
 
 Everything that befalls a record follows from the seed and the record's own identity, so that it befalls it in every run
 and whatever the range of the run.

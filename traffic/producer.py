@@ -1,4 +1,4 @@
-"""Sends a range of a domain's days to its topics, as they would have reached us."""
+"""Produces a range of a domain's days to its topics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Two tables, row by row and column by column, judged by DuckDB."""
+"""Compares two tables row by row and column by column, with DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the archive and the broker have of a log, where they contradict each other, and what nobody has."""
+"""Compares what the archive and the broker have of a topic: contradictions and lost ranges."""
 
 from __future__ import annotations
 

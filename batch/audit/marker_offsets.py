@@ -1,4 +1,4 @@
-"""Finds out which of the offsets that events and quarantine lack are markers of transactions, or aborted records."""
+"""Explains missing offsets by transaction markers and aborted records."""
 
 from __future__ import annotations
 

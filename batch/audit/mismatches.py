@@ -1,4 +1,4 @@
-"""Holds the two copies of a log against each other: archived segments, and what the broker still has at hand."""
+"""Finds records that differ between archived segments and the broker's own log."""
 
 from __future__ import annotations
 

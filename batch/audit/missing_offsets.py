@@ -1,4 +1,4 @@
-"""Finds the offsets at which a log gives no record."""
+"""Finds the offsets at which a log has no record."""
 
 from __future__ import annotations
 

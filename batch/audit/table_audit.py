@@ -1,4 +1,4 @@
-"""Looks for damage that no late record announces: a rotating share of all closed rows, and of the log every offset."""
+"""Audits closed rows in rotation, and every offset of the log, for damage without a late record."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds the copies of a log against each other and against events and quarantine, and certifies what these hold."""
+"""Compares archive, broker, events and quarantine of a topic, and writes certificates."""
 
 from __future__ import annotations
 

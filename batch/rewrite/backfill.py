@@ -1,4 +1,4 @@
-"""Recomputes a range of a table from its inputs and publishes what differs."""
+"""Recomputes a range of a table from its inputs and publishes the difference."""
 
 from __future__ import annotations
 

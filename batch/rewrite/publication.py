@@ -1,4 +1,4 @@
-"""Publishes records that were decoded again: what comes out differently moves between events and quarantine."""
+"""Publishes decoded records: those that differ move between events and quarantine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Gives quarantined records another try, once what refused them has changed."""
+"""Decodes quarantined records again, after the cause of their refusal was fixed."""
 
 from __future__ import annotations
 

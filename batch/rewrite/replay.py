@@ -1,4 +1,4 @@
-"""Decodes a range of the log again with today's code, and carries what differs through every table below."""
+"""Decodes a range of the log again and refreshes every table downstream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an engine's own process is told and reports; runs in every engine's environment: no import of the platform."""
+"""Arguments and reports of an engine's process; runs in every engine's environment: no import of the platform."""
 
 from __future__ import annotations
 

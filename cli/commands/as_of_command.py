@@ -1,4 +1,4 @@
-"""The command that shows a table as it was."""
+"""The command `as-of`: a table as it was."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that prove: that no row was damaged, and that every record of the log went where it belongs."""
+"""Commands that audit tables and topics, certify versions and acknowledge losses."""
 
 from __future__ import annotations
 
@@ -36,12 +36,12 @@ def audit(
     """Recompute a share of the closed rows and hold the log against events and quarantine.
 
     Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested; what
-    is archived and still at hand on the broker must be the same on both, and no offset may be without a reason. Where
+    is both archived and on the broker must be equal, and no offset may be without a reason. Where
     all is well, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and
     --partitions look at a part of one TOPIC, for which none is kept.
 
     It finds what no late record announces; nothing is repaired. Fails when rows differ or records are missing; with
-    --json it only tells so, in `passed`.
+    --json it only reports it, in `passed`.
     """
     wanted = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
@@ -70,7 +70,7 @@ def certify(
 
     Of a TOPIC: check that events and quarantine are what their certificate says, which an audit of the topic wrote. No
     log is needed. Fails when an offset is missing or there twice, or a block of records differs; with --json it only
-    tells so.
+    reports it.
     """
     settings = Settings.from_environment()
     tables, topics = _told_apart([name])

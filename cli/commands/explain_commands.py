@@ -1,4 +1,4 @@
-"""Commands that explain: why a row is what it is, and what came too late."""
+"""Commands that explain: why a row has its values, and which records were late."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def why(
     key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE...", help="The row: every column of the key.")],
     as_json: Json = False,
 ) -> None:
-    """Tell the story of one row: what wrote it, in order, and which records forced each correction.
+    """Show the history of one row: what wrote it, in order, and which records forced each correction.
 
     For example: ./twofold why delays_by_hour origin=JFK hour=2013-01-05T14:00
     """
@@ -75,7 +75,7 @@ def late(
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the records that came late for TABLE: what each changed, and which changed nothing.
+    """List the late records of TABLE: what each changed, and which changed nothing.
 
     A record is listed when the stream may have missed it; many still met an open row, and so change nothing.
     """

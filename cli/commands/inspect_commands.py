@@ -1,4 +1,4 @@
-"""Commands that look at the data: what is declared, one table in full, SQL."""
+"""Commands that show data: declarations, one table, SQL."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def down() -> None:
 def status(as_json: Json = False) -> None:
     """Show processes, topics, queries and tables: lag, retention, freshness, late, quarantined, corrected.
 
-    Fails when records are lost and nobody has acknowledged it; with --json it only tells so, in `gaps`.
+    Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
     from cli.platform_status import Observer
     from tables.engine.declarations.registry import load

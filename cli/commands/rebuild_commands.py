@@ -1,4 +1,4 @@
-"""Commands that make a table anew from the log beside the live one, put it in its place, and take that back."""
+"""Commands that rebuild a table from the log, promote it, and roll back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The command that gives a table's stream back what it had lost."""
+"""The command `recover`: lost state of a table's stream."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Commands that compute: the streams, and the batch work that proves and repairs them."""
+"""Commands that run streams and batch work: reconcile, backfill, replay, redrive, quality."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ Partitions = Annotated[
 
 
 def stream(domain: Domain, tables: TableNames = None) -> None:
-    """Run the stream driver of DOMAIN until it is told to stop; it takes in all topics, and keeps these tables.
+    """Run the stream driver of DOMAIN until it is stopped; it ingests all topics and maintains these tables.
 
     The supervisor runs this for every domain; by hand it is useful with a platform started by `up --no-streams`.
     """
@@ -190,7 +190,7 @@ def _value(values: Mapping[str, object], column: str) -> str:
 def quality(tables: TableNames = None, as_json: Json = False) -> None:
     """Check the live tables against their rules and build the Data Docs.
 
-    Fails when a rule is broken; with --json it only tells so, in `passed`.
+    Fails when a rule is broken; with --json it only reports it, in `passed`.
     """
     settings = Settings.from_environment()
     names = full_names(tables or ())
@@ -251,7 +251,7 @@ def _print_ranges(topic: str, ranges: Ranges, as_json: bool) -> None:
 def redrive(
     topic: TopicName,
     reason: Annotated[
-        str | None, typer.Option(metavar="TEXT", help="Only records of which a reason contains this.")
+        str | None, typer.Option(metavar="TEXT", help="Only records with a reason that contains this.")
     ] = None,
     first: From = None,
     last: To = None,

@@ -1,4 +1,4 @@
-"""Feeds a domain with what its sources reported in 2013."""
+"""The command `traffic`: sends what the sources of a domain reported in 2013."""
 
 from __future__ import annotations
 

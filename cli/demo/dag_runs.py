@@ -1,4 +1,4 @@
-"""Runs DAGs of the running Airflow and shows what they do."""
+"""Runs DAGs of the running Airflow and shows their progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The whole story on one screen: real flights, streamed, corrected, proven."""
+"""The demo: real flights, streamed, corrected, verified, on one screen."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The final account: what the stream computed, what was corrected, and whether the source files say the same."""
+"""The demo's report: stream results, corrections, and the comparison with the source files."""
 
 from __future__ import annotations
 

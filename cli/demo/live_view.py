@@ -1,4 +1,4 @@
-"""The traffic in the background, and what it does to the platform on the screen."""
+"""Sends traffic in the background and shows its effects live."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The light operators behind a command: what it reported, table by table, and the assets that it changed."""
+"""Operators that report a command's result by table and emit asset events."""
 
 from __future__ import annotations
 

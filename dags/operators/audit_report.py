@@ -1,4 +1,4 @@
-"""The light operators behind the audit command: how each table fared, the log, and each topic."""
+"""Operators that report the audit of each table, of the log and of each topic."""
 
 from __future__ import annotations
 

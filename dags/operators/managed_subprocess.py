@@ -1,4 +1,4 @@
-"""One command under a guard: nothing of it is left when it ends, whatever ends it."""
+"""Runs one command as a subprocess and ends all of its processes, whatever ends it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators that bring a table which was made anew before a person."""
+"""Operators that show a rebuilt table to a person for approval."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The light operator behind the quality command: how one table fared."""
+"""Operator that reports the quality check of one table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The sensor before a command that reads a range of a topic: the range is there as a whole, or is waited for."""
+"""Sensor that waits until a range of a topic is ingested as a whole."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The operators that bring unexplained differences before a person."""
+"""Operators that show unexplained differences to a person for approval."""
 
 from __future__ import annotations
 

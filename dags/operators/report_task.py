@@ -1,4 +1,4 @@
-"""A light task behind a command, which tells one part of what the command reported."""
+"""Base of tasks that report one part of a command's result."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Watches the stream of a domain: what must run, runs; what it should have done, it did."""
+"""Watches the stream of a domain: restarts its driver, fails when its objectives are missed."""
 
 from __future__ import annotations
 

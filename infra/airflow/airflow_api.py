@@ -1,4 +1,4 @@
-"""What Twofold asks of a running Airflow, over its REST API."""
+"""Client of Airflow's REST API."""
 
 from __future__ import annotations
 

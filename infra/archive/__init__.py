@@ -1,4 +1,4 @@
-"""Reads the archived log straight from its segments, with no broker in the way of the data.
+"""Reads archived records directly from tiered storage, bypassing the broker.
 
     archive = open_archive(settings, ["flights.departures"])       # catalog: asks the broker what is archived
     archive.bounds("flights.departures")                           # plan: partition -> Bounds(start, end=frontier)

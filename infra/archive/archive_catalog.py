@@ -1,4 +1,4 @@
-"""Asks the broker which segments it archived; the only question to it that a read of the archive needs."""
+"""Asks the broker which segments it archived, its only request of an archive read."""
 
 from __future__ import annotations
 

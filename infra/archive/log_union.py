@@ -1,4 +1,4 @@
-"""One range of the log from two places: the archive where it has it, the broker for the rest."""
+"""Reads a range of the log from the archive where it has it, from the broker for the rest."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""From times to offsets, by the time indexes of archived segments."""
+"""Offsets by time, from the time indexes of archived segments."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is archived of some topics, and which parts of which segments hold a range of it."""
+"""Plans a read of archived topics: segments and their parts for a range of offsets."""
 
 from __future__ import annotations
 

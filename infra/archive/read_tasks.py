@@ -1,4 +1,4 @@
-"""A read of the archive in pieces that end together, as bytes that Spark hands to its tasks."""
+"""Splits a read of the archive into Spark tasks of equal duration."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which segments hold which offsets of a partition, told from what the broker wrote about them."""
+"""Maps offsets of a partition to archived segments, from the broker's metadata records."""
 
 from __future__ import annotations
 

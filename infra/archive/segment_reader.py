@@ -1,4 +1,4 @@
-"""Reads a part of one archived segment: bytes to batches to Arrow, nothing skipped in silence."""
+"""Reads a part of an archived segment: bytes to batches to Arrow, with every check."""
 
 from __future__ import annotations
 

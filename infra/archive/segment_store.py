@@ -1,4 +1,4 @@
-"""The bytes of archived segments, wherever they lie."""
+"""Bytes of archived segments, from a disk or an object store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Topics on the broker: made as declared, and how far each partition reaches."""
+"""Kafka topics: creation as declared, offsets by partition."""
 
 from __future__ import annotations
 

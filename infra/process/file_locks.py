@@ -1,4 +1,4 @@
-"""Locks between processes of one machine, which the system frees however their holder ends."""
+"""Locks between processes of one machine, released by the system when their holder ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Ports of this machine: which are free, and who holds the others."""
+"""Ports of this machine: free ports, and the processes that hold others."""
 
 from __future__ import annotations
 

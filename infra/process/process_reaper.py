@@ -1,4 +1,4 @@
-"""Run one command so that nothing that it started outlives it: `python -m infra.process.process_reaper -- command ...`.
+"""Runs a command and ends every process that it started: `python -m infra.process.process_reaper -- command ...`.
 
     supervisord ── guard ── command ── its children, and theirs
 

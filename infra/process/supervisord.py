@@ -1,4 +1,4 @@
-"""supervisord as this project runs it: where its files are, its configuration, its XML-RPC socket."""
+"""Configuration of supervisord, and its XML-RPC socket."""
 
 from __future__ import annotations
 

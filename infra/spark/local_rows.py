@@ -1,4 +1,4 @@
-"""Rows of this process as a frame of Spark: the same in process and through Connect."""
+"""Rows of this process as a Spark frame, in process and through Connect."""
 
 from __future__ import annotations
 

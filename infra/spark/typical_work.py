@@ -1,4 +1,4 @@
-"""What commands typically ask of Spark, done once before the first of them: to warm a server, to archive classes."""
+"""Typical Spark work of a command, run once to warm a server or to record classes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stream that stands still has got: what of each topic the broker itself keeps, and what the archive has."""
+"""Time left until the broker deletes records that a stopped stream has not ingested."""
 
 from __future__ import annotations
 

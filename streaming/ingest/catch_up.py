@@ -1,4 +1,4 @@
-"""Fills what the stream missed while the broker gave up its own copy: from the archive, else as an explicit gap."""
+"""Catches up offsets that the broker has deleted: from the archive, else as a recorded gap."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What lies between the records that were ingested and those that the broker has at hand, and who still has it."""
+"""Plans a catch-up: which offsets between events and broker the archive has, and which are lost."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A query that begins when something else is done, both to be looked after like one query."""
+"""Starts a query after a prerequisite; both are supervised as one."""
 
 from __future__ import annotations
 

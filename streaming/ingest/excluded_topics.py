@@ -1,4 +1,4 @@
-"""Topics of a domain that cannot be ingested for now, so that the others go on without them."""
+"""Topics that cannot be ingested for now and are retried later, so that the others continue."""
 
 from __future__ import annotations
 

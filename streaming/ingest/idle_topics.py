@@ -1,4 +1,4 @@
-"""When the time of an idle topic goes on with that of the others."""
+"""Advances the watermark of an idle topic with the other topics of its domain."""
 
 from __future__ import annotations
 

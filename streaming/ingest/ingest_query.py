@@ -1,4 +1,4 @@
-"""Log to events: every record of a domain's topics into its events or its quarantine table, each offset once."""
+"""The query that ingests a domain's topics: each record into events or quarantine, each offset once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Raw records of one topic to its events and its quarantine, each offset once."""
+"""Writes raw records of one topic to its events and its quarantine, each offset once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Rows that wait before each table of a driver, by the Delta logs alone."""
+"""Rows that wait for each table of a driver, counted from the Delta logs."""
 
 from __future__ import annotations
 

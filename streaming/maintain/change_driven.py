@@ -1,4 +1,4 @@
-"""Changed rows to tables: what the inputs' new versions touch is recomputed, without a query of its own."""
+"""Maintains a table from its inputs' change feeds, without a streaming query."""
 
 from __future__ import annotations
 

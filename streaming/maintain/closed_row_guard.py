@@ -1,4 +1,4 @@
-"""Keeps a stream that begins anew from rewriting what its predecessor had closed."""
+"""Keeps a new stream from rewriting rows that an earlier one has closed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""When a table of a driver takes its next step: at once, or once for much that is about to come."""
+"""Decides whether a table is refreshed at once or waits for a larger batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which tables of a driver may be recomputed at the same time."""
+"""Limits which tables of a driver are refreshed at the same time."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Events to tables: one query for each table whose rows can be told from new events, or need state."""
+"""Maintains tables by streaming queries over events: stateless, by latest version, or with state."""
 
 from __future__ import annotations
 

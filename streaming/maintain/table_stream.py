@@ -1,4 +1,4 @@
-"""What every way to keep a table fresh shares: where it begins, and what it tells of its progress."""
+"""Base of all ways to maintain a table: first version, definition, progress."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Departures of each route within three hours, counted anew every hour."""
+"""Departures of each route within three hours, counted every hour."""
 
 from __future__ import annotations
 

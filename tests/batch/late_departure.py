@@ -1,4 +1,4 @@
-"""A small world in which one departure comes days too late, told record by record."""
+"""A small world with one departure that is days late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table as of a point of the log is what the records before it give, and nothing that came since."""
+"""A table as of a point of the log has the rows of the records before it, and no others."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Records that contradict each other stop no table: the later departure stands, whatever came first, on both paths."""
+"""Contradicting records stop no table: the later departure wins in stream and batch."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every way to rewrite history, for every kind of table: once, beside a stream, in the ledger, reversible."""
+"""Every way to rewrite history, for every kind of table: once, next to a stream, in the ledger, reversible."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A commit that a stream takes in parts hides no late record from reconcile."""
+"""A commit that a stream reads in parts hides no late record from reconcile."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Reconcile leaves to a running stream what that is about to do, and waits for nobody else."""
+"""Reconcile leaves pending rows to a running stream, and waits for no stopped one."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Replays a topic and makes a table anew, until it kills itself: `python -m tests.chaos.rewriter KIND SEED STEPS`.
+"""Replays a topic and rebuilds a table, until it kills itself: `python -m tests.chaos.rewriter KIND SEED STEPS`.
 
 The log lies beside the home, as the records that an archive would give again. Whatever a life before this one has left
 undone, this one begins as if it were the first.

@@ -1,4 +1,4 @@
-"""Two drivers with two homes on one lake, of which one or the other sleeps, ingest each record once."""
+"""Two drivers with two homes on one lake, one of them paused at a time, ingest each record once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Airflow without servers, and commands that stand in for `./twofold`."""
+"""Airflow without servers, and fakes for commands of `./twofold`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What is wrong is found, named, and comes with what to do."""
+"""Each problem is found, named, and has a hint."""
 
 from __future__ import annotations
 

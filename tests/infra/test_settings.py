@@ -1,4 +1,4 @@
-"""Settings come from the environment; a mistake in it is told at once."""
+"""Settings are read from the environment; a mistake in one is reported at once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A stream that stood still while the broker gave up its own copy misses nothing; what nobody has is a gap, once."""
+"""A stopped stream whose records left the broker misses nothing; lost records are one gap."""
 
 from __future__ import annotations
 

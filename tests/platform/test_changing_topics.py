@@ -1,4 +1,4 @@
-"""Ingest goes on over topics whose declarations come and go, and over one that is made anew while its query runs."""
+"""Ingest continues over topics that are added, removed or recreated while its query runs."""
 
 from __future__ import annotations
 

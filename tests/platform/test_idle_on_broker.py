@@ -1,4 +1,4 @@
-"""On a real broker an idle topic stops holding tables back, and what comes to it afterwards is corrected."""
+"""On a real broker an idle topic holds no table back, and its later records are corrected."""
 
 from __future__ import annotations
 

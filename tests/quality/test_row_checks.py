@@ -1,4 +1,4 @@
-"""Rules on Spark rows: the same answers as on Arrow batches, and how a whole table fares."""
+"""Rules on Spark rows give the same answers as on Arrow batches."""
 
 from __future__ import annotations
 

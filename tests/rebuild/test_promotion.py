@@ -1,4 +1,4 @@
-"""A table that is made anew from the log equals the live one, and takes its place in one commit that can be undone."""
+"""A rebuilt table equals the live one and replaces it in one commit that can be rolled back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the tables of `flights` must hold, computed by DuckDB from the source files alone.
+"""The expected rows of the tables of `flights`, computed by DuckDB from the source files.
 
 Nothing here is shared with the traffic or with the declarations: two mistakes would have to be the same to go unseen.
 """

@@ -1,4 +1,4 @@
-"""The small files beside an archived log: where batches are, when they were, who aborted, who had not finished.
+"""Index files of archived segments: offsets, times, aborted and open transactions.
 
 Formats: Kafka's `OffsetIndex`, `TimeIndex`, `TransactionIndex` and `ProducerStateManager`; numbers are big-endian.
 """

@@ -1,4 +1,4 @@
-"""What the broker writes about archived segments: records of the topic `__remote_log_metadata`.
+"""Parses the broker's records about archived segments, topic `__remote_log_metadata`.
 
 A value is three unsigned varints, the version of this framing, the kind of the record and its version. Then comes the
 record as Kafka's protocol generator serializes it ("flexible": compact strings and arrays, tagged fields at the end).

@@ -1,4 +1,4 @@
-"""Where a storage plugin of the broker keeps the files of a segment: one class per plugin."""
+"""Paths of a segment's files in tiered storage: one class per storage plugin."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which batches a consumer sees that reads committed transactions only."""
+"""Visibility of record batches to a consumer of committed transactions."""
 
 from __future__ import annotations
 

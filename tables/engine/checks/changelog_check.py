@@ -1,4 +1,4 @@
-"""Holds a table against its history: what its stream wrote, with the corrections of the ledger, must be the table."""
+"""Checks that the stream's changes with the corrections of the ledger give the table."""
 
 from __future__ import annotations
 

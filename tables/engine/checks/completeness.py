@@ -1,4 +1,4 @@
-"""What of the log a version of a table is made of, offset by offset: a certificate that can be checked by anybody."""
+"""Certificate of the offsets that a version of a table was computed from."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Holds rows against rows by fingerprints of buckets, so that equal ones need not meet one another."""
+"""Compares rows by fingerprints of hash buckets, so that only unequal buckets are compared row by row."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Compares the state that two checkpoints of one query keep, key by key, as the source `statestore` reads it."""
+"""Compares the state of two checkpoints of one query, key by key."""
 
 from __future__ import annotations
 

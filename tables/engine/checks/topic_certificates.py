@@ -1,4 +1,4 @@
-"""Fingerprints of what a topic's two tables hold, by blocks of offsets: written once, checked by anybody."""
+"""Fingerprints of a topic's events and quarantine by blocks of offsets, kept as certificates."""
 
 from __future__ import annotations
 

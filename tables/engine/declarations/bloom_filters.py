@@ -1,4 +1,4 @@
-"""Bloom filters as Spark columns: made beside other aggregates, merged when they are served, asked for a member.
+"""Bloom filters as Spark columns: built by an aggregate, merged and queried when served.
 
 A filter says of a value that it is surely no member, or that it may be one. It is two bitmaps of 32,768 bits, one after
 the other; a member sets one bit of each, so a filter of n members takes a stranger for one with a probability of

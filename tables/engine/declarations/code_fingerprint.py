@@ -1,4 +1,4 @@
-"""Tells one definition of a table from another: by its function, what that calls in this repository, its parameters."""
+"""Fingerprint of a table's definition: its function, the code that this calls, its parameters."""
 
 from __future__ import annotations
 

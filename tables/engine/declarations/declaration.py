@@ -1,4 +1,4 @@
-"""What an engineer declares: topics and tables, checked the moment their file is loaded."""
+"""Topics and tables as they are declared; each parameter is checked when its file is loaded."""
 
 from __future__ import annotations
 
@@ -82,15 +82,15 @@ class Strategy(StrEnum):
 
 @dataclass(frozen=True, kw_only=True)
 class DeviceClock:
-    """How the times of a device whose clock nobody trusts are told by the receiver's clock.
+    """Corrects the times of a device without a trusted clock by the receiver's clock.
 
-    A device stamps a fact, and stamps it again when it sends it; the receiver knows when it came. The event time is
+    A device stamps a fact, and stamps it again when it sends it; the receiver knows when it arrived. The event time is
     then `event + (received - sent)`: what the device's clock is off by drops out, and the way there counts as no time.
 
     Args:
         event: the `timestamp` column that says when the fact happened, by the device's clock.
         sent: the `timestamp` column that says when the record was sent, by the device's clock.
-        received: the `timestamp` column that says when it came, by a clock that is trusted; None: the time at which the
+        received: the `timestamp` column that says when it arrived, by a trusted clock; None: the time at which the
             broker appended the record.
         bound: a time is moved by no more than this, forward or back.
     """
@@ -127,9 +127,9 @@ class Topic:
             them.
         event_time: the `timestamp` column that says when the fact happened; with `clock`, the name of a column that the
             decoder adds.
-        clock: the event time is told from these columns, since the devices' clocks are not trusted.
+        clock: computes the event time from these columns, where the devices' clocks are not trusted.
         report_time: the `timestamp` column that says when the fact was reported, for those who ask how late that was.
-        max_future_skew: a record whose event time lies further beyond the time at which the broker appended it is
+        max_future_skew: a record whose event time is later than the broker's append time by more than this is
             quarantined, so that no clock that runs ahead moves the watermark; None: any future is believed.
         idle_timeout: after this long without a record, while other topics of the domain have some, the topic's
             watermark follows the slowest of theirs; None: never, so that tables wait for the topic.
@@ -280,7 +280,7 @@ class Table:
             Doubles that are not named may differ by what another order of addition rounds; 0 for one that must not.
         lineage_columns: columns that name the log records which made a row. With it, each topic that the function reads
             has a column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else
-            are the same: a record that was sent twice has two offsets, of which a row names one.
+            are the same: a record that was sent twice has two offsets, and a row names one of them.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
         depends_within: ... and whose event time is within this distance of its own; None: however far. With it, and
             without `closes_at`, each micro-batch of the stream recomputes what its rows touch.

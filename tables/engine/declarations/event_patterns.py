@@ -1,4 +1,4 @@
-"""Runs one pure function over the events of each key in the order of time, the same in the stream and in the batch.
+"""Pattern matching over the events of each key in time order, for stream and batch alike.
 
 A table that uses it reads tables, or has a `depends_within`, so that the stream recomputes what a micro-batch touches:
 a late event is in its place in the order at once, and a match that it undoes is deleted.
@@ -38,7 +38,7 @@ def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str],
     Args:
         events: every column of it is in the events that `find` gets, instants as datetimes in UTC; a null in the key is
             a key of its own.
-        order: columns by which the events of a key are sorted, nulls first; they must tell any two of them apart, or
+        order: columns by which the events of a key are sorted, nulls first; they must order any two of them, or
             the stream and the batch may disagree.
         find: gets all events of one key; a pure function, of nothing else.
         returns: the columns of a match and their types, as Spark SQL writes them: `"plane string, at timestamp"`; a
@@ -67,7 +67,7 @@ def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str],
 def times_then(
     events: Sequence[Event], times: int, first: Is, then: Is, *, at: str, within: timedelta
 ) -> Iterator[tuple[Sequence[Event], Event]]:
-    """`times` times A, then B: the last events A before each B with it, where they lie no further back than `within`.
+    """`times` times A, then B: the last events A before each B with it, no further back than `within`.
 
     What is neither A nor B does not matter; each A counts for the next B only. A match is made by events within
     `within` of its B, which is the `depends_within` of a table that dates matches by their B.

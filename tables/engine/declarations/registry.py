@@ -1,4 +1,4 @@
-"""Finds every declaration under tables/ and holds them together: names, inputs, order."""
+"""Finds every declaration under tables/ and resolves names, inputs and order."""
 
 from __future__ import annotations
 

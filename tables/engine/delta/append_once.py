@@ -1,4 +1,4 @@
-"""Appends to a ledger what it does not have yet, once, though several processes may write the same."""
+"""Appends rows to a ledger once, though several processes may write the same."""
 
 from __future__ import annotations
 

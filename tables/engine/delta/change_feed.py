@@ -1,4 +1,4 @@
-"""Which rows of a Delta table changed between two versions, and which of them a stream may have missed."""
+"""Rows of a Delta table that changed between two versions, and those that a stream missed."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Keeps the files of a table few, and those of a table that is merged into apart by time.
+"""Compacts the files of a table, and clusters those of a merged table by time.
 
 A MERGE writes every file anew in which it finds a row. What streams revise is recent: where recent rows lie together,
 a micro-batch costs the same however long the table's history is; where one file holds all, it costs as much as that.

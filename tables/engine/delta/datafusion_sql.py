@@ -1,4 +1,4 @@
-"""Rows of a table that DataFusion finds in the files that can hold them, and the literals and ranges of its SQL."""
+"""Selects rows of a Delta table by DataFusion SQL, which skips files by their statistics."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The one way rows reach a Delta table: two engines, the same guarantees.
+"""The one writer of Delta tables: two engines, the same guarantees.
 
 Small commits go through delta-rs in this process (tenths of a second), large ones through Spark. Whoever writes, a
 commit carries a transaction id that makes it happen once, and says in `userMetadata` where its rows come from.

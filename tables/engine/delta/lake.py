@@ -1,4 +1,4 @@
-"""Where the Delta tables lie, and the facts that their logs give away cheaply."""
+"""The Delta tables of a home: their paths, and facts that are read cheaply from their logs."""
 
 from __future__ import annotations
 

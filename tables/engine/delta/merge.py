@@ -1,4 +1,4 @@
-"""MERGE of rows into a Delta table, by Spark or by delta-rs, from one plan."""
+"""MERGE of rows into a Delta table, by Spark or delta-rs, from one plan."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A Delta table that is kept open and asked for again and again, at its newest version each time."""
+"""A Delta table that is kept open and updated to its newest version at each use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A lake beside the live one, in which one table, or the state of its stream, is made anew."""
+"""A shadow lake in which one table, or the state of its stream, is rebuilt."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Version checksums for commits of delta-rs, which writes none: they spare Spark a job for every version it looks at.
+"""Writes Delta version checksums for commits of delta-rs, so that Spark reads them without a job.
 
 The file `<version>.crc` beside a commit repeats the table's metadata and protocol and counts its files; the Delta
 protocol, section "Version Checksum File", defines it. Without it Spark reads the log back to its last checkpoint,

@@ -1,4 +1,4 @@
-"""How far the log has been ingested, as the events table itself knows it."""
+"""Offsets that are ingested, read from the commits of the events table."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Kafka records to typed events: the one parser, for the stream and for every replay."""
+"""Decodes Kafka records to typed events: the one decoder, for stream and replay."""
 
 from __future__ import annotations
 

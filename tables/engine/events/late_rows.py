@@ -1,4 +1,4 @@
-"""Records that a table has taken in and may yet lack, since its stream drops what comes too late."""
+"""Ingested records that a table may lack because its stream dropped them as late."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The platform's own columns of events, by name; apart from the parser, so that looking at a log needs no engine."""
+"""Names of the metadata columns of events, without an engine's imports."""
 
 from __future__ import annotations
 

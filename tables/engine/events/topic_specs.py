@@ -1,4 +1,4 @@
-"""Declared topics as the broker should hold them."""
+"""Topics as the broker should have them, from their declarations."""
 
 from __future__ import annotations
 

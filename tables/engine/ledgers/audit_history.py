@@ -1,4 +1,4 @@
-"""When each table was last audited, read from the ledger of runs without an engine."""
+"""The last audit of each table, read from the ledger of runs without an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The records that force a recomputation, and which rows each can have changed."""
+"""Late records that cause a recomputation, and the rows that each may affect."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Values as JSON can hold them, and back."""
+"""Values to JSON and back, for ledgers."""
 
 from __future__ import annotations
 

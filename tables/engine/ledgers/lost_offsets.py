@@ -1,4 +1,4 @@
-"""Records of the log that are lost: the ledger that names each such range of offsets, once."""
+"""Ledger of lost offsets: each range once, until it is acknowledged."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Up to where reconcile has looked at the inputs of each table, read from a ledger without an engine."""
+"""The position of reconcile in the inputs of each table, read without an engine."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A row's story: every version that wrote it, in order, and what is known of why."""
+"""The history of a row: each version that wrote it, with its causes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the platform remembers of its own work: runs, their evidence, their corrections, and reconcile's positions."""
+"""The ledgers of runs, causes, corrections and positions."""
 
 from __future__ import annotations
 

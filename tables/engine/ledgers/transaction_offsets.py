@@ -1,4 +1,4 @@
-"""Offsets that transactions fill with what no consumer of committed records sees: the ledger that names them, once."""
+"""Ledger of offsets taken by transaction markers and aborted records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What a row is: repeats removed, the declared columns, the table's function, one row of each key.
+"""Derives a table's rows: deduplicate, select columns, apply the function, one row of each key.
 
 The stream, the batch, a table as of the past and the schema of a new one all take these steps, written once here.
 """

@@ -1,4 +1,4 @@
-"""Opens a platform for work: its lake, every Delta table that the work may touch, and a session once one is needed."""
+"""Opens a platform for work: lake, Delta tables, and a Spark session when one is needed."""
 
 from __future__ import annotations
 

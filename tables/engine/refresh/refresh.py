@@ -1,4 +1,4 @@
-"""The one primitive: touched scopes -> recompute them -> difference -> publish the difference."""
+"""Refreshes a table: touched scopes -> recompute -> difference -> publish the difference."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The exact difference between rows as they should be and rows as they are."""
+"""The exact difference between the expected rows and the live rows of a table."""
 
 from __future__ import annotations
 

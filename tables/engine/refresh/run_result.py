@@ -1,4 +1,4 @@
-"""What a run did with one table, for people, the ledger and Airflow."""
+"""The result of a run for one table, for people, the ledger and Airflow."""
 
 from __future__ import annotations
 

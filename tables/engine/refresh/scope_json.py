@@ -1,4 +1,4 @@
-"""Scopes as a ledger holds them."""
+"""Scopes as JSON, for ledgers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A list of scopes as predicates: coarse literal ones that prune files, and the exact one, for Spark and for DuckDB."""
+"""Scopes as predicates: coarse ones that prune files and an exact one, for Spark and DuckDB."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How far the stream of a table has come: its id, and each micro-batch's inputs and watermark."""
+"""Reads and writes the checkpoint of a table's stream: micro-batches, inputs, watermark."""
 
 from __future__ import annotations
 

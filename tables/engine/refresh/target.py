@@ -1,4 +1,4 @@
-"""A Delta table whose rows batch work may rewrite, and the one way in which it does."""
+"""A Delta table as target of a refresh, and the one way in which batch work publishes to it."""
 
 from __future__ import annotations
 

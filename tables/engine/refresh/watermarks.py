@@ -1,4 +1,4 @@
-"""How far each input lets a table close its rows."""
+"""The watermark of each input of a table, and the input that holds it back."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A log of seven records of which the archive has the first five and the broker still has the last five."""
+"""A log of seven records: the archive has the first five, the broker the last five."""
 
 from __future__ import annotations
 

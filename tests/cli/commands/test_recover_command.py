@@ -1,4 +1,4 @@
-"""A recovery is refused while somebody uses the checkpoint."""
+"""A recovery is refused while the checkpoint is in use."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Status tells how far the rows of a table are closed, and which input keeps them from closing."""
+"""Status shows how far the rows of a table are closed, and the input that holds it back."""
 
 from __future__ import annotations
 

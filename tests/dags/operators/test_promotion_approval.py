@@ -1,4 +1,4 @@
-"""A table that was made anew is shown to a person, and takes the live one's place only as it was shown."""
+"""A rebuilt table is shown to a person and promoted only as it was shown."""
 
 from __future__ import annotations
 

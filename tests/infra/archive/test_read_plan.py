@@ -1,4 +1,4 @@
-"""What an archive tells of itself before anything of it is read."""
+"""What an archive reports before anything of it is read."""
 
 from __future__ import annotations
 

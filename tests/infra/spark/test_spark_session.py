@@ -1,4 +1,4 @@
-"""What a JVM of Spark is told; no JVM is started."""
+"""Options of Spark's JVM; no JVM is started."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""How long a stream that stands still has got is told from the oldest record that waits."""
+"""The time left of a stopped stream is computed from the oldest record that waits."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Who has what a stream missed is told offset by offset, and lost is only what nobody has."""
+"""Missed offsets are assigned to archive or broker one by one; only the rest is lost."""
 
 from __future__ import annotations
 

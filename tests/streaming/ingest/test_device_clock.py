@@ -1,4 +1,4 @@
-"""A device whose clock is wrong changes nobody else's result, and its own is told by the receiver's clock."""
+"""A device with a wrong clock changes no other result; its own times follow the receiver's clock."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An idle topic goes on with the others, and what comes to it later is late by that time."""
+"""An idle topic's watermark follows the others, and its later records are late by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A topic that gets a field: its events get the column, streams go on, a replay takes in what was refused for it."""
+"""A new field of a topic: events get the column, streams continue, a replay adds refused records."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What waits before a table is known from the Delta logs, each commit of which is read once."""
+"""The backlog of a table is read from the Delta logs, each commit once."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A table that follows changes takes in each of them, whatever was lost on the way."""
+"""A change-driven table applies each change once, whatever was lost in between."""
 
 from __future__ import annotations
 

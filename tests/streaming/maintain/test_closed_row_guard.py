@@ -1,4 +1,4 @@
-"""A stream that begins anew knows what its predecessors had closed."""
+"""A new stream knows which rows its predecessors have closed."""
 
 from __future__ import annotations
 

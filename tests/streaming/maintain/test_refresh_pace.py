@@ -1,4 +1,4 @@
-"""A table waits for much that is about to come, not for a trickle and not for ever."""
+"""A table waits for a large pending batch, not for a trickle and not for ever."""
 
 from __future__ import annotations
 

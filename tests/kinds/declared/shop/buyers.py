@@ -1,4 +1,4 @@
-"""Who bought in each hour, as filters that tell whether a customer did, and can be merged when they are served."""
+"""Buyers of each hour as mergeable filters that answer whether a customer bought."""
 
 from __future__ import annotations
 

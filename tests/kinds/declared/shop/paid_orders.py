@@ -1,4 +1,4 @@
-"""Orders with the payments that came within an hour: an inner join of two topics."""
+"""Orders with their payments within an hour: an inner join of two topics."""
 
 from __future__ import annotations
 

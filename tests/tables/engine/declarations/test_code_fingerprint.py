@@ -1,4 +1,4 @@
-"""A fingerprint tells one definition of a table from another."""
+"""A fingerprint distinguishes one definition of a table from another."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Patterns find the same in the order of time, whatever the order in which events come."""
+"""Patterns match in time order, whatever the order of arrival."""
 
 from __future__ import annotations
 

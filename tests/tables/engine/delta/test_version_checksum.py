@@ -1,4 +1,4 @@
-"""Version checksums beside the commits of delta-rs."""
+"""Version checksums of commits of delta-rs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Event times are told by clocks that are trusted, and no record claims the future."""
+"""Event times follow trusted clocks, and no record claims the future."""
 
 from __future__ import annotations
 

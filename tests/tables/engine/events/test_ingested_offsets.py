@@ -1,4 +1,4 @@
-"""How far ingest has come, told by the events table alone."""
+"""Ingested offsets are read from the events table alone."""
 
 from __future__ import annotations
 

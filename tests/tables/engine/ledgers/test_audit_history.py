@@ -1,4 +1,4 @@
-"""The ledger of runs tells when a table was last audited, and what was found and not repaired since."""
+"""The ledger of runs gives each table's last audit and what was found since."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which rows of an input matter to scopes, as this process reads them: what stands at the edges is by hand."""
+"""Predicates of scopes select the right input rows, also at their bounds."""
 
 from __future__ import annotations
 
