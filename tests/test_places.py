@@ -1,0 +1,152 @@
+"""Places and names: what a folder name and a file name promise to a reader."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from typer.main import get_command
+
+import tables
+from cli.__main__ import app
+from infra.settings import ROOT
+
+ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
+MODULES = [
+    path.relative_to(ROOT)
+    for room in (*ROOMS, ROOT / "docs")
+    for path in sorted(room.rglob("*.py"))
+    if path.stem not in ("__init__", "__main__", "conftest")
+]
+MOST_MODULES = 14
+NOT_PLAIN = re.compile(
+    r"\b(tells?|told|came|anew|beside|at hand|tak(?:es?|en|ing) in|took in|whoever|somebody|anybody|nobody"
+    r"|is meant|are meant|of which|fares?|lies?|lay|stands?|stood)\b",
+    re.IGNORECASE,
+)
+NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"}
+
+
+def is_declaration(path: Path) -> bool:
+    return "declared" in path.parts or (path.parts[0] == "tables" and path.parts[1] != "engine")
+
+
+def not_plain(text: str) -> list[str]:
+    return [line.strip() for line in text.splitlines() if NOT_PLAIN.search(line)]
+
+
+def helps_of(command: Any, name: str) -> Iterator[tuple[str, str]]:
+    """Every help text below a command."""
+    yield name, command.help or ""
+    for parameter in command.params:
+        yield f"{name} {parameter.name}", getattr(parameter, "help", None) or ""
+    for child, below in getattr(command, "commands", {}).items():
+        yield from helps_of(below, f"{name} {child}")
+
+
+def test_no_two_modules_share_a_base_name() -> None:
+    places = defaultdict(list)
+    for path in MODULES:
+        if not is_declaration(path):  # two domains may have a table of the same name
+            places[path.stem].append(str(path))
+    assert {name: found for name, found in places.items() if len(found) > 1} == {}
+    assert len(places) > 250
+
+
+def test_no_folder_holds_too_many_modules() -> None:
+    held = defaultdict(list)
+    for path in MODULES:
+        if not is_declaration(path):
+            held[str(path.parent)].append(path.stem)
+    assert {folder: len(names) for folder, names in held.items() if len(names) > MOST_MODULES} == {}
+
+
+def test_tests_mirror_the_rooms() -> None:
+    rooms = {str(folder) for path in MODULES if path.parts[0] != "tests" for folder in path.parents}
+    own = {"chaos", "docs", "fuzz", "kinds", "mutations", "platform"}
+    folders = {str(path.parent.relative_to("tests")) for path in MODULES if path.parts[0] == "tests"} - {"."}
+    assert {folder for folder in folders if folder not in rooms and folder.split("/")[0] not in own} == set()
+
+
+def test_declarations_import_from_tables_alone() -> None:
+    found = {
+        str(path): sorted(modules)
+        for path in MODULES
+        if is_declaration(path) and (modules := _own_imports(path) - {"tables"})
+    }
+    assert found == {}
+
+
+def test_outside_of_their_own_room_tests_import_only_commands_from_cli() -> None:
+    found = {
+        str(path): sorted(modules)
+        for path in MODULES
+        if path.parts[0] == "tests"
+        and path.parts[1] != "cli"
+        and (modules := {m for m in _own_imports(path) if m.startswith("cli") and m != "cli.__main__"})
+    }
+    assert found == {}
+
+
+def _own_imports(path: Path) -> set[str]:
+    rooms = {room.name for room in ROOMS}
+    return {
+        module
+        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8")))
+        for module in (
+            [node.module or ""]
+            if isinstance(node, ast.ImportFrom)
+            else [alias.name for alias in node.names]
+            if isinstance(node, ast.Import)
+            else []
+        )
+        if module.split(".")[0] in rooms
+    }
+
+
+def test_no_function_is_called_by_a_word_that_says_nothing() -> None:
+    found = [
+        f"{path}: {node.name}"
+        for path in MODULES
+        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8")))
+        if isinstance(node, ast.FunctionDef) and node.name in NAMES_OF_NOTHING
+    ]
+    assert found == []
+
+
+def test_the_first_line_of_a_module_is_in_plain_words() -> None:
+    found = {}
+    for path in MODULES:
+        first = (ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or "").split("\n")[0]
+        if NOT_PLAIN.search(first):
+            found[str(path)] = first
+    assert found == {}
+
+
+def test_help_texts_are_in_plain_words() -> None:
+    assert {name: wrong for name, text in helps_of(get_command(app), "twofold") if (wrong := not_plain(text))} == {}
+
+
+@pytest.mark.parametrize("name", tables.__all__)
+def test_what_declarations_use_is_explained_in_plain_words(name: str) -> None:
+    value = getattr(tables, name)
+    assert not_plain(inspect.getdoc(value) or "" if callable(value) else "") == []
+
+
+def test_titles_of_decisions_are_in_plain_words() -> None:
+    titles = [path.read_text("utf-8").split("\n")[0] for path in (ROOT / "docs" / "adr").glob("*.md")]
+    assert len(titles) > 30
+    assert [title for title in titles if NOT_PLAIN.search(title)] == []
+
+
+def test_twenty_questions_have_a_file_each() -> None:
+    rows = re.findall(r"^\| (.+) \| (`.+`) \|$", (ROOT / "docs" / "where-is-what.md").read_text("utf-8"), re.MULTILINE)
+    assert len(rows) == 20
+    named = [file for _, files in rows for file in re.findall(r"`([^`]+)`", files)]
+    assert [file for file in named if not (ROOT / file).is_file()] == []
