@@ -342,13 +342,14 @@ def _declaration(path: Path) -> Topic | _File:
 
 
 def _module(path: Path) -> ModuleType:
+    """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
     name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None or spec.loader is None:
+    if spec is None:
         raise BadDeclaration("the file cannot be loaded as Python.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    spec.loader.exec_module(module)
+    exec(compile(path.read_bytes(), path, "exec"), vars(module))
     return module
 
 
