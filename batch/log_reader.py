@@ -21,7 +21,7 @@ from infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract,
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION, RAW_SCHEMA
+from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION, raw_columns
 from tables.engine.ledgers.lost_offsets import between_gaps, gaps
 from tables.engine.refresh.open_platform import Platform
 
@@ -149,7 +149,7 @@ class Log:
         return found
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
-        """The records of `[start, end)` of each partition, with the columns of `RAW_SCHEMA`, in no order.
+        """The records of `[start, end)` of each partition, with the columns of `raw_columns(topic)`, in no order.
 
         What is known to be lost is left out.
 
@@ -158,7 +158,7 @@ class Log:
             NotArchived: the log ends before it.
             BrokerUnreachable: retryable.
         """
-        columns = RAW_SCHEMA.names
+        columns = raw_columns(topic)
         p = self.platform
         log = read_ingested_offsets(p.lake, topic).log
         lost = [gap for gap in gaps(p.lake, topic.full_name) if gap.log == log]

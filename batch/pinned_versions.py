@@ -16,7 +16,7 @@ from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.reconcile_position import splits
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled

@@ -18,7 +18,7 @@ from benchmarks.measuring.figures import report, spread
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.json_decoder import RAW_SCHEMA, decode_frame
+from tables.engine.events.record_decoder import RAW_SCHEMA, decode_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

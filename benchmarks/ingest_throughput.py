@@ -18,7 +18,7 @@ from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import events_schema
+from tables.engine.events.record_decoder import events_schema
 from tables.engine.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:

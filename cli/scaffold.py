@@ -119,7 +119,7 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.engine.declarations.registry import load
 
 RECORDS = [

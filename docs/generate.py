@@ -165,7 +165,7 @@ def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from tables.engine.checks import topic_certificates
     from tables.engine.declarations.declaration import Topic
-    from tables.engine.events.json_decoder import QUARANTINE_SCHEMA, events_schema
+    from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
     from tables.engine.ledgers import lost_offsets, transaction_offsets
     from tables.engine.ledgers import run_ledgers as of_runs
 

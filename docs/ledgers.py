@@ -146,5 +146,6 @@ METADATA_COLUMNS: Mapping[str, str] = {
     "_replayed": "written by a replay; streams skip the row, the batch applies it",
     "key": "the record's key, raw bytes",
     "value": "the record's value, raw bytes",
+    "headers": "the record's headers, where the topic reads them",
     "reasons": "all reasons why the record was refused",
 }

@@ -8,6 +8,7 @@ TwofoldError
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
 ├── BrokerUnreachable        retryable: the Kafka broker does not answer
+├── RegistryUnreachable      retryable: the schema registry does not answer, or refuses
 ├── SparkUnreachable         retryable: the Spark Connect server does not answer, or ended while a command used it
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
@@ -77,6 +78,13 @@ class BrokerUnreachable(TwofoldError):
 
     retryable = True
     exit_code = 75  # EX_TEMPFAIL: a task that sees it tries again
+
+
+class RegistryUnreachable(TwofoldError):
+    """The schema registry does not answer, or refuses; only records whose schema is no file wait for it."""
+
+    retryable = True
+    exit_code = 75
 
 
 class SparkUnreachable(TwofoldError):

@@ -14,7 +14,7 @@ Engine = Literal["auto", "spark", "delta-rs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
-SECRETS = frozenset({"airflow_password", "spark"})
+SECRETS = frozenset({"airflow_password", "spark", "schema_registry"})
 IN_PROCESS = "local"
 
 
@@ -34,6 +34,11 @@ class Settings:
     lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")
     archive: str = _setting("", "where the broker keeps archived segments; empty: `tiered` under home")
     bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")
+    schema_registry: str = _setting(
+        "",
+        "URL of a schema registry with Confluent's REST interface, asked for schemas that are no files below "
+        "`schemas`; may hold `user:password@`; empty: none",
+    )
     kafka_port: int = _setting(19092, "port of the supervised broker")
     controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")

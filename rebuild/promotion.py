@@ -24,7 +24,7 @@ from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
 from tables.engine.delta.delta_writer import CHANGE, CommitTag
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Cause, Difference, RunResult

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 Read = Callable[[Topic, Ranges], "DataFrame"]
-"""Raw records of a topic in ranges of offsets, with the columns of `tables.engine.events.json_decoder.RAW_SCHEMA`."""
+"""Raw records of a topic in ranges of offsets, with the columns of `raw_columns`."""
 
 _log = logging.getLogger("twofold.refill")
 

@@ -25,7 +25,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.engine.refresh.open_platform import Platform, ensure_domain
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

@@ -9,7 +9,7 @@ from infra.offset_ranges import Range, Spans, within
 from tables.engine.checks.completeness import missing
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.transaction_offsets import record
 from tables.engine.refresh.open_platform import Platform
 

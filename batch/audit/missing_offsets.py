@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.offset_ranges import Range, Ranges
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -14,7 +14,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.lake import QUARANTINE
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
+from tables.engine.events.record_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Cause, RunResult
 from tables.engine.refresh.target import Target
@@ -51,7 +51,7 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
     """Decode records with today's code, and publish how the outcome differs from what the two tables have of them.
 
     Args:
-        raw: columns of `RAW_SCHEMA`.
+        raw: columns of `raw_columns(topic)`.
 
     Returns:
         Outcomes of events and quarantine.

@@ -14,7 +14,7 @@ from infra.offset_ranges import condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.json_decoder import APPENDED_AT, OFFSET, PARTITION
+from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION, QUARANTINE_SCHEMA, raw_columns
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.run_result import RunResult, run_name
 
@@ -75,8 +75,7 @@ def redrive_chosen(
         raw = kept.select(
             *(kept[column].alias(name) for column, name in ((PARTITION, "partition"), (OFFSET, "offset"))),
             kept[APPENDED_AT].alias("timestamp"),
-            "key",
-            "value",
+            *(name for name in raw_columns(topic) if name in QUARANTINE_SCHEMA.names),
         )
         outcomes = publish(platform, topic, raw, work)
     return outcomes + reconcile_below(platform, topic)

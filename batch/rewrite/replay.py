@@ -11,7 +11,7 @@ from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.offset_ranges import Range, Ranges, condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.run_result import RunResult, run_name
 

@@ -12,7 +12,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import load
-from tables.engine.events.json_decoder import events_schema
+from tables.engine.events.record_decoder import events_schema
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -25,7 +25,6 @@ from infra.offset_ranges import Ranges, RangesOf
 from streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
 from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from tables.engine.delta.sizes import is_small
-from tables.engine.events.json_decoder import RAW_SCHEMA
 from tables.engine.ledgers.lost_offsets import Gap, record
 
 if TYPE_CHECKING:
@@ -189,7 +188,7 @@ class CatchUp:
     def _take_topic(self, source: Source, topic: str, ranges: Ranges, records: int) -> None:
         feed = self._feeds[topic]
         if source == "broker":
-            raw = broker_frame(self._spark, self._settings, topic, ranges, RAW_SCHEMA.names)
+            raw = broker_frame(self._spark, self._settings, topic, ranges, feed.raw_columns)
             rows = read_if_small(self._settings, raw, records)
         else:
             rows = self._archived_rows(topic, ranges, records)
@@ -199,11 +198,11 @@ class CatchUp:
             feed.take_frame(raw if source == "broker" else self._archived_frame(topic, ranges), ranges)
 
     def _archived_frame(self, topic: str, ranges: Ranges) -> DataFrame:
-        return in_log_order(frame(self._spark, self._archive, {topic: ranges}, RAW_SCHEMA.names), ranges)
+        return in_log_order(frame(self._spark, self._archive, {topic: ranges}, self._feeds[topic].raw_columns), ranges)
 
     def _archived_rows(self, topic: str, ranges: Ranges, records: int) -> pa.Table | None:
         """The records in this process; None where they are too many or too large for it."""
-        columns, size, found = RAW_SCHEMA.names, 0, []
+        columns, size, found = self._feeds[topic].raw_columns, 0, []
         if not is_small(self._settings, records):
             return None
         for batch in read_all(self._archive.plan({topic: ranges}), self._archive.store, columns):

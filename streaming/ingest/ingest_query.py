@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from infra.archive.format.record_rows import HEADERS
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
@@ -27,7 +28,6 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import is_small
-from tables.engine.events.json_decoder import RAW_SCHEMA
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -93,6 +93,7 @@ class Ingest:
         if not topics:
             raise LogGap(f"No topic of {self._domain} can be ingested: {self._left_out.message}")
         self._active = topics
+        columns = dict.fromkeys(column for topic in topics for column in self._feeds[topic].raw_columns)
         reader = (
             self._spark.readStream.format("kafka")
             .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
@@ -101,11 +102,12 @@ class Ingest:
             .option("maxOffsetsPerTrigger", self._settings.max_offsets)
             .option("failOnDataLoss", "true")
             .option("kafka.isolation.level", "read_committed")
+            .option("includeHeaders", str(HEADERS in columns).lower())
             .option("groupIdPrefix", f"twofold-{self._domain}")
         )
         writer = (
             reader.load()
-            .select("topic", *RAW_SCHEMA.names)
+            .select("topic", *columns)
             .writeStream.queryName(f"{self._domain}.ingest")
             .option("checkpointLocation", str(self._checkpoint.path))
             .foreachBatch(self._batch)

@@ -21,7 +21,7 @@ from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.sizes import is_small
 from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets, read_ingested_offsets
-from tables.engine.events.json_decoder import (
+from tables.engine.events.record_decoder import (
     APPENDED_AT,
     OFFSET,
     PARTITION,
@@ -31,6 +31,7 @@ from tables.engine.events.json_decoder import (
     decode_frame,
     events_schema,
     heartbeat,
+    raw_columns,
     reject_frame,
     rejected,
 )
@@ -53,6 +54,7 @@ class TopicWriter:
     Whoever hands them over, the broker or the archive, what comes again adds only what is not there.
 
     Attributes:
+        raw_columns: of a raw record, what the topic is decoded from.
         events: how far the events table has come.
         began: partition -> where the log begins for a table that has nothing of it.
         log: the topic's id on the broker; empty: not known.
@@ -63,6 +65,7 @@ class TopicWriter:
     def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
         self._spark, self._lake, self._topic = spark, lake, topic
         self._decoder = Decoder(topic)
+        self.raw_columns = raw_columns(topic)
         self.began: Mapping[int, int] = {}
         self.log = ""
         self.appended_ms: int | None = None

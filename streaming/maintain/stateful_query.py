@@ -17,7 +17,7 @@ from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.delta_writer import CommitTag, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import REVISED, is_small
-from tables.engine.events.json_decoder import REPLAYED
+from tables.engine.events.record_decoder import REPLAYED
 from tables.engine.refresh.derived_rows import (
     derive,
     first_of_each_on_stream,

@@ -25,7 +25,7 @@ from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
 from tables.engine.events.ingested_offsets import INGEST
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
 from tables.engine.refresh.scope import epoch_ms
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic

@@ -33,7 +33,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.file_pruning import prune_files
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.json_decoder import OFFSET, PARTITION, REPLAYED, Decoder
+from tables.engine.events.record_decoder import OFFSET, PARTITION, REPLAYED, Decoder
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, _Input

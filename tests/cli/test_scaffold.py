@@ -21,7 +21,7 @@ from infra.errors import BadArgument
 from infra.settings import ROOT
 from tables.engine.declarations import registry
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.engine.refresh.open_platform import ensure_topics_of
 from tables.engine.refresh.preview import preview
 from tests.parity import assert_rows

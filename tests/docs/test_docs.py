@@ -17,7 +17,7 @@ import docs.generate
 from cli.__main__ import app
 from infra.settings import ROOT
 from tables.engine.declarations import registry
-from tables.engine.events.json_decoder import QUARANTINE_SCHEMA, events_schema
+from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets, run_ledgers, transaction_offsets
 
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]

@@ -25,7 +25,7 @@ from streaming import driver
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import QUARANTINE
-from tables.engine.events.json_decoder import Decoder
+from tables.engine.events.record_decoder import Decoder
 from tables.engine.refresh.refresh import Refresher
 
 DOMAIN = "flights"

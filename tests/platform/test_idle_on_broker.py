@@ -18,7 +18,7 @@ from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.json_decoder import OFFSET
+from tables.engine.events.record_decoder import OFFSET
 from tables.engine.events.topic_specs import specs
 from tests.servers import wait_until
 from tests.streaming.ingest.test_idle_topics import NOON, TABLE, TOPIC

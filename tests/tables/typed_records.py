@@ -9,7 +9,7 @@ import pyarrow as pa
 
 from quality.rules import between, matches, one_of
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.json_decoder import RAW_SCHEMA
+from tables.engine.events.record_decoder import RAW_SCHEMA
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

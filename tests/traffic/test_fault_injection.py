@@ -172,7 +172,7 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 
 
 def test_the_platform_takes_every_true_record_and_no_garbage(topics: dict[str, Topic], two_days: list[Record]) -> None:
-    from tables.engine.events.json_decoder import RAW_SCHEMA, Decoder
+    from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 
     how = FaultInjection(corrupt_share=0.5)
     for name, topic in topics.items():

@@ -14,8 +14,8 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import OFFSET, PARTITION
 from tables.engine.events.late_rows import Late, late_rows
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.lost_offsets import gaps, places
 from tables.engine.ledgers.transaction_offsets import in_transactions
 

@@ -16,7 +16,7 @@ from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import OFFSET, PARTITION, TIMESTAMP
+from tables.engine.events.record_decoder import OFFSET, PARTITION, TIMESTAMP
 from tables.engine.refresh.scope import epoch_ms
 
 if TYPE_CHECKING:

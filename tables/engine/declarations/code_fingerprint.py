@@ -97,7 +97,7 @@ def require_one_definition(lake: Lake, table: Table) -> None:
 @functools.cache
 def _decoder() -> tuple[str, ...]:
     # with pyarrow, which a plan, that asks for tables only, does without
-    from tables.engine.events.json_decoder import Decoder
+    from tables.engine.events.record_decoder import Decoder
 
     return tuple(_Reader().read(Decoder))
 

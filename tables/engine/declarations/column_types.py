@@ -45,6 +45,18 @@ class FieldType:
         return self.name not in ("map", "struct", "json") and (inner is None or inner.is_flat)
 
     @property
+    def text(self) -> str:
+        """The type as a declaration writes it."""
+        inner = self.name
+        if self.name == "decimal":
+            inner = f"decimal({self.precision},{self.scale})"
+        elif self.name == "struct":
+            inner = f"struct<{', '.join(f'{name}: {kind.text}' for name, kind in self.fields)}>"
+        elif self.element is not None:
+            inner = f"{self.name}<{'string,' if self.name == 'map' else ''}{self.element.text}>"
+        return inner + "?" * self.nullable
+
+    @property
     def arrow(self) -> pa.DataType:
         """The Arrow type; timestamps are microseconds, in UTC unless they have no zone, as Delta keeps them."""
         import pyarrow as pa

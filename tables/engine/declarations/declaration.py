@@ -7,8 +7,9 @@ import inspect
 import keyword
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from infra.duration import parse_duration
@@ -16,6 +17,7 @@ from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
 from tables.engine.events.metadata_columns import REST
+from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -116,12 +118,16 @@ class DeviceClock:
 
 @dataclass(frozen=True, kw_only=True)
 class Topic:
-    """A Kafka topic: one partitioned log of JSON records, and the `events` table that they become.
+    """A Kafka topic: one partitioned log of records, and the `events` table that they become.
 
     Args:
+        encoding: what records are: `json`, or `avro`, whose schemas are files below `schemas`.
+        subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
+            the subject, mostly the topic's name with `-value` behind it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
             3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
-            exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence.
+            exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. Of an
+            encoding with schemas it may be left out, for all fields of the newest.
         unknown_fields: of fields, at any depth, that the schema does not name: `refuse` quarantines the record,
             `ignore` leaves them out, `keep` puts them into the column `_rest` as JSON, under the names that lead to
             them.
@@ -144,10 +150,12 @@ class Topic:
         local_retention: how long the broker keeps what the archive has too.
     """
 
-    schema: Mapping[str, str]
     event_time: str
     message_key: str
     dedup_keys: Sequence[str]
+    schema: Mapping[str, str] = field(default_factory=dict)
+    encoding: Literal["json", "avro"] = "json"
+    subject: str | None = None
     clock: DeviceClock | None = None
     report_time: str | None = None
     max_future_skew: str | None = "1 hour"
@@ -167,6 +175,7 @@ class Topic:
     def __post_init__(self) -> None:
         _require_list("dedup_keys", self.dedup_keys)
         _set(self, schema=dict(self.schema), dedup_keys=tuple(self.dedup_keys), checks=tuple(self.checks))
+        self._complete_schema()
         self._require_event_time()
         _require_names([*self.types, *([] if self.clock is None else [self.event_time])])
         for what, names in {"message_key": [self.message_key], "dedup_keys": self.dedup_keys}.items():
@@ -190,6 +199,23 @@ class Topic:
                 parse_duration(getattr(self, name), name)
         if self.idle_timeout is not None and not self.idle_timeout_ms:
             raise BadDeclaration(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
+
+    def _complete_schema(self) -> None:
+        """Take the columns from the newest schema, or hold those that are declared against it."""
+        if self.encoding not in ("json", *SUFFIXES):
+            raise BadDeclaration(f"encoding={self.encoding!r}: expected 'json', {', '.join(map(repr, SUFFIXES))}.")
+        if self.encoding == "json":
+            if self.subject is not None:
+                raise BadDeclaration(f"subject={self.subject!r}: JSON records have no schema outside of them.")
+            return
+        if self.subject is None:
+            raise BadDeclaration(
+                f"encoding={self.encoding!r} needs subject: the folder below schemas that holds the schemas.",
+                hint='Write subject="<the topic\'s name>-value", as registries name it.',
+            )
+        from tables.engine.schemas.schema_columns import schema_columns
+
+        _set(self, schema=schema_columns(self.schema_files, self.encoding, self.schema))
 
     def _require_event_time(self) -> None:
         if self.clock is None:
@@ -217,6 +243,16 @@ class Topic:
                 f"{what}={column!r} is declared {self.schema[column]!r}; expected 'timestamp'"
                 + ("." if nullable else ", which cannot be null.")
             )
+
+    @property
+    def reads_headers(self) -> bool:
+        """Whether a record's headers say what it is, or are among its columns."""
+        return self.encoding != "json"
+
+    @cached_property
+    def schema_files(self) -> SchemaFiles:
+        """The schemas that are files, of an encoding with schemas."""
+        return read_schemas(self.subject or "", self.encoding)
 
     @property
     def types(self) -> dict[str, FieldType]:

@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from infra.duckdb_session import query
 from tables.engine.delta.datafusion_sql import select
 from tables.engine.delta.lake import Lake, LoggedCommit
-from tables.engine.events.json_decoder import LATE_BY_MS, REPLAYED
+from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

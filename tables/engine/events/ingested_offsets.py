@@ -10,7 +10,7 @@ from infra.duckdb_session import query
 from infra.offset_ranges import Ranges
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.json_decoder import OFFSET, PARTITION, REPLAYED
+from tables.engine.events.record_decoder import OFFSET, PARTITION, REPLAYED
 from tables.engine.refresh.scope import epoch_ms
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract,
 from tables.engine.delta.append_once import append_new
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import TIMESTAMP
+from tables.engine.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

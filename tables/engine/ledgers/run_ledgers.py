@@ -17,7 +17,7 @@ from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit
-from tables.engine.events.json_decoder import TIMESTAMP
+from tables.engine.events.record_decoder import TIMESTAMP
 from tables.engine.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
 from tables.engine.ledgers.json_values import to_json, to_plain_json
 from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions

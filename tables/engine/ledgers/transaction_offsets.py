@@ -12,7 +12,7 @@ from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import TIMESTAMP
+from tables.engine.events.record_decoder import TIMESTAMP
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -15,7 +15,7 @@ from infra.duckdb_session import query
 from infra.errors import BadDeclaration
 from tables.engine.declarations.declaration import NAMING, Strategy, Table, Topic
 from tables.engine.declarations.inference import RECORD
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -16,7 +16,7 @@ from tables.engine.declarations.column_types import with_nullable_parts
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import QUARANTINE, Lake, with_comments
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets, transaction_offsets
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.derived_rows import declared_columns
@@ -127,6 +127,7 @@ def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
         lake.extend(topic.full_name, events_schema(topic))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
+        lake.extend(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA)
 
 
 def ensure_table(

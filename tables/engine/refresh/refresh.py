@@ -20,7 +20,7 @@ from tables.engine.delta.file_pruning import PrunedFiles, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
 from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, most_rows
-from tables.engine.events.json_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.derived_rows import (
     declared_columns,
     derive,

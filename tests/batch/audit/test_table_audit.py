@@ -14,7 +14,7 @@ from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from infra.settings import Settings
 from tables.engine.checks.completeness import missing
 from tables.engine.checks.hash_buckets import Turn
-from tables.engine.events.json_decoder import OFFSET
+from tables.engine.events.record_decoder import OFFSET
 from tables.engine.ledgers.audit_history import last_audits
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Audited

@@ -13,7 +13,7 @@ from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets
-from tables.engine.events.json_decoder import events_schema, heartbeat
+from tables.engine.events.record_decoder import events_schema, heartbeat
 from tables.engine.refresh.scope import epoch_ms
 from tests.cli.conftest import Cli
 

@@ -15,7 +15,7 @@ from infra.offset_ranges import Ranges
 from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.json_decoder import (
+from tables.engine.events.record_decoder import (
     LATE_BY_MS,
     OFFSET,
     PARTITION,

@@ -24,7 +24,7 @@ from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
+from tables.engine.events.record_decoder import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import Batch, Record, Stored, stored

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tables.engine.declarations.registry import load
-from tables.engine.events.json_decoder import OFFSET
+from tables.engine.events.record_decoder import OFFSET
 from tests.tables.declared import written
 from tests.worlds import World
 

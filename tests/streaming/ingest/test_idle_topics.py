@@ -18,7 +18,7 @@ from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import load
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic, written
 from tests.worlds import World
 

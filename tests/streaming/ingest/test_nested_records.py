@@ -11,7 +11,7 @@ import pytest
 
 from tables.engine.checks.hash_buckets import compare_groups
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, accepted, decode_frame, events_schema
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, accepted, decode_frame, events_schema
 from tables.engine.refresh.row_diff import difference_of_frames
 from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
 from tests.tables.declared import a_topic

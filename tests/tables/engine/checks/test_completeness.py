@@ -16,7 +16,14 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import IngestedOffsets
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, REPLAYED, events_schema
+from tables.engine.events.record_decoder import (
+    LATE_BY_MS,
+    OFFSET,
+    PARTITION,
+    QUARANTINE_SCHEMA,
+    REPLAYED,
+    events_schema,
+)
 from tables.engine.ledgers import lost_offsets, transaction_offsets
 from tables.engine.ledgers.lost_offsets import Gap
 from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled

@@ -12,7 +12,7 @@ from tables.engine.delta.change_feed import changed_rows, missed_by_streams
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, REPLAYED
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, REPLAYED
 from tests.tables.engine.delta.test_lake import clean_log
 
 NAME = "plant.readings"

@@ -10,7 +10,7 @@ import pytest
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
-from tables.engine.events.json_decoder import (
+from tables.engine.events.record_decoder import (
     LATE_BY_MS,
     OFFSET,
     PARTITION,

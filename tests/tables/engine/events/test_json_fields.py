@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
-from tables.engine.events.json_decoder import Decoded, Decoder
 from tables.engine.events.metadata_columns import REST
+from tables.engine.events.record_decoder import Decoded, Decoder
 from tests.tables.declared import a_topic
 from tests.tables.typed_records import raw
 

@@ -17,7 +17,7 @@ from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
-from tables.engine.events.json_decoder import LATE_BY_MS, OFFSET, PARTITION, REPLAYED, events_schema
+from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, REPLAYED, events_schema
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms
 from tests.tables.declared import a_topic, bound_as

@@ -13,7 +13,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets
-from tables.engine.events.json_decoder import events_schema, heartbeat
+from tables.engine.events.record_decoder import events_schema, heartbeat
 from tables.engine.refresh.watermarks import by_input, held_back_by
 from tests.tables.declared import READINGS, a_table, bound_as
 

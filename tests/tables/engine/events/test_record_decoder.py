@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.json_decoder import (
+from tables.engine.events.record_decoder import (
     LATE_BY_MS,
     OFFSET,
     PARTITION,

@@ -1,0 +1,1 @@
+"""Schemas of records that do not describe themselves."""

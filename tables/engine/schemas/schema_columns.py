@@ -1,0 +1,57 @@
+"""Columns of a topic by the newest schema of its subject."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from infra.errors import BadDeclaration
+from tables.engine.declarations.column_types import FieldType, parse_type
+from tables.engine.schemas.avro_schema import BadSchema, column_type, parse_avro
+from tables.engine.schemas.schema_files import SchemaFiles
+
+
+def schema_columns(files: SchemaFiles, encoding: str, declared: Mapping[str, str]) -> dict[str, str]:
+    """Column -> type of all fields of the newest schema, or of those that are declared.
+
+    Raises:
+        BadDeclaration: a column that the schema has not, or that it has with another type; a field that no column can
+            be; a schema that cannot be read.
+    """
+    newest = f"schemas/{files.subject}/{list(files.by_id)[-1]}"
+    try:
+        fields = _avro_fields(files)
+    except BadSchema as error:
+        raise BadDeclaration(f"{newest}: {error}.") from None
+    if not declared:
+        return {name: kind().text for name, kind in fields.items()}
+    for column, text in declared.items():
+        if column not in fields:
+            raise BadDeclaration(f"{newest} has no field {column}.", hint=f"It has {', '.join(fields)}.")
+        kind = fields[column]()
+        if not _fits(kind, parse_type(column, text)):
+            raise BadDeclaration(
+                f"{column} is declared {text!r}; {newest} has {kind.text!r}.",
+                hint="Leave `schema` out to have every field with its type.",
+            )
+    return dict(declared)
+
+
+def _avro_fields(files: SchemaFiles) -> dict[str, Callable[[], FieldType]]:
+    root = parse_avro(files.newest).root
+
+    def kind_of(name: str) -> Callable[[], FieldType]:
+        return lambda: column_type(root.fields[name], name)
+
+    return {name: kind_of(name) for name in root.fields}
+
+
+def _fits(found: FieldType, declared: FieldType) -> bool:
+    """Whether each value of the schema's type is one of the declared type; fields of structs may be left out."""
+    if found.name != declared.name or (found.nullable and not declared.nullable):
+        return False
+    if found.name == "struct":
+        known = dict(found.fields)
+        return all(name in known and _fits(known[name], kind) for name, kind in declared.fields)
+    if found.element is not None and declared.element is not None:
+        return _fits(found.element, declared.element)
+    return (found.precision, found.scale) == (declared.precision, declared.scale)
