@@ -29,10 +29,12 @@ def check(
     """Find all mistakes of declarations, without a running platform and without a row of data.
 
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
-    platform's server where it runs, else in a JVM of its own. Exit code 2 when there is a mistake.
+    platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
+    ones wrote. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
     from tables.engine.declarations.registry import load, mistakes_in
+    from tables.engine.schemas.schema_compatibility import incompatible_changes
 
     registry, wanted = load(), names or []
     faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]
@@ -40,6 +42,12 @@ def check(
     sound = [name for name in wanted if not any(_is_named(full, [name]) for full in registry.faults)]
     sound += [name for name in wanted if name in registry.domains and name not in sound]
     tables = registry.chosen(sound) if sound or not wanted else []
+    mistakes += [
+        mistake
+        for full, topic in registry.topics.items()
+        if not wanted or _is_named(full, wanted)
+        for mistake in incompatible_changes(topic)
+    ]
     if tables and not quick:
         mistakes += _analysed(settings, registry, tables)
     if as_json:
