@@ -121,7 +121,7 @@ class Topic:
     """A Kafka topic: one partitioned log of records, and the `events` table that they become.
 
     Args:
-        encoding: what records are: `json`, or `avro`, whose schemas are files below `schemas`.
+        encoding: what records are: `json`, or `avro` or `protobuf`, whose schemas are files below `schemas`.
         subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
             the subject, mostly the topic's name with `-value` behind it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
@@ -154,7 +154,7 @@ class Topic:
     message_key: str
     dedup_keys: Sequence[str]
     schema: Mapping[str, str] = field(default_factory=dict)
-    encoding: Literal["json", "avro"] = "json"
+    encoding: Literal["json", "avro", "protobuf"] = "json"
     subject: str | None = None
     clock: DeviceClock | None = None
     report_time: str | None = None
@@ -215,7 +215,7 @@ class Topic:
             )
         from tables.engine.schemas.schema_columns import schema_columns
 
-        _set(self, schema=schema_columns(self.schema_files, self.encoding, self.schema))
+        _set(self, schema=schema_columns(self.schema_files, self.encoding, self.schema, [self.event_time]))
 
     def _require_event_time(self) -> None:
         if self.clock is None:

@@ -187,7 +187,7 @@ def _of_struct(conversions: dict[str, Convert]) -> Convert | None:
     def convert(value: dict[str, Any]) -> dict[str, Any]:
         for name, inner in conversions.items():
             if name in value:
-                value[name] = _at(f".{name}", inner, value[name])
+                value[name] = at_place(f".{name}", inner, value[name])
         return value
 
     return convert
@@ -196,13 +196,14 @@ def _of_struct(conversions: dict[str, Convert]) -> Convert | None:
 def _of_elements(inner: Convert | None, *, is_map: bool) -> Convert | None:
     if is_map:
         # In one order, so that equal maps are equal in every engine.
-        return lambda value: {k: _at(f"[{k}]", inner, cell) for k, cell in sorted(value.items())}
+        return lambda value: {k: at_place(f"[{k}]", inner, cell) for k, cell in sorted(value.items())}
     if inner is None:
         return None
-    return lambda value: [_at(f"[{n}]", inner, cell) for n, cell in enumerate(value)]
+    return lambda value: [at_place(f"[{n}]", inner, cell) for n, cell in enumerate(value)]
 
 
-def _at(place: str, convert: Convert | None, value: Any) -> Any:
+def at_place(place: str, convert: Convert | None, value: Any) -> Any:
+    """Convert a value; a `Misfit` names the place too."""
     if convert is None:
         return value
     try:

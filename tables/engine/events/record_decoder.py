@@ -152,6 +152,10 @@ class Decoder:
     def _broken(self, events: pa.Table) -> dict[int, list[str]]:
         """Row -> what is wrong with the values of a record that could be parsed."""
         found: dict[int, list[str]] = {}
+        for column, kind in self.topic.types.items():
+            if not kind.nullable and events[column].null_count:
+                for row in pc.indices_nonzero(events[column].is_null()).to_pylist():
+                    found.setdefault(row, []).append(f"Expected `{kind.name}`, got `null` at `{column}`")
         for column, kind in self.topic.columns.items():
             if kind.name == "timestamp":
                 for row in _beyond_calendar(events[column]):
@@ -191,7 +195,7 @@ class Decoder:
         if newest_ms is None:
             late = pa.nulls(records, pa.int64())
         else:
-            event_us = columns[self.topic.event_time].cast(pa.int64()).to_numpy(zero_copy_only=False)
+            event_us = pc.fill_null(columns[self.topic.event_time].cast(pa.int64()), 0).to_numpy(zero_copy_only=False)
             late = pa.array(newest_ms - event_us // 1_000)
         provenance = [source["partition"], source["offset"], appended]
         replayed = pa.repeat(self.replayed, records)
@@ -219,6 +223,10 @@ class Decoder:
             from tables.engine.events.avro_decoder import AvroParser
 
             return AvroParser(self.topic)
+        if self.topic.encoding == "protobuf":
+            from tables.engine.events.protobuf_decoder import ProtobufParser
+
+            return ProtobufParser(self.topic)
         return JsonParser(self.topic)
 
     def __getstate__(self) -> dict[str, Any]:
@@ -284,7 +292,7 @@ def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock
     """The event time by the receiver's clock: the device's, moved by what its clock was off when it sent the record."""
 
     def micros(times: pa.Array | pa.ChunkedArray) -> np.ndarray[Any, np.dtype[np.int64]]:
-        return times.cast(pa.int64()).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
+        return pc.fill_null(times.cast(pa.int64()), 0).to_numpy(zero_copy_only=False)  # type: ignore[no-any-return]
 
     received = micros(appended if clock.received is None else columns[clock.received])
     bound_us = clock.bound_ms * 1_000

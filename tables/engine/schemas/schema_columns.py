@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import replace
 
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import FieldType, parse_type
@@ -10,8 +11,13 @@ from tables.engine.schemas.avro_schema import BadSchema, column_type, parse_avro
 from tables.engine.schemas.schema_files import SchemaFiles
 
 
-def schema_columns(files: SchemaFiles, encoding: str, declared: Mapping[str, str]) -> dict[str, str]:
+def schema_columns(
+    files: SchemaFiles, encoding: str, declared: Mapping[str, str], required: Collection[str]
+) -> dict[str, str]:
     """Column -> type of all fields of the newest schema, or of those that are declared.
+
+    Args:
+        required: columns that cannot be null, though the schema lets them.
 
     Raises:
         BadDeclaration: a column that the schema has not, or that it has with another type; a field that no column can
@@ -19,16 +25,16 @@ def schema_columns(files: SchemaFiles, encoding: str, declared: Mapping[str, str
     """
     newest = f"schemas/{files.subject}/{list(files.by_id)[-1]}"
     try:
-        fields = _avro_fields(files)
+        fields = _avro_fields(files) if encoding == "avro" else _protobuf_fields(files)
     except BadSchema as error:
         raise BadDeclaration(f"{newest}: {error}.") from None
     if not declared:
-        return {name: kind().text for name, kind in fields.items()}
+        return {name: kind().text.removesuffix("?" * (name in required)) for name, kind in fields.items()}
     for column, text in declared.items():
         if column not in fields:
             raise BadDeclaration(f"{newest} has no field {column}.", hint=f"It has {', '.join(fields)}.")
         kind = fields[column]()
-        if not _fits(kind, parse_type(column, text)):
+        if not _fits(replace(kind, nullable=False), replace(parse_type(column, text), nullable=False)):
             raise BadDeclaration(
                 f"{column} is declared {text!r}; {newest} has {kind.text!r}.",
                 hint="Leave `schema` out to have every field with its type.",
@@ -43,6 +49,17 @@ def _avro_fields(files: SchemaFiles) -> dict[str, Callable[[], FieldType]]:
         return lambda: column_type(root.fields[name], name)
 
     return {name: kind_of(name) for name in root.fields}
+
+
+def _protobuf_fields(files: SchemaFiles) -> dict[str, Callable[[], FieldType]]:
+    from tables.engine.schemas import protobuf_schema
+
+    known = protobuf_schema.message_of(files.newest).fields_by_name
+
+    def kind_of(name: str) -> Callable[[], FieldType]:
+        return lambda: protobuf_schema.column_type(known[name], name)
+
+    return {name: kind_of(name) for name in known}
 
 
 def _fits(found: FieldType, declared: FieldType) -> bool:

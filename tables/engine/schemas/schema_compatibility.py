@@ -19,7 +19,7 @@ def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
     *older, newest = files.by_id
     found = []
     for id_ in older:
-        reasons = list(_reasons(files.by_id[id_], files.newest))
+        reasons = list(_REASONS[topic.encoding](files.by_id[id_], files.newest))
         if reasons:
             found.append(
                 BadDeclaration(
@@ -30,8 +30,20 @@ def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
     return found
 
 
-def _reasons(writer: Schema, reader: Schema) -> Iterator[str]:
+def _of_avro(writer: Schema, reader: Schema) -> Iterator[str]:
     try:
         yield from unreadable(resolved(parse_avro(writer).root, parse_avro(reader).root))
     except BadSchema as error:
         yield str(error)
+
+
+def _of_protobuf(writer: Schema, reader: Schema) -> Iterator[str]:
+    from tables.engine.schemas.protobuf_schema import differences, message_of
+
+    try:
+        yield from differences(message_of(writer), message_of(reader))
+    except BadSchema as error:
+        yield str(error)
+
+
+_REASONS = {"avro": _of_avro, "protobuf": _of_protobuf}

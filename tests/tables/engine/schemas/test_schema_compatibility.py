@@ -34,7 +34,7 @@ def faults(folder: Path, patch: pytest.MonkeyPatch, older: list[Any], newer: lis
     return [fault.message for fault in incompatible_changes(topic)]
 
 
-def of(kind: Any, **more: Any) -> list[Any]:
+def one_field(kind: Any, **more: Any) -> list[Any]:
     return [{"name": "x", "type": kind, **more}]
 
 
@@ -44,13 +44,13 @@ KIND = {"type": "enum", "name": "Kind"}
 @pytest.mark.parametrize(
     ("older", "newer"),
     [
-        (of("int"), of("long")),
-        (of("int"), []),
-        ([], of(["null", "int"], default=None)),
-        (of("int"), of(["null", "int"])),
-        (of({**KIND, "symbols": ["a"]}), of({**KIND, "symbols": ["b", "a"]})),
-        (of({**KIND, "symbols": ["a", "b"]}), of({**KIND, "symbols": ["a"], "default": "a"})),
-        (of("string"), [{"name": "y", "type": "string", "aliases": ["x"]}]),
+        (one_field("int"), one_field("long")),
+        (one_field("int"), []),
+        ([], one_field(["null", "int"], default=None)),
+        (one_field("int"), one_field(["null", "int"])),
+        (one_field({**KIND, "symbols": ["a"]}), one_field({**KIND, "symbols": ["b", "a"]})),
+        (one_field({**KIND, "symbols": ["a", "b"]}), one_field({**KIND, "symbols": ["a"], "default": "a"})),
+        (one_field("string"), [{"name": "y", "type": "string", "aliases": ["x"]}]),
     ],
 )
 def test_a_compatible_change_is_none(
@@ -62,22 +62,22 @@ def test_a_compatible_change_is_none(
 @pytest.mark.parametrize(
     ("older", "newer", "expected"),
     [
-        (of("long"), of("int"), "`x` was written as long and is read as int"),
-        ([], of("int"), "the field `x` was not written and has no default"),
-        (of(["null", "int"]), of("int"), "`x` was written as null, which is not read"),
+        (one_field("long"), one_field("int"), "`x` was written as long and is read as int"),
+        ([], one_field("int"), "the field `x` was not written and has no default"),
+        (one_field(["null", "int"]), one_field("int"), "`x` was written as null, which is not read"),
         (
-            of({**KIND, "symbols": ["a", "b"]}),
-            of({**KIND, "symbols": ["a"]}),
+            one_field({**KIND, "symbols": ["a", "b"]}),
+            one_field({**KIND, "symbols": ["a"]}),
             "`x` was written with the symbol b, which is not read",
         ),
         (
-            of({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
-            of({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}),
+            one_field({"type": "bytes", "logicalType": "decimal", "precision": 9, "scale": 2}),
+            one_field({"type": "bytes", "logicalType": "decimal", "precision": 4, "scale": 2}),
             "`x` was written as decimal(9,2) and is read as decimal(4,2)",
         ),
         (
-            of({"type": "array", "items": {"type": "record", "name": "R", "fields": of("string")}}),
-            of({"type": "array", "items": {"type": "record", "name": "R", "fields": of("boolean")}}),
+            one_field({"type": "array", "items": {"type": "record", "name": "R", "fields": one_field("string")}}),
+            one_field({"type": "array", "items": {"type": "record", "name": "R", "fields": one_field("boolean")}}),
             "`x[].x` was written as string and is read as boolean",
         ),
     ],

@@ -1,0 +1,293 @@
+"""Parses Protobuf records to the columns of their topic, each by the schema that it was written by."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from decimal import Decimal
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from tables.engine.declarations.column_types import FieldType
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.json_fields import Misfit, at_place
+from tables.engine.events.parsed_records import Group, Parsed, by_schema, joined, without_gc
+from tables.engine.schemas.avro_schema import BadSchema
+from tables.engine.schemas.protobuf_faults import require_sound
+from tables.engine.schemas.protobuf_schema import (
+    DOUBLE,
+    ENUM,
+    FLOAT,
+    TIMESTAMP,
+    Message,
+    differences,
+    is_map,
+    is_wrapper,
+    message_of,
+)
+from tables.engine.schemas.schema_framing import Framed
+from tables.engine.schemas.schema_lookup import find_schema
+
+_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # years 1 to 9999
+
+
+@dataclass(frozen=True)
+class _Reading:
+    """How records of one message of one schema are read.
+
+    Attributes:
+        refused: why none of them is; empty: they are.
+        writer: the message that they were written as.
+        has_more: that has fields which the reader's has not, and which the topic keeps or ignores.
+    """
+
+    refused: str = ""
+    writer: Message = None
+    has_more: bool = False
+
+
+@dataclass(frozen=True)
+class ProtobufParser:
+    """Parses Protobuf records: as the first message of the newest of the topic's files, fields by their numbers."""
+
+    topic: Topic
+
+    def parse(self, raw: pa.Table) -> Parsed:
+        """The records of `raw` that are what their schema says, and of the others why they are not.
+
+        Raises:
+            RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
+        """
+        groups, faults = by_schema(raw, self.topic, "a Protobuf record", indexed=True)
+        values = raw["value"].combine_chunks()
+        with without_gc():
+            parts = [self._parse(values, group) for group in groups]
+        return joined(parts, faults, self.topic)
+
+    def _parse(self, values: pa.Array, group: Group) -> Parsed:
+        reading = self._reading(group.written)
+        if reading.writer is None:
+            return Parsed([], {}, {row: [reading.refused] for row in group.rows.tolist()})
+        _, _, buffer = values.buffers()
+        data = memoryview(buffer)
+        rows: list[int] = []
+        records: list[list[Any]] = []
+        rests: list[str | None] = []
+        faults: dict[int, list[str]] = {}
+        places = zip(group.rows.tolist(), group.starts.tolist(), group.ends.tolist(), strict=True)
+        for row, start, end in places:
+            try:
+                cells, rest = self._read(bytes(data[start:end]), reading)
+            except Misfit as misfit:
+                faults[row] = [str(misfit) if misfit.path else misfit.reason]
+            else:
+                rows.append(row)
+                records.append(cells)
+                rests.append(rest)
+        columns = {
+            name: pa.array([cells[n] for cells in records], kind.arrow)
+            for n, (name, kind) in enumerate(self.topic.types.items())
+        }
+        return Parsed(rows, columns, faults, rests)
+
+    def _read(self, data: bytes, reading: _Reading) -> tuple[list[Any], str | None]:
+        from google.protobuf.message import DecodeError
+
+        try:
+            message = self._class.FromString(data)
+        except DecodeError as error:
+            require_sound(reading.writer, data)
+            raise Misfit(f"no Protobuf record: {error}") from None
+        size = message.ByteSize()
+        message.DiscardUnknownFields()
+        has_unknown = message.ByteSize() != size
+        if has_unknown:
+            require_sound(reading.writer, data)
+        cells = [read(message) for read in self._columns]
+        keeps = reading.has_more and self.topic.unknown_fields == "keep"
+        return cells, self._rest(data, reading.writer) if keeps else None
+
+    def _rest(self, data: bytes, writer: Message) -> str | None:
+        from google.protobuf.message_factory import GetMessageClass
+
+        more = _unnamed(GetMessageClass(writer).FromString(data), writer, self._reader, self._record_type)
+        return None if more is None else msgspec.json.encode(more).decode()
+
+    def _reading(self, written: Framed) -> _Reading:
+        known, key = self._readings, (written.schema, written.message)
+        if key not in known:
+            found = self._resolved(written)
+            if found.writer is None:
+                return found  # may be known later
+            known[key] = found
+        return known[key]
+
+    def _resolved(self, written: Framed) -> _Reading:
+        name = written.schema
+        try:
+            writer = message_of(find_schema(self.topic.schema_files, name), written.message)
+        except LookupError as error:
+            return _Reading(str(error.args[0]))
+        except BadSchema as error:
+            return _Reading(f"the schema {name} cannot be read: {error}")
+        if writer.name != self._reader.name:
+            return _Reading(f"Expected the message {self._reader.name}, got {writer.name} of the schema {name}")
+        differing = next(differences(writer, self._reader), None)
+        if differing is not None:
+            return _Reading(f"the schema {name} cannot be read: {differing}")
+        unnamed = next(_unnamed_paths(writer, self._reader, self._record_type), None)
+        if unnamed is not None and self.topic.unknown_fields == "refuse":
+            return _Reading(f"Object contains unknown field `{unnamed}`, by the schema {name}")
+        return _Reading("", writer, unnamed is not None)
+
+    @cached_property
+    def _readings(self) -> dict[Any, _Reading]:
+        return {}
+
+    @cached_property
+    def _reader(self) -> Message:
+        return message_of(self.topic.schema_files.newest)
+
+    @cached_property
+    def _class(self) -> Any:
+        from google.protobuf.message_factory import GetMessageClass
+
+        return GetMessageClass(self._reader)
+
+    @cached_property
+    def _columns(self) -> list[Callable[[Any], Any]]:
+        fields = self._reader.fields_by_name
+        return [_reader_of(fields[name], kind) for name, kind in self.topic.types.items()]
+
+    @cached_property
+    def _record_type(self) -> FieldType:
+        return FieldType(name="struct", fields=tuple(self.topic.types.items()))
+
+
+def _reader_of(field: Any, kind: FieldType) -> Callable[[Any], Any]:
+    """Takes the value of a field from a message, as Arrow takes it.
+
+    The function raises `Misfit` for a value that the type cannot hold.
+    """
+    name, place = field.name, f".{field.name}"
+    if is_map(field):
+        convert = _conversion(field.message_type.fields_by_name["value"], _element(kind))
+
+        def entries(message: Any) -> Any:
+            found = sorted(getattr(message, name).items())
+            return [(key, at_place(f"{place}[{key}]", convert, cell)) for key, cell in found]
+
+        return entries
+    if field.is_repeated:
+        convert = _conversion(field, _element(kind))
+        if convert is None:
+            return lambda message: list(getattr(message, name))
+        return lambda message: [
+            at_place(f"{place}[{n}]", convert, cell) for n, cell in enumerate(getattr(message, name))
+        ]
+    convert = _conversion(field, kind)
+    if field.has_presence:
+
+        def present(message: Any) -> Any:
+            if message.HasField(name):
+                return at_place(place, convert, getattr(message, name))
+            if not kind.nullable:
+                raise Misfit("Object is missing the required field", place)
+            return None
+
+        return present
+    if convert is None:
+        return lambda message: getattr(message, name)
+    return lambda message: at_place(place, convert, getattr(message, name))
+
+
+def _element(kind: FieldType) -> FieldType:
+    return kind if kind.element is None else kind.element
+
+
+def _conversion(field: Any, kind: FieldType) -> Callable[[Any], Any] | None:
+    """Makes what Protobuf has what Arrow takes; None where it is that already."""
+    message = field.message_type
+    if message is not None:
+        if message.full_name == TIMESTAMP:
+            return _instant
+        if is_wrapper(message):
+            inner = _conversion(message.fields[0], kind)
+            return lambda value: value.value if inner is None else inner(value.value)
+        known = message.fields_by_name
+        parts = [(name, _reader_of(known[name], part)) for name, part in kind.fields]
+        return lambda value: {name: read(value) for name, read in parts}
+    if field.type == ENUM:
+        symbols = {number: value.name for number, value in field.enum_type.values_by_number.items()}
+
+        def symbol(value: int) -> str:
+            if value not in symbols:
+                raise Misfit(f"Expected a symbol of {field.enum_type.name}, got the number {value}")
+            return str(symbols[value])
+
+        return symbol
+    if field.type in (DOUBLE, FLOAT):
+        return _finite
+    return Decimal if kind.name == "decimal" else None
+
+
+def _finite(value: float) -> float:
+    if not math.isfinite(value):
+        raise Misfit("Expected `double`, got a number that is not finite")
+    return value
+
+
+def _instant(value: Any) -> int:
+    """Microseconds since 1970."""
+    if not _FIRST_S <= value.seconds <= _LAST_S:
+        raise Misfit("expected a year from 1 to 9999 in UTC")
+    if not 0 <= value.nanos < 1_000_000_000 or value.nanos % 1_000:
+        raise Misfit(f"Expected whole microseconds, got {value.nanos} nanoseconds")
+    return int(value.seconds * 1_000_000 + value.nanos // 1_000)
+
+
+def _struct_fields(field: Any, kind: FieldType) -> FieldType | None:
+    """The type of the messages that a field holds, where a column takes them apart."""
+    inner = _element(kind)
+    return inner if inner.name == "struct" and not is_map(field) else None
+
+
+def _unnamed_paths(writer: Message, reader: Message, kind: FieldType, path: str = "") -> Any:
+    known = dict(kind.fields)
+    for field in writer.fields:
+        own = reader.fields_by_number.get(field.number)
+        if own is None or own.name not in known:
+            yield f"{path}{field.name}"
+        elif (inner := _struct_fields(own, known[own.name])) is not None:
+            yield from _unnamed_paths(field.message_type, own.message_type, inner, f"{path}{field.name}.")
+
+
+def _unnamed(message: Any, writer: Message, reader: Message, kind: FieldType) -> Any:
+    """The fields of a message that a column's type does not name, each under the names that lead to it."""
+    from google.protobuf.json_format import MessageToDict
+
+    known, found = dict(kind.fields), dict[str, Any]()
+    for field, value in message.ListFields():
+        own = reader.fields_by_number.get(field.number)
+        if own is None or own.name not in known:
+            found[field.name] = MessageToDict(message, preserving_proto_field_name=True)[field.name]
+            continue
+        inner = _struct_fields(own, known[own.name])
+        if inner is None:
+            continue
+        if field.is_repeated:
+            parts = {
+                str(n): more
+                for n, item in enumerate(value)
+                if (more := _unnamed(item, field.message_type, own.message_type, inner)) is not None
+            }
+            more = parts or None
+        else:
+            more = _unnamed(value, field.message_type, own.message_type, inner)
+        if more is not None:
+            found[own.name] = more
+    return found or None
