@@ -8,6 +8,7 @@ from quality.rules import between, expression, fresh_within, matches, not_null, 
 from tables.engine.declarations.bloom_filters import may_hold, members, members_of_all
 from tables.engine.declarations.declaration import DeviceClock, Topic, table
 from tables.engine.declarations.event_patterns import RECORD, Event, Match, find_matches, times_then
+from tables.engine.declarations.record_fields import field, header, key
 from tables.engine.declarations.spark_names import SparkName
 
 if TYPE_CHECKING:
@@ -27,8 +28,11 @@ __all__ = [
     "Window",
     "between",
     "expression",
+    "field",
     "find_matches",
     "fresh_within",
+    "header",
+    "key",
     "matches",
     "may_hold",
     "members",

@@ -16,6 +16,7 @@ from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
+from tables.engine.declarations.record_fields import Field, record_types, require_fields
 from tables.engine.events.metadata_columns import REST
 from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
 
@@ -126,8 +127,10 @@ class Topic:
             the subject, mostly the topic's name with `-value` behind it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
             3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
-            exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. Of an
-            encoding with schemas it may be left out, for all fields of the newest.
+            exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. In place
+            of a type, `field("actor.login", "string", default="")` takes a field by its path, `key("string")` the
+            record's key, `header("trace-id", "string?")` a header. Of an encoding with schemas it may be
+            left out, for all fields of the newest.
         unknown_fields: of fields, at any depth, that the schema does not name: `refuse` quarantines the record,
             `ignore` leaves them out, `keep` puts them into the column `_rest` as JSON, under the names that lead to
             them.
@@ -175,6 +178,7 @@ class Topic:
     def __post_init__(self) -> None:
         _require_list("dedup_keys", self.dedup_keys)
         _set(self, schema=dict(self.schema), dedup_keys=tuple(self.dedup_keys), checks=tuple(self.checks))
+        require_fields(self.schema)
         self._complete_schema()
         self._require_event_time()
         _require_names([*self.types, *([] if self.clock is None else [self.event_time])])
@@ -247,7 +251,13 @@ class Topic:
     @property
     def reads_headers(self) -> bool:
         """Whether a record's headers say what it is, or are among its columns."""
-        return self.encoding != "json"
+        fields = [given for given in self.schema.values() if isinstance(given, Field)]
+        return self.encoding != "json" or any(given.source == "header" for given in fields)
+
+    @cached_property
+    def record_types(self) -> dict[str, FieldType]:
+        """Field of a record, as its columns take it apart -> type."""
+        return record_types(self.schema)
 
     @cached_property
     def schema_files(self) -> SchemaFiles:

@@ -124,13 +124,13 @@ class AvroParser:
 
     @cached_property
     def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.types.items()))
+        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
 
 
 def _in_order(columns: dict[str, pa.Array], topic: Topic) -> dict[int, str]:
     """Put the entries of maps into the order of their keys; row -> the key that it has twice."""
     found: dict[int, str] = {}
-    for name, kind in topic.types.items():
+    for name, kind in topic.record_types.items():
         if kind.name == "map":
             cells = columns[name].to_pylist()
             for row, cell in enumerate(cells):

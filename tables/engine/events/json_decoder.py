@@ -95,7 +95,7 @@ class JsonParser:
         """
         names, spaced = _names(values)
         if self._is_flat:
-            odd = set(np.flatnonzero(names != len(self.topic.schema)).tolist())
+            odd = set(np.flatnonzero(names != len(self.topic.record_types)).tolist())
             for column in self._optional:
                 odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
         else:
@@ -126,7 +126,7 @@ class JsonParser:
 
     def _columns(self, records: Sequence[Any]) -> dict[str, pa.Array]:
         columns: dict[str, pa.Array] = {}
-        for column, kind in self.topic.types.items():
+        for column, kind in self.topic.record_types.items():
             cells = [getattr(record, column) for record in records]
             if kind.nullable:
                 cells = [None if cell is msgspec.UNSET else cell for cell in cells]
@@ -139,20 +139,20 @@ class JsonParser:
 
     @cached_property
     def _optional(self) -> list[str]:
-        return [column for column, kind in self.topic.types.items() if kind.nullable]
+        return [column for column, kind in self.topic.record_types.items() if kind.nullable]
 
     @cached_property
     def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.types.items()))
+        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
 
     @cached_property
     def _is_flat(self) -> bool:
         """Whether a record that fits shows each field of the schema once, and nothing else."""
-        return self.topic.unknown_fields == "refuse" and all(kind.is_flat for kind in self.topic.types.values())
+        return self.topic.unknown_fields == "refuse" and all(kind.is_flat for kind in self.topic.record_types.values())
 
     @cached_property
     def _conversions(self) -> list[tuple[str, Convert]]:
-        found = {column: conversion(kind) for column, kind in self.topic.types.items()}
+        found = {column: conversion(kind) for column, kind in self.topic.record_types.items()}
         return [(column, convert) for column, convert in found.items() if convert is not None]
 
 
@@ -168,7 +168,7 @@ def _names(values: pa.Array) -> tuple[np.ndarray[Any, np.dtype[np.int64]], list[
 
 def _struct(topic: Topic) -> type[msgspec.Struct]:
     fields: list[Any] = []
-    for column, kind in topic.types.items():
+    for column, kind in topic.record_types.items():
         python = python_type(kind)
         fields.append((column, python, msgspec.UNSET) if kind.nullable else (column, python))
     refuse = topic.unknown_fields == "refuse"

@@ -23,7 +23,7 @@ class Parsed:
 
     Attributes:
         rows: the numbers of the records that could be parsed, ascending.
-        columns: column of the topic's schema -> the values of these records.
+        columns: field of a record, of `topic.record_types` -> the values of these records.
         faults: row -> every reason why it could not be parsed.
         rests: of each row the fields that the schema does not name, as JSON; None where there are none.
     """
@@ -125,7 +125,7 @@ def joined(parts: Sequence[Parsed], faults: dict[int, list[str]], topic: Topic) 
         name: pa.concat_arrays([part.columns[name] for part in some] or [pa.array([], kind.arrow)]).take(
             pa.array(order)
         )
-        for name, kind in topic.types.items()
+        for name, kind in topic.record_types.items()
     }
     rests = [rest for part in some for rest in part.rests]
     return Parsed(rows[order].tolist(), columns, faults, [rests[n] for n in order])

@@ -90,7 +90,7 @@ class ProtobufParser:
                 rests.append(rest)
         columns = {
             name: pa.array([cells[n] for cells in records], kind.arrow)
-            for n, (name, kind) in enumerate(self.topic.types.items())
+            for n, (name, kind) in enumerate(self.topic.record_types.items())
         }
         return Parsed(rows, columns, faults, rests)
 
@@ -161,11 +161,11 @@ class ProtobufParser:
     @cached_property
     def _columns(self) -> list[Callable[[Any], Any]]:
         fields = self._reader.fields_by_name
-        return [_reader_of(fields[name], kind) for name, kind in self.topic.types.items()]
+        return [_reader_of(fields[name], kind) for name, kind in self.topic.record_types.items()]
 
     @cached_property
     def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.types.items()))
+        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
 
 
 def _reader_of(field: Any, kind: FieldType) -> Callable[[Any], Any]:

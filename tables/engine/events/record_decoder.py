@@ -15,6 +15,8 @@ import pyarrow.compute as pc
 from infra.archive.format.record_rows import HEADERS
 from quality.record_checks import broken
 from tables.engine.declarations.declaration import DeviceClock, Topic
+from tables.engine.declarations.record_fields import Field
+from tables.engine.events.field_columns import field_columns, undecodable
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import APPENDED_AT as APPENDED_AT
 from tables.engine.events.metadata_columns import LATE_BY_MS as LATE_BY_MS
@@ -143,17 +145,18 @@ class Decoder:
         good, faults = parsed.rows, parsed.faults
         source = table if len(good) == len(table) else table.take(pa.array(good, pa.int64()))
         events = self._events(parsed, source, newest_ms)
-        broken_by = self._broken(events)
+        broken_by = self._broken(events, undecodable(self.topic, source))
         if broken_by:
             faults.update((good[row], reasons) for row, reasons in broken_by.items())
             events = events.take(pa.array([row for row in range(len(events)) if row not in broken_by], pa.int64()))
         return events, faults
 
-    def _broken(self, events: pa.Table) -> dict[int, list[str]]:
-        """Row -> what is wrong with the values of a record that could be parsed."""
-        found: dict[int, list[str]] = {}
+    def _broken(self, events: pa.Table, found: dict[int, list[str]]) -> dict[int, list[str]]:
+        """Row -> what is wrong with the values of a record that could be parsed, behind what was found before."""
         for column, kind in self.topic.types.items():
-            if not kind.nullable and events[column].null_count:
+            given = self.topic.schema[column]
+            is_told = isinstance(given, Field) and given.source != "value"
+            if not kind.nullable and not is_told and events[column].null_count:
                 for row in pc.indices_nonzero(events[column].is_null()).to_pylist():
                     found.setdefault(row, []).append(f"Expected `{kind.name}`, got `null` at `{column}`")
         for column, kind in self.topic.columns.items():
@@ -186,7 +189,7 @@ class Decoder:
         return dict(zip(rows.to_pylist(), lengths, strict=True))
 
     def _events(self, parsed: Parsed, source: pa.Table, newest_ms: int | None) -> pa.Table:
-        columns, records = dict(parsed.columns), len(source)
+        columns, records = field_columns(self.topic, parsed.columns, source), len(source)
         appended = source["timestamp"].cast(TIMESTAMP)
         if self.topic.clock is not None:
             columns[self.topic.event_time] = _corrected(columns, appended, self.topic.clock)

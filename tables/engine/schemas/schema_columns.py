@@ -6,7 +6,8 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
 from infra.errors import BadDeclaration
-from tables.engine.declarations.column_types import FieldType, parse_type
+from tables.engine.declarations.column_types import FieldType
+from tables.engine.declarations.record_fields import record_types
 from tables.engine.schemas.avro_schema import BadSchema, column_type, parse_avro
 from tables.engine.schemas.schema_files import SchemaFiles
 
@@ -30,13 +31,13 @@ def schema_columns(
         raise BadDeclaration(f"{newest}: {error}.") from None
     if not declared:
         return {name: kind().text.removesuffix("?" * (name in required)) for name, kind in fields.items()}
-    for column, text in declared.items():
+    for column, wanted in record_types(declared).items():
         if column not in fields:
             raise BadDeclaration(f"{newest} has no field {column}.", hint=f"It has {', '.join(fields)}.")
         kind = fields[column]()
-        if not _fits(replace(kind, nullable=False), replace(parse_type(column, text), nullable=False)):
+        if not _fits(replace(kind, nullable=False), replace(wanted, nullable=False)):
             raise BadDeclaration(
-                f"{column} is declared {text!r}; {newest} has {kind.text!r}.",
+                f"{column} is declared {wanted.text!r}; {newest} has {kind.text!r}.",
                 hint="Leave `schema` out to have every field with its type.",
             )
     return dict(declared)
