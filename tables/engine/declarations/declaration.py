@@ -138,6 +138,8 @@ class Topic:
             decoder adds.
         clock: computes the event time from these columns, where the devices' clocks are not trusted.
         report_time: the `timestamp` column that says when the fact was reported, for those who ask how late that was.
+        append_time: the name of a column that the decoder adds: when the broker appended the record. It is processing
+            time that every recomputation repeats; of a record sent twice the first counts.
         max_future_skew: a record whose event time is later than the broker's append time by more than this is
             quarantined, so that no clock that runs ahead moves the watermark; None: any future is believed.
         idle_timeout: after this long without a record, while other topics of the domain have some, the topic's
@@ -161,6 +163,7 @@ class Topic:
     subject: str | None = None
     clock: DeviceClock | None = None
     report_time: str | None = None
+    append_time: str | None = None
     max_future_skew: str | None = "1 hour"
     idle_timeout: str | None = None
     checks: Sequence[Rule] = ()
@@ -181,7 +184,14 @@ class Topic:
         require_fields(self.schema)
         self._complete_schema()
         self._require_event_time()
-        _require_names([*self.types, *([] if self.clock is None else [self.event_time])])
+        added = [self.event_time] if self.clock else []
+        if self.append_time is not None:
+            if self.append_time in (*self.schema, *added):
+                raise BadDeclaration(
+                    f"append_time={self.append_time!r} is a column already; expected a name for a new one."
+                )
+            added.append(self.append_time)
+        _require_names([*self.types, *added])
         for what, names in {"message_key": [self.message_key], "dedup_keys": self.dedup_keys}.items():
             _require_columns(what, names, self.types)
             nested = [name for name in names if self.types[name].name in ("array", "map", "struct", "json")]
@@ -273,9 +283,12 @@ class Topic:
     def columns(self) -> dict[str, FieldType]:
         """Column of an event -> its type.
 
-        Those of a record, then the corrected event time where there is a clock, then `_rest` where it is kept.
+        Those of a record, then the corrected event time where there is a clock, then the time at which the broker
+        appended it where that is declared, then `_rest` where it is kept.
         """
         added = {} if self.clock is None else {self.event_time: FieldType(name="timestamp")}
+        if self.append_time is not None:
+            added[self.append_time] = FieldType(name="timestamp")
         if self.unknown_fields == "keep":
             added[REST] = FieldType(name="json", nullable=True)
         return {**self.types, **added}

@@ -193,6 +193,8 @@ class Decoder:
         appended = source["timestamp"].cast(TIMESTAMP)
         if self.topic.clock is not None:
             columns[self.topic.event_time] = _corrected(columns, appended, self.topic.clock)
+        if self.topic.append_time is not None:
+            columns[self.topic.append_time] = appended
         if REST in self.topic.columns:
             columns[REST] = pa.array(parsed.rests, pa.string())
         if newest_ms is None:

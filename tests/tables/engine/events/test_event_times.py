@@ -8,9 +8,10 @@ from datetime import UTC, datetime
 
 import pytest
 
+from infra.errors import BadDeclaration
 from quality.rules import between
 from tables.engine.declarations.declaration import DeviceClock, Topic
-from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, Decoded, Decoder
+from tables.engine.events.record_decoder import APPENDED_AT, LATE_BY_MS, OFFSET, Decoded, Decoder
 from tests.tables.declared import bound_as
 from tests.tables.typed_records import GOOD, TOPIC, raw
 
@@ -65,6 +66,20 @@ def test_without_a_receiver_the_append_to_the_log_is_the_reception() -> None:
     # Appended at midnight after 2013-01-01, one minute after it was sent by a clock that is 13 hours slow.
     event = metered("10:00:00", "10:59:00", "", topic).accepted.to_pylist()[0]
     assert event["at"] == datetime(2013, 1, 1, 23, 1, tzinfo=UTC)
+
+
+def test_a_topic_can_show_when_the_broker_appended_each_record() -> None:
+    topic = bound_as(replace(METERED, append_time="arrived_at"), "meters")
+    event = metered("10:00:00", "10:00:05", "10:00:05", topic).accepted.to_pylist()[0]
+    assert event["arrived_at"] == event[APPENDED_AT] == datetime(2013, 1, 2, tzinfo=UTC)
+    assert event["at"] == datetime(2013, 1, 1, 10, tzinfo=UTC)
+    assert "arrived_at" not in topic.same_record
+
+
+@pytest.mark.parametrize("taken", ["sent_at", "at", "_offset"])
+def test_the_name_of_the_append_time_must_be_free(taken: str) -> None:
+    with pytest.raises(BadDeclaration, match=r"expected a name|cannot name a column"):
+        replace(METERED, append_time=taken)
 
 
 def test_lateness_rules_and_the_calendar_look_at_the_corrected_time() -> None:
