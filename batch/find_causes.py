@@ -38,9 +38,10 @@ def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[s
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
     around = None if at is None or within is None else Interval(at, at + 1).widened(within)
+    named = zip(table.recompute_by, table.scope_in(source), strict=True)
     return {
         "event_ms": at,
-        "scope": {column: to_plain_json(row[column]) for column in table.recompute_by if column in row},
+        "scope": {column: to_plain_json(row[name]) for column, name in named if name in row},
         "start_ms": around and around.start,
         "end_ms": around and around.end,
     }

@@ -136,7 +136,7 @@ class Pinned:
             after, through = before.consumed.get(source.full_name, -1), self.versions[source.full_name]
             if not with_stream and self._took_in(source, through):
                 continue
-            columns = [*self.table.recompute_by, PARTITION, OFFSET, LATE_BY_MS]
+            columns = [*self.table.scope_in(source), PARTITION, OFFSET, LATE_BY_MS]
             columns += [c] if (c := source.event_time) else []
             if isinstance(source, Topic):
                 drops = self.table.watermark_ms if self.table.closes_at else None
@@ -197,7 +197,7 @@ class Pinned:
         lake = self.platform.lake
         for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
             name = source.full_name
-            columns = [*self.table.recompute_by, *([c] if (c := source.event_time) else [])]
+            columns = [*self.table.scope_in(source), *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])
             try:
                 yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))

@@ -295,6 +295,7 @@ def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
         "closes at": table.closes_at,
         "latest by": list(table.sequence_by) or None,
         "recomputed by": list(table.recompute_by),
+        "as inputs name it": dict(table.scope_columns) if table.scope_columns else None,
         "depends_within": table.depends_within,
         "owner": table.owner,
         "tags": list(table.tags) or None,

@@ -120,10 +120,10 @@ class ChangeDrivenStream(TableStream):
         return [one] if one and near is not None and rows_in * _MOST >= near else scopes
 
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
-        """Of each input the changed rows, old values and new: their `recompute_by` columns and event time."""
+        """Of each input the changed rows, old values and new: their columns of the scope, and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = source.event_time
-            columns = [*self.table.recompute_by, *([at] if at else []), OFFSET]
+            columns = [*self.table.scope_in(source), *([at] if at else []), OFFSET]
             table = self._refresher.opened(source.full_name)
             rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns, table)
             if isinstance(source, Topic):

@@ -341,6 +341,8 @@ class Table:
             has a column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else
             are the same: a record that was sent twice has two offsets, and a row names one of them.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
+        scope_columns: input -> column of `recompute_by` -> what that input calls it, where it has another name there:
+            `{"person": {"seller": "id"}}`.
         depends_within: ... and whose event time is within this distance of its own; None: however far. With it, and
             without `closes_at`, each micro-batch of the stream recomputes what its rows touch.
         late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
@@ -367,6 +369,7 @@ class Table:
     closes_at: str | None = None
     sequence_by: Sequence[str] = ()
     ends_at: str | None = None
+    scope_columns: Mapping[str, Mapping[str, str]] | None = None
     tolerances: Mapping[str, float] | None = None
     lineage_columns: Sequence[str] | None = None
     depends_within: str | None = None
@@ -415,6 +418,12 @@ class Table:
                 "ends_at needs event_time and depends_within, and no closes_at.",
                 hint="A row covers the time from event_time to ends_at; for sessions, depends_within is their gap.",
             )
+        for source, columns in (self.scope_columns or {}).items():
+            if source not in self.inputs or not set(columns) <= set(self.recompute_by):
+                raise BadDeclaration(
+                    f"scope_columns={self.scope_columns}: expected inputs, and columns of recompute_by.",
+                    hint=f"The inputs are {', '.join(self.inputs)}; recompute_by is {list(self.recompute_by)}.",
+                )
         if self.lineage_columns is not None:
             _require_list("lineage_columns", self.lineage_columns)
             _set(self, lineage_columns=tuple(self.lineage_columns))
@@ -454,6 +463,13 @@ class Table:
         columns = [*self.primary_key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
         return list(dict.fromkeys(column for column in columns if column))
 
+    def scope_in(self, source: Topic | Table) -> tuple[str, ...]:
+        """What an input calls the columns of `recompute_by`, in their order; it need not have all of them."""
+        parameters = [source.name] if source.domain == self.domain else []
+        called = self.scope_columns or {}
+        names = next((called[p] for p in (*parameters, f"{source.domain}__{source.name}") if p in called), {})
+        return tuple(names.get(column, column) for column in self.recompute_by)
+
     @property
     def watermark_ms(self) -> int:
         return parse_duration(self.watermark, "watermark")
@@ -481,6 +497,7 @@ class Parameters(TypedDict, total=False):
     closes_at: str
     sequence_by: Sequence[str]
     ends_at: str
+    scope_columns: Mapping[str, Mapping[str, str]]
     tolerances: Mapping[str, float]
     lineage_columns: Sequence[str]
     depends_within: str

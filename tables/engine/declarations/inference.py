@@ -37,7 +37,7 @@ from tables.engine.declarations.unresolved_plan import (
 )
 
 _READERS = ("unresolved_plan.py", "plan_mistakes.py")
-INFERRED = ("primary_key", "recompute_by", "event_time", "depends_within", "closes_at", "ends_at")
+INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 RECORD = "record"
 """The column that says, for a declaration with `lineage_columns`, which log record an event is."""
@@ -76,6 +76,10 @@ def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
     _require_columns(draft, inference)
     _require_agreement(draft, inference)
     found = {**inference.parameters, **draft.given}
+    if "scope_columns" in inference.parameters and "scope_columns" not in draft.given:
+        by = set(found.get("recompute_by", ()))
+        called = {source: {c: n for c, n in own.items() if c in by} for source, own in found["scope_columns"].items()}
+        found["scope_columns"] = {source: own for source, own in called.items() if own} or None
     for name in ("primary_key", "recompute_by"):
         if name not in found:
             reason = inference.reasons.get(name, "the function's plan does not say it")
@@ -258,14 +262,25 @@ class _Inferring:
     def _of_join(self, join: Join) -> Inference:
         why = "a join can give several rows for one of each input"
         parameters: dict[str, Any] = {}
-        pairs = [(a, b) for a, b in join.equal if isinstance(a, Column) and isinstance(b, Column) and a.name == b.name]
-        found = ((a.name, self.frame.name_among(*_of_either(a, b, join.how))) for a, b in pairs)
-        scope = [output for name, output in found if output == name]
-        parameters["recompute_by"] = scope
+        scope: list[str] = []
+        called: dict[str, dict[str, str]] = {}
+        for a, b in join.equal:
+            if not isinstance(a, Column) or not isinstance(b, Column) or (a.input == b.input and a.name != b.name):
+                continue
+            output = self.frame.name_among(*_of_either(a, b, join.how))
+            if output is None or output in scope or (a.input == b.input and output != a.name):
+                continue
+            scope.append(output)
+            for side in (a, b):
+                if side.name != output:
+                    called.setdefault(side.input, {})[output] = side.name
         reasons = {"primary_key": why}
-        if not scope:
-            del parameters["recompute_by"]
-            reasons["recompute_by"] = "the function returns no column in which both inputs agree by the same name"
+        if scope:
+            parameters["recompute_by"] = scope
+        else:
+            reasons["recompute_by"] = "the function returns no column in which both inputs agree"
+        if called:
+            parameters["scope_columns"] = called
         for left, right, least, greatest in join.near:
             if least is not None and greatest is not None and self._is_event_time(left) and self._is_event_time(right):
                 self._of_bound(join, left, right, least, greatest, parameters)

@@ -409,11 +409,12 @@ def _check(table: Table, registry: Registry) -> None:
     _check_records(table, registry)
     for declaration in registry.upstream(table):
         columns = declaration.types if isinstance(declaration, Topic) else None
-        if columns is not None and not set(table.recompute_by) & set(columns) and table.depends_within is None:
+        if columns is not None and not set(table.scope_in(declaration)) & set(columns) and table.depends_within is None:
             raise BadDeclaration(
                 f"recompute_by={list(table.recompute_by)}: none of these is a column of {declaration.full_name}, "
                 "and there is no depends_within: any of its rows would touch the whole table.",
-                hint="Carry the column through from the input, or declare depends_within.",
+                hint="Carry the column through from the input, declare depends_within, or, where the input calls it "
+                "otherwise, scope_columns.",
             )
 
 

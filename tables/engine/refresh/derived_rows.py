@@ -83,7 +83,7 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
     for one with these.
     """
-    by = [c for c in table.recompute_by if c in topic.columns and c != topic.event_time]
+    by = [c for c in table.scope_in(topic) if c in topic.columns and c != topic.event_time]
     return list(dict.fromkeys([*topic.same_record, *by]))
 
 

@@ -330,7 +330,7 @@ class Refresher:
         columns = schema.names
         if isinstance(declaration, Topic):
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
-        scopes = wanted.as_table({f.name: f.type for f in schema})
+        scopes = wanted.as_table({f.name: f.type for f in schema}, self.table.scope_in(declaration))
         rows = files.read_if_small(
             wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns
         )

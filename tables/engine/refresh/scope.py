@@ -56,13 +56,15 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     """Scopes that the changed `rows` of one input touch, merged where they overlap.
 
     Args:
-        rows: the input's `recompute_by` columns, as far as it has them, and its event time.
+        rows: the input's columns of the scope, as far as it has them, and its event time.
     """
     if not len(rows):
         return []
-    by = [c for c in table.recompute_by if c in rows.column_names]
+    names = dict(zip(table.recompute_by, table.scope_in(source), strict=True))
+    by = [c for c in table.recompute_by if names[c] in rows.column_names]
     within, time = table.depends_within_ms, source.event_time
-    touched = rows.select(by).append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
+    touched = pa.table({c: rows[names[c]] for c in by}) if by else rows.select([])
+    touched = touched.append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
     # Rows less than `within` apart have overlapping scopes: a bin of that width needs only its first and last row.
     bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(within or 1, 1)))
     spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()

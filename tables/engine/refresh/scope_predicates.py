@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property, partial
@@ -45,18 +45,19 @@ class ScopeFilter:
             many: the superset may be so large that it pays to look at each row, where the input allows it.
         """
         time, slack_ms = source.event_time, self._input_slack_ms(source)
-        rows = self._coarse(frame, time, slack_ms)
-        if not many or self._is_everything or not set(self.table.recompute_by) <= set(frame.columns):
+        names = self.table.scope_in(source)
+        rows = self._coarse(frame, names, time, slack_ms)
+        if not many or self._is_everything or not set(names) <= set(frame.columns):
             return rows
-        return self._within(rows, time, slack_ms)
+        return self._within(rows, names, time, slack_ms)
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
-        return self._bounds(source.event_time, self._input_slack_ms(source), columns)
+        return self._bounds(self.table.scope_in(source), source.event_time, self._input_slack_ms(source), columns)
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """A superset of the table's rows in the scopes, to choose its files by."""
-        return self._bounds(self.table.event_time, 0, columns)
+        return self._bounds(self.table.recompute_by, self.table.event_time, 0, columns)
 
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
@@ -67,19 +68,19 @@ class ScopeFilter:
         Args:
             schema: the input's.
         """
-        time, slack_ms, by = source.event_time, self._input_slack_ms(source), self.table.recompute_by
+        time, slack_ms, by = source.event_time, self._input_slack_ms(source), self.table.scope_in(source)
         if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
-        return " ".join(self._join("SEMI JOIN", schema, time, slack_ms))
+        return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
-        return self._coarse(frame, self.table.event_time, 0)
+        return self._coarse(frame, self.table.recompute_by, self.table.event_time, 0)
 
     def exact(self, frame: DataFrame) -> DataFrame:
         """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
         rows = self.closed(self.near(frame))
-        return rows if self._is_everything else self._within(rows, self.table.event_time, 0)
+        return rows if self._is_everything else self._within(rows, self.table.recompute_by, self.table.event_time, 0)
 
     def closed(self, frame: DataFrame) -> DataFrame:
         """The table's rows that are closed."""
@@ -102,7 +103,7 @@ class ScopeFilter:
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
         parts = []
-        for column, values in self._values(schema.names):
+        for column, values in self._values(self.table.recompute_by, schema.names):
             if all(isinstance(v, str | int) for v in values if v is not None):
                 known = ", ".join(literal(v) for v in values if v is not None)
                 same = f'"{column}" IN ({known})' if known else "false"
@@ -131,7 +132,7 @@ class ScopeFilter:
         """
         join, where = "", "WHERE true"
         if not self._is_everything:
-            join, where = self._join("SEMI JOIN", schema, self.table.event_time, 0)
+            join, where = self._join("SEMI JOIN", schema, self.table.recompute_by, self.table.event_time, 0)
         if self._closes:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
@@ -145,18 +146,22 @@ class ScopeFilter:
 
         A time is in epoch milliseconds, rounded down.
         """
-        join, where = self._join("JOIN", schema, self.table.event_time, 0)
+        join, where = self._join("JOIN", schema, self.table.recompute_by, self.table.event_time, 0)
         at, instant = _comparable(schema, self.table.closes_at or "")
         is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
         return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
 
-    def as_table(self, types: dict[str, pa.DataType]) -> pa.Table:
+    def as_table(self, types: Mapping[str, pa.DataType], names: Sequence[str] | None = None) -> pa.Table:
         """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval.
 
         `_n` numbers them from 0.
+
+        Args:
+            types: of the columns of the relation that the scopes are joined with.
+            names: what that relation calls the columns of `recompute_by`; None: the same.
         """
         columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
-        for n, column in enumerate(self.table.recompute_by):
+        for n, column in enumerate(names or self.table.recompute_by):
             values = [s.values[n] for s in self.scopes]
             columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column))
             columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
@@ -199,9 +204,13 @@ class ScopeFilter:
     def _has_any(self, n: int) -> bool:
         return ... in self._all_values[n]
 
-    def _values(self, columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
-        """Columns whose values are known and few."""
-        for column, values in zip(self.table.recompute_by, self._all_values, strict=True):
+    def _values(self, names: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
+        """Columns whose values are known and few.
+
+        Args:
+            names: of the columns of `recompute_by` in the relation that has these `columns`.
+        """
+        for column, values in zip(names, self._all_values, strict=True):
             if column in columns and ... not in values and len(values) <= _MANY_VALUES:
                 yield column, values
 
@@ -210,10 +219,12 @@ class ScopeFilter:
         ranges = coalesce(interval.widened(slack_ms) for interval in self._intervals or ())
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
-    def _join(self, kind: str, schema: pa.Schema, time: str | None, slack_ms: int) -> tuple[str, str]:
+    def _join(
+        self, kind: str, schema: pa.Schema, names: Sequence[str], time: str | None, slack_ms: int
+    ) -> tuple[str, str]:
         """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
         match, scopes, where = ["true"], "scopes", "true"
-        for n, column in enumerate(self.table.recompute_by):
+        for n, column in enumerate(names):
             nullable = any(s.values[n] is None for s in self.scopes)
             same = f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}'
             match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
@@ -236,21 +247,21 @@ class ScopeFilter:
         edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
         return " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or "true"
 
-    def _bounds(self, time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
+    def _bounds(self, names: Sequence[str], time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
         return Bounds(
             time=time,
             ranges=self._ranges(slack_ms),
-            values={column: frozenset(values) for column, values in self._values(columns)},
+            values={column: frozenset(values) for column, values in self._values(names, columns)},
         )
 
-    def _within(self, rows: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+    def _within(self, rows: DataFrame, names: Sequence[str], time: str | None, slack_ms: int) -> DataFrame:
         """The rows that have a scope's values and lie in its interval, widened by the slack."""
         from pyspark.sql import functions as F
 
         types = {f.name: f.type for f in _arrow_schema(rows)}
-        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types)))
+        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names)))
         match: Column = F.lit(True)
-        for n, column in enumerate(self.table.recompute_by):
+        for n, column in enumerate(names):
             same = rows[column].eqNullSafe(F.col(f"_v{n}"))
             match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
         if time:
@@ -259,10 +270,10 @@ class ScopeFilter:
             match &= F.col("_start").isNull() | inside
         return rows.join(wanted, match, "left_semi")
 
-    def _coarse(self, frame: DataFrame, time: str | None, slack_ms: int) -> DataFrame:
+    def _coarse(self, frame: DataFrame, names: Sequence[str], time: str | None, slack_ms: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        for column, values in self._values(frame.columns):
+        for column, values in self._values(names, frame.columns):
             condition = F.col(column).isin([v for v in values if v is not None])
             frame = frame.where(condition | F.col(column).isNull() if None in values else condition)
         ranges = self._ranges(slack_ms)

@@ -47,7 +47,13 @@ def alarmed(readings, alarms):
         (F.col("r.read_at") + F.expr("INTERVAL 90 MINUTES")).alias("until")
     )
 """
-INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at", "recompute_by")
+BY_ALARM = """\
+@table(primary_key=["read_at"]{given})
+def t(readings, alarms):
+    r, a = readings.alias("r"), alarms.alias("a")
+    return r.join(a, F.col("r.sensor") == F.col("a.alarm")).select("a.alarm", "r.read_at")
+"""
+INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at", "recompute_by", "scope_columns")
 
 
 def plant(folder: Path, **tables: str) -> Any:
@@ -191,6 +197,34 @@ def inference_of(table: Table) -> dict[str, Any]:
             '    return both.select("sensor", "alarm")\n',
             {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
             id="join without a bound",
+        ),
+        pytest.param(
+            BY_ALARM.format(given=""),
+            {
+                "primary_key": ("read_at",),
+                "recompute_by": ("alarm",),
+                "scope_columns": {"readings": {"alarm": "sensor"}},
+            },
+            id="join of columns with different names",
+        ),
+        pytest.param(
+            BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"readings": {"alarm": "sensor"}}'),
+            {
+                "primary_key": ("read_at",),
+                "recompute_by": ("alarm",),
+                "scope_columns": {"readings": {"alarm": "sensor"}},
+            },
+            id="the same, given",
+        ),
+        pytest.param(
+            BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"reading": {"alarm": "sensor"}}'),
+            "expected inputs, and columns of recompute_by.\nHint: The inputs are readings, alarms",
+            id="other names in an input that is not read",
+        ),
+        pytest.param(
+            BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"readings": {"alarm": "sensors"}}'),
+            "none of these is a column of plant.readings",
+            id="other names that the input lacks",
         ),
         pytest.param(
             JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),

@@ -54,6 +54,11 @@ def test_near_rows_of_one_value_become_one_scope_and_far_ones_stay_apart() -> No
     ]
 
 
+def test_an_input_may_call_the_column_of_the_scope_by_another_name() -> None:
+    table = a_table(recompute_by=["place"], scope_columns={"readings": {"place": "sensor"}})
+    assert scopes_of(table, a_topic(), rows(("a", at(3)))) == [Scope(("a",), Interval(2 * HOUR, 4 * HOUR + 1))]
+
+
 def test_a_null_value_is_a_value_of_its_own() -> None:
     assert scopes_of(a_table(), a_topic(), rows((None, at(3)))) == [Scope((None,), Interval(2 * HOUR, 4 * HOUR + 1))]
 

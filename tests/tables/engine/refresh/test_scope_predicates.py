@@ -29,7 +29,8 @@ def found(path: Path, source: Topic | Table, scopes: list[Scope], most: int = 10
     join = wanted.input_join(source, schema)
     assert join
     near = prune_files(files, wanted.input_bounds(source, schema.names))
-    rows = near.read_if_small(join, wanted.as_table({f.name: f.type for f in schema}), most, schema.names)
+    scopes_read = wanted.as_table({f.name: f.type for f in schema}, wanted.table.scope_in(source))
+    rows = near.read_if_small(join, scopes_read, most, schema.names)
     assert rows is None or rows.schema == schema
     return None if rows is None else sorted(rows["n"].to_pylist())
 
@@ -53,6 +54,15 @@ def test_each_scope_has_its_own_time(tmp_path: Path) -> None:
     next_day = Interval(AT_TEN.start + 86_400_000, AT_TEN.end + 86_400_000)
     readings(tmp_path, ["a", "b", "c", "a", "b"], [TEN, TEN, TEN, TEN + 24 * HOUR, TEN + 24 * HOUR])
     assert found(tmp_path, a_topic(), [Scope(("a",), AT_TEN), Scope(("b",), next_day)]) == [0, 4]
+
+
+def test_an_input_is_cut_by_the_column_that_has_another_name_there(tmp_path: Path) -> None:
+    named = {"recompute_by": ["place"], "scope_columns": {"readings": {"place": "sensor"}}}
+    readings(tmp_path, ["a"], [TEN])
+    readings(tmp_path, ["c", "b"], [TEN, TEN])
+    assert found(tmp_path, a_topic(), [Scope(("b",), AT_TEN)], **named) == [1]
+    bounds = ScopeFilter(a_table(**named), [Scope(("b",), AT_TEN)]).input_bounds(a_topic(), ["sensor", "read_at"])
+    assert bounds.values == {"sensor": frozenset({"b"})}
 
 
 def test_null_is_a_value_of_a_scope(tmp_path: Path) -> None:
