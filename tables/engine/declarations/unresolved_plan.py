@@ -242,8 +242,10 @@ class PlanReader:
         for expression in one.expressions:
             kind = expression.WhichOneof("expr_type")
             if kind == "unresolved_star":
-                columns |= frame.columns
-                is_open = is_open or frame.is_open
+                alias = expression.unresolved_star.unparsed_target.removesuffix(".*")
+                found = frame.qualified.get(_plain(alias)) if alias else frame.columns
+                columns |= found or {}
+                is_open = is_open or found is None or frame.is_open  # `a_struct.*`: its fields are not known
                 continue
             name = _name(expression)
             if name is None:

@@ -227,6 +227,18 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="other names that the input lacks",
         ),
         pytest.param(
+            BY_ALARM.format(given="").replace('"a.alarm", "r.read_at"', '"a.*"'),
+            "primary_key names read_at, which t does not return.\nHint: It returns alarm, sensor, raised_at",
+            id="all columns of one side",
+        ),
+        pytest.param(
+            '@table(event_time="raised_at")\ndef t(alarms):\n'
+            '    latest = F.max(F.struct("raised_at", "alarm")).alias("latest")\n'
+            '    return alarms.groupBy("sensor").agg(latest).select("sensor", "latest.*")\n',
+            {"primary_key": ("sensor",), "event_time": "raised_at", "recompute_by": ("sensor",)},
+            id="all fields of a struct",
+        ),
+        pytest.param(
             JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),
             "needs primary_key, which cannot be inferred: a join can give several rows",
             id="key of a join",
