@@ -171,10 +171,10 @@ def test_a_table_without_rules_passes_the_gate(spark: SparkSession, home: Settin
 def test_a_rule_on_which_the_counts_differ_fails(
     spark: SparkSession, home: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    import quality.great_expectations_suite
+    from quality import great_expectations_suite
 
     wrong = between("n", 5, None)
-    monkeypatch.setattr(quality.suite, "_bounds", lambda rule: (wrong.low, None))
+    monkeypatch.setattr(great_expectations_suite, "_bounds", lambda rule: (wrong.low, None))
     [verdict] = gate([trial(spark, GOOD, [between("n", 0, None)])], home, NOW)
     assert (verdict.passed, verdict.rules[0].failing) == (False, 2)
     assert "Great Expectations counts 2" in verdict.rules[0].observed
