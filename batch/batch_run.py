@@ -12,7 +12,8 @@ from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.causes import CausingRecord
-from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.ledgers.reconcile_position import ReconcilePosition
+from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import Cause, RunResult, run_name
 
 _log = logging.getLogger("twofold.run")
@@ -46,7 +47,7 @@ class Run:
         self,
         written: Written,
         *,
-        state: Reconciled | None = None,
+        position: ReconcilePosition | None = None,
         keep: bool = False,
         definition: str | None = None,
         **counts: Any,
@@ -54,7 +55,7 @@ class Run:
         """Note the corrections, then the run where it changed something.
 
         Args:
-            state: where the next reconcile begins.
+            position: where the next reconcile begins.
             keep: note the run though it changed nothing.
             definition: the fingerprint by which the rows are computed now; None: that of the table.
             counts: of `RunResult`.
@@ -67,7 +68,7 @@ class Run:
             seconds=time.monotonic() - self._began,
             **counts,
         ).publishing(written, self.version)
-        if outcome.changed or keep or state:
-            self._ledgers.record_run(outcome, state, fingerprint(self._table) if definition is None else definition)
+        if outcome.changed or keep or position:
+            self._ledgers.record_run(outcome, position, fingerprint(self._table) if definition is None else definition)
         _log.info("run=%s table=%s changed=%d", self.name, outcome.table, outcome.changed)
         return outcome

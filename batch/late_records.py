@@ -51,7 +51,7 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
         since: leave out what only earlier runs looked at.
     """
     ledgers = Ledgers(platform.lake)
-    pending = ledgers.reconciled(table.full_name).pending
+    pending = ledgers.position(table.full_name).pending
     corrected, more = _corrected(ledgers, table)
     seen: dict[tuple[Any, ...], list[tuple[str, CausingRecord]]] = {}
     for run, e in ledgers.evidence(table.full_name):

@@ -13,7 +13,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.metadata_columns import LATE_BY_MS
-from tables.engine.ledgers.reconcile_position import ReconcilePosition, closes_ms, is_far, reconcile_positions, splits
+from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
 from tables.engine.refresh.run_result import RunResult, run_name
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
@@ -115,7 +115,7 @@ def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosit
     now_ms = checkpoint.watermark_ms() if table.closes_at else None
     own, is_open = logs.version(name), table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
     if before is None and is_open:
-        before = ReconcilePosition(consumed={}, stream=checkpoint.stream, pending=(), fingerprint=mark)
+        before = ReconcilePosition(stream=checkpoint.stream, fingerprint=mark)
     if before is None:
         return None
     try:
@@ -125,7 +125,7 @@ def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosit
             return replace(before, consumed={**before.consumed, name: own})
         if before.stream != checkpoint.stream or before.fingerprint != mark:
             return None
-        if any(now_ms is None or closes_ms(scope) < now_ms for scope in before.pending):
+        if any(now_ms is None or closes_ms < now_ms for closes_ms in before.pending.values()):
             return None
         sources = registry.upstream(table)
         if any(_is_touched(logs, registry, table, checkpoint, source, before) for source in sources):

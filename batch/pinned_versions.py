@@ -14,12 +14,13 @@ import pyarrow as pa
 from batch.find_causes import causes_of, touch
 from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
+from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
-from tables.engine.ledgers.reconcile_position import splits
-from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.ledgers.reconcile_position import ReconcilePosition, splits
+from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.run_result import Cause
@@ -86,20 +87,21 @@ class Pinned:
         read = dict(zip(self.versions, self._next_versions, strict=False))
         return {name: min(version, read.get(name, 0) - 1) for name, version in self.versions.items()}
 
-    def before(self) -> Reconciled:
+    def before(self) -> ReconcilePosition:
         """Where the last reconcile stands.
 
         Where another stream has written the table from the beginning, all that it may have dropped must be looked at.
         """
-        before = self.ledgers.reconciled(self.table.full_name)
-        return before if before.stream == self.stream else Reconciled(stream=self.stream)
+        before = self.ledgers.position(self.table.full_name)
+        return before if before.stream == self.stream else ReconcilePosition(stream=self.stream)
 
-    def after(self, pending: Mapping[Scope, int] | None = None) -> Reconciled:
+    def after(self, pending: Mapping[Scope, int] | None = None) -> ReconcilePosition:
         """Where the next reconcile begins once all that is pinned was looked through, and what is published by now."""
         name = self.table.full_name
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
         consumed = {**self.settled, name: self.platform.lake.version(name), **seen}
-        return Reconciled(consumed=consumed, stream=self.stream, pending=pending or {})
+        mark = fingerprint(self.table)
+        return ReconcilePosition(consumed=consumed, stream=self.stream, pending=pending or {}, fingerprint=mark)
 
     def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:
         """Recomputes the table from inputs of these versions, others as they are now; None: from what is pinned."""
@@ -124,7 +126,9 @@ class Pinned:
                 return
             time.sleep(0.2)
 
-    def touched(self, before: Reconciled, due: Sequence[Scope] = (), *, with_stream: bool = False) -> Iterator[Touched]:
+    def touched(
+        self, before: ReconcilePosition, due: Sequence[Scope] = (), *, with_stream: bool = False
+    ) -> Iterator[Touched]:
         """What the inputs' new versions touch, by cause; pending scopes that are due come back as late.
 
         Args:
@@ -155,7 +159,7 @@ class Pinned:
                 upstream = replace(upstream, evidence=[*upstream.evidence, *inherited])
         yield from (late, replayed, upstream)
 
-    def in_flight(self, before: Reconciled) -> list[Scope]:
+    def in_flight(self, before: ReconcilePosition) -> list[Scope]:
         """Rows that may differ from a recomputation though nothing is wrong with them.
 
         That is what a reconcile that stands at `before` will look at, and what was committed since this was pinned;
@@ -166,7 +170,7 @@ class Pinned:
         found = [*before.pending, *now._scopes_touched(before)]
         if self.table.late == "drop":
             found += Pinned(self.platform, replace(self.table, late="correct"))._scopes_touched(
-                Reconciled(stream=self.stream)
+                ReconcilePosition(stream=self.stream)
             )
         if not self.table.closes_at:
             found += self._before_stream()
@@ -189,7 +193,7 @@ class Pinned:
         ends = [s.interval.end for s in scopes if s.interval is not None and self.reaches_open(s)]
         return from_epoch_ms(max(ends) + (self.table.depends_within_ms or 0)) if ends else None
 
-    def _scopes_touched(self, before: Reconciled) -> Iterator[Scope]:
+    def _scopes_touched(self, before: ReconcilePosition) -> Iterator[Scope]:
         for touched in self.touched(before, with_stream=True):
             yield from touched.scopes
 
@@ -216,7 +220,7 @@ class Pinned:
             touches = {json.dumps(touch): touch for touch in (touch(self.table, source, row) for row in sides)}
             yield from (CausingRecord(**record, **touch) for touch in touches.values() for record in records)
 
-    def _late_in_splits(self, source: Topic, before: Reconciled, columns: Sequence[str]) -> Iterator[pa.Table]:
+    def _late_in_splits(self, source: Topic, before: ReconcilePosition, columns: Sequence[str]) -> Iterator[pa.Table]:
         """Rows that may be late within a commit that the stream took in parts."""
         if self.table.closes_at:
             for version in self._splits[source.full_name][before.consumed.get(splits(source.full_name), 0) :]:

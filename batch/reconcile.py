@@ -18,8 +18,7 @@ from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import require_one_definition
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import CHANGE, Written
-from tables.engine.ledgers.reconcile_position import is_far
-from tables.engine.ledgers.run_ledgers import Reconciled
+from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.refresh import everything
 from tables.engine.refresh.run_result import RunResult
@@ -151,7 +150,7 @@ class Reconcile:
         repaired = self._publish(Touched("repair", len(rows), scopes), approved_by=approved_by)
         return [replace(found, unexplained=0, differences=()), repaired]
 
-    def _correct(self, before: Reconciled) -> list[RunResult]:
+    def _correct(self, before: ReconcilePosition) -> list[RunResult]:
         pinned = self._pinned
         now = pinned.watermark_ms
         due = {scope for scope, closes_ms in before.pending.items() if now is None or closes_ms < now}
@@ -162,7 +161,7 @@ class Reconcile:
         *others, last = causes
         return [*(self._publish(touched) for touched in others), self._publish(last, is_last=True)]
 
-    def _is_far_from(self, before: Reconciled) -> bool:
+    def _is_far_from(self, before: ReconcilePosition) -> bool:
         """Whether the next run should not look again through what this one passed over."""
         if before.stream != self._pinned.stream or not before.consumed:
             return True
@@ -187,7 +186,7 @@ class Reconcile:
             self._pending |= {scope: refresher.next_closing_ms(scope) for scope in waiting}
         return run.end(
             written,
-            state=pinned.after(self._pending) if is_last else None,
+            position=pinned.after(self._pending) if is_last else None,
             keep=True,
             touched=touched.rows,
             scopes=len(touched.scopes),

@@ -24,8 +24,8 @@ from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.ledgers.reconcile_position import POSITIONS, reconcile_positions
-from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
+from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import EPOCH, Interval, Scope
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
@@ -124,7 +124,7 @@ class Idle:
         ledgers.ensure()
         consumed = {self.topic.full_name: 0, self.table.full_name: 0}
         pending = {Scope(("EWR",), Interval(0, 3_000_000)): 2_000_000}
-        state = Reconciled(consumed=consumed, stream=checkpoint.stream, pending=pending)
+        state = ReconcilePosition(consumed=consumed, stream=checkpoint.stream, pending=pending, fingerprint=mark)
         ledgers.record_run(RunResult(table=self.table.full_name, cause="late", run="late-1"), state, mark)
 
     def ingest(self, commits: int, late_by_ms: int = 0) -> None:
@@ -184,15 +184,6 @@ def test_a_scope_that_waits_is_work_once_a_row_of_it_has_closed(idle: Idle, wate
     checkpoint.plan(1, MicroBatch(ends=[{"reservoirId": "r", "reservoirVersion": 1}], watermark_ms=watermark_ms))
     checkpoint.end(1)
     assert idle.look() == (is_idle, 0)
-
-
-def test_a_scope_of_an_older_ledger_is_work_at_once(idle: Idle) -> None:
-    name = idle.table.full_name
-    standing = reconcile_positions(idle.lake)[name]
-    older = [{"values": ["EWR"], "interval": [2_000_000, 3_000_000]}]
-    Ledgers(idle.lake).move({name: replace(standing, pending=older)})
-    assert idle.look() == (False, 0)
-    assert Ledgers(idle.lake).reconciled(name).pending == {Scope(("EWR",), Interval(2_000_000, 3_000_000)): 0}
 
 
 def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:

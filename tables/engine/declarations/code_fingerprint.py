@@ -34,17 +34,6 @@ _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 _NOT_DEFINING = BOUND | {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness"}
 # What these say does not change what a record becomes.
 _NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
-# The names by which earlier definitions were hashed: a rename changes no row.
-_HASHED_AS = {
-    "checks": "rules",
-    "primary_key": "key",
-    "message_key": "key",
-    "sequence_by": "latest_by",
-    "lineage_columns": "records",
-    "depends_within": "lookback",
-    "dedup_keys": "identity",
-    "max_future_skew": "future_bound",
-}
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
@@ -104,7 +93,7 @@ def _decoder() -> tuple[str, ...]:
 
 def _parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
     values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
-    return repr(sorted((_HASHED_AS.get(name, name), str(value)) for name, value in values.items() if value is not None))
+    return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
 
 
 def _digest(lines: Sequence[str]) -> str:

@@ -26,19 +26,6 @@ if TYPE_CHECKING:
     Derive = Callable[..., DataFrame]
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-# What parameters were called before; `key` was two things.
-_RENAMED = {
-    "rules": ["checks"],
-    "every": ["trigger_interval"],
-    "approximate": ["tolerances"],
-    "records": ["lineage_columns"],
-    "identity": ["dedup_keys"],
-    "idle_after": ["idle_timeout"],
-    "future_bound": ["max_future_skew"],
-    "latest_by": ["sequence_by"],
-    "key": ["primary_key", "message_key"],
-    "lookback": ["depends_within"],
-}
 BOUND = frozenset({"domain", "name", "description", "several", "inferred"})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
@@ -546,8 +533,7 @@ def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None
     """
     for name in given:
         if name not in known:
-            near = [new for new in _RENAMED.get(name, ()) if new in known]
-            near = near or difflib.get_close_matches(name, list(known), n=1)
+            near = difflib.get_close_matches(name, list(known), n=1)
             raise BadDeclaration(
                 f"{what} has no parameter {name!r}.",
                 hint=f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known)}.",

@@ -38,11 +38,8 @@ def last_audits(lake: Lake) -> dict[str, LastAudit]:
     """By table; one that was never audited is not in it."""
     if not lake.exists(RUNS):
         return {}
-    runs = lake.open(RUNS)
-    if not {f.name for f in runs.schema().fields} >= set(_COLUMNS):  # a ledger of an older version
-        return {}
     told: dict[str, list[Mapping[str, Any]]] = {}
-    for row in select(runs, _COLUMNS, "cause IN ('audit', 'repair')").to_pylist():
+    for row in select(lake.open(RUNS), _COLUMNS, "cause IN ('audit', 'repair')").to_pylist():
         told.setdefault(row["table"], []).append(row)
     audits = {table: _last(sorted(rows, key=lambda row: row["recorded_at"])) for table, rows in told.items()}
     return {table: audit for table, audit in audits.items() if audit}

@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from datetime import date, datetime
 from typing import Any
 
 from tables.engine.delta.lake import Lake
+from tables.engine.refresh.scope import Interval, Scope
 
 POSITIONS = "ledger.positions"
 """One row per table, replaced by each reconcile that had work; see `ReconcilePosition`."""
+COLUMNS = ("table", "consumed", "stream", "pending", "fingerprint")
 _FAR = 100  # commits that are looked through again by each reconcile rather than noted
 
 
@@ -20,27 +23,28 @@ class ReconcilePosition:
 
     Attributes:
         consumed: input -> version through which its changes were looked at; the table's own version, under its name,
-            through which its corrections were recorded; and what else a run looked through, see
-            `tables.engine.ledgers.reconcile_position`.
-        stream: the stream whose output was reconciled.
-        pending: scopes that reached open rows, as `tables.engine.refresh.scope_json` writes them.
+            through which its corrections were recorded; and under the name that `splits` gives how many split commits
+            of an input.
+        stream: the stream whose output was reconciled; another one starts again at version 0.
+        pending: scopes that reached rows which were still open -> when the next of these closes, epoch milliseconds.
         fingerprint: of the definition by which it recomputed.
     """
 
-    consumed: Mapping[str, int]
-    stream: str
-    pending: Sequence[Mapping[str, Any]]
-    fingerprint: str
+    consumed: Mapping[str, int] = field(default_factory=dict)
+    stream: str = ""
+    pending: Mapping[Scope, int] = field(default_factory=dict)
+    fingerprint: str = ""
+
+    def as_row(self, table: str) -> dict[str, str]:
+        """The columns of the ledger."""
+        consumed = json.dumps(dict(self.consumed))
+        pending = json.dumps([_as_json(scope, closes_ms) for scope, closes_ms in self.pending.items()])
+        return dict(zip(COLUMNS, (table, consumed, self.stream, pending, self.fingerprint), strict=True))
 
 
 def is_far(consumed: Mapping[str, int], looked_at: Mapping[str, int]) -> bool:
     """Whether it pays to note that these versions of inputs were looked through, too."""
     return any(version - consumed.get(name, -1) > _FAR for name, version in looked_at.items())
-
-
-def closes_ms(item: Mapping[str, Any]) -> int:
-    """When the next row of a pending scope closes; long ago where an older ledger does not say it."""
-    return int(item.get("closes_ms", 0))
 
 
 def splits(name: str) -> str:
@@ -54,11 +58,42 @@ def reconcile_positions(lake: Lake) -> dict[str, ReconcilePosition]:
     Raises:
         BadArgument: there is no ledger yet.
     """
-    columns = ["table", "consumed", "stream", "pending", "fingerprint"]
-    rows = lake.open(POSITIONS).scan(columns=columns).read_all()
+    rows = lake.open(POSITIONS).scan(columns=list(COLUMNS)).read_all()
     return {
         table: ReconcilePosition(
-            consumed=json.loads(consumed), stream=stream, pending=json.loads(pending), fingerprint=mark
+            consumed=json.loads(consumed),
+            stream=stream,
+            pending={_of_json(item): item["closes_ms"] for item in json.loads(pending)},
+            fingerprint=mark,
         )
-        for table, consumed, stream, pending, mark in zip(*(rows.column(c).to_pylist() for c in columns), strict=True)
+        for table, consumed, stream, pending, mark in zip(*(rows.column(c).to_pylist() for c in COLUMNS), strict=True)
     }
+
+
+def _as_json(scope: Scope, closes_ms: int) -> dict[str, Any]:
+    return {
+        "values": [{"any": True} if v is ... else _tagged(v) for v in scope.values],
+        "interval": [scope.interval.start, scope.interval.end] if scope.interval else None,
+        "closes_ms": closes_ms,
+    }
+
+
+def _of_json(item: Mapping[str, Any]) -> Scope:
+    interval = Interval(*item["interval"]) if item["interval"] else None
+    return Scope(tuple(_untagged(v) for v in item["values"]), interval)
+
+
+def _tagged(value: Any) -> Any:
+    if isinstance(value, datetime):
+        return {"timestamp": value.isoformat()}
+    return {"date": value.isoformat()} if isinstance(value, date) else value
+
+
+def _untagged(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    if "any" in value:
+        return ...
+    if "date" in value:
+        return date.fromisoformat(value["date"])
+    return datetime.fromisoformat(value["timestamp"])

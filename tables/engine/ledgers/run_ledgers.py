@@ -6,7 +6,7 @@ import json
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field, fields
+from dataclasses import fields
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
@@ -20,11 +20,10 @@ from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.record_decoder import TIMESTAMP
 from tables.engine.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
 from tables.engine.ledgers.json_values import to_json, to_plain_json
-from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
+from tables.engine.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
 from tables.engine.refresh.run_result import RUNS as RUNS
 from tables.engine.refresh.run_result import Audited, RunResult, started_at
-from tables.engine.refresh.scope import Scope, epoch_ms
-from tables.engine.refresh.scope_json import from_text, to_text
+from tables.engine.refresh.scope import epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -98,10 +97,7 @@ _COUNTS = (
     *("files_written", "version_before", "version_after", "seconds", "approved_by"),
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
-_POSITIONS_SCHEMA = pa.schema(
-    [(name, pa.string()) for name in ("table", "consumed", "stream", "pending", "fingerprint")]
-    + [("recorded_at", TIMESTAMP)]
-)
+_POSITIONS_SCHEMA = pa.schema([*((name, pa.string()) for name in COLUMNS), ("recorded_at", TIMESTAMP)])
 _SCHEMAS = {
     RUNS: _RUNS_SCHEMA,
     EVIDENCE: _EVIDENCE_SCHEMA,
@@ -112,21 +108,6 @@ _STATISTICS = ["table", "run", "recorded_at"]
 """Columns by which the files of a ledger are chosen."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class Reconciled:
-    """How far reconcile has come with a table.
-
-    Attributes:
-        consumed: input -> version through which its changes were looked at.
-        stream: the stream whose output was reconciled; another one starts again at version 0.
-        pending: scopes that reached rows which were still open -> when the next of these closes, epoch milliseconds.
-    """
-
-    consumed: Mapping[str, int] = field(default_factory=dict)
-    stream: str = ""
-    pending: Mapping[Scope, int] = field(default_factory=dict)
-
-
 class Ledgers:
     """Reads and appends the ledgers of one lake."""
 
@@ -135,29 +116,19 @@ class Ledgers:
         self._writers: dict[str, Writer] = {}
 
     def ensure(self) -> None:
-        """Create the ledger tables that are not there; those of an older version get the columns that they lack."""
+        """Create the ledger tables that are not there."""
         for name, schema in _SCHEMAS.items():
-            statistics = [column for column in _STATISTICS if column in schema.names]
-            self._lake.ensure(name, schema, statistics=statistics)
-            self._lake.extend(name, schema)
-            self._lake.keep_statistics(name, statistics)
+            self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
 
-    def reconciled(self, table: str) -> Reconciled:
+    def position(self, table: str) -> ReconcilePosition:
         """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
-        last = reconcile_positions(self._lake).get(table)
-        if last is None:
-            return Reconciled()
-        return Reconciled(consumed=last.consumed, stream=last.stream, pending=from_text(last.pending))
+        return reconcile_positions(self._lake).get(table, ReconcilePosition())
 
-    def record_run(self, outcome: RunResult, state: Reconciled | None, fingerprint: str) -> None:
-        """Append a finished run, once; `state` is where the next reconcile begins."""
+    def record_run(self, outcome: RunResult, position: ReconcilePosition | None, fingerprint: str) -> None:
+        """Append a finished run, once; `position` is where the next reconcile begins."""
         facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
         self._append_run(outcome, {**facts, "fingerprint": fingerprint})
-        if state:
-            pending = json.loads(to_text(state.pending))
-            position = ReconcilePosition(
-                consumed=state.consumed, stream=state.stream, pending=pending, fingerprint=fingerprint
-            )
+        if position:
             self.move({outcome.table: position}, outcome.table)
 
     def move(self, positions: Mapping[str, ReconcilePosition], app: str = "idle") -> None:
@@ -170,17 +141,7 @@ class Ledgers:
             app: who moves them; of two that do it at once under one name, one does.
         """
         now = datetime.now(UTC)
-        rows = [
-            {
-                "table": table,
-                "consumed": json.dumps(dict(one.consumed)),
-                "stream": one.stream,
-                "pending": json.dumps(list(one.pending)),
-                "fingerprint": one.fingerprint,
-                "recorded_at": now,
-            }
-            for table, one in positions.items()
-        ]
+        rows = [{**one.as_row(table), "recorded_at": now} for table, one in positions.items()]
         writer = self._writer(POSITIONS)
         stamp = CommitTag(app=app, version=writer.next_number(app))
         writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
@@ -302,9 +263,7 @@ class Ledgers:
         order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
         for batch in rows.drop_columns(["table", "recorded_at"]).sort_by(order).to_batches(max_chunksize=_AT_ONCE):
             for row in batch.to_pylist():
-                name, scope = row.pop("run"), json.loads(row.pop("scope"))
-                # Before columns were named, evidence did not say what of a row it touches.
-                yield name, CausingRecord(**row, scope=scope if isinstance(scope, dict) else {})
+                yield row.pop("run"), CausingRecord(**{**row, "scope": json.loads(row["scope"])})
 
     def _corrections(
         self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
@@ -346,9 +305,6 @@ class Ledgers:
 
     def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
         """Add what a run leaves of a table in a ledger, unless the ledger has it."""
-        for other in pa.schema(self._writer(name).newest().schema()):  # one of an older version has columns besides
-            if other.name not in rows.column_names:
-                rows = rows.append_column(other, pa.nulls(len(rows), other.type))
 
         def new() -> pa.Table:
             return rows.slice(0, 0) if self._has(name, table, run) else rows
@@ -370,14 +326,7 @@ class Ledgers:
             since_ms: when the first of them was recorded, at the earliest.
             bounds: what else is true of them, in DataFusion's SQL.
         """
-        ledger = self._writer(name).newest()
-        known = {f.name for f in ledger.schema().fields}  # one of an older version lacks some
-        wanted = [f for f in _SCHEMAS[name] if columns is None or f.name in columns]
         conditions = [f'"table" = {literal(table)}', *bounds]
-        if since_ms is not None and "recorded_at" in known:
-            first = instant(TIMESTAMP, since_ms - _SLACK_MS)
-            conditions.append(f"(recorded_at IS NULL OR recorded_at >= {first})")
-        rows = select(ledger, [f.name for f in wanted if f.name in known], " AND ".join(conditions))
-        for missing in (f for f in wanted if f.name not in known):
-            rows = rows.append_column(missing, pa.nulls(len(rows), missing.type))
-        return rows.select([f.name for f in wanted]).cast(pa.schema(wanted))
+        if since_ms is not None:
+            conditions.append(f"recorded_at >= {instant(TIMESTAMP, since_ms - _SLACK_MS)}")
+        return select(self._writer(name).newest(), columns or _SCHEMAS[name].names, " AND ".join(conditions))

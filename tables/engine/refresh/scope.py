@@ -6,13 +6,13 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
 from itertools import chain
-from typing import Any
-
-import pyarrow as pa
-import pyarrow.compute as pc
+from typing import TYPE_CHECKING, Any
 
 from infra.offset_ranges import joined
 from tables.engine.declarations.declaration import Table, Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 DAY_MS = 86_400_000
 _AT, _BIN = "_at", "_bin"
@@ -58,6 +58,9 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     Args:
         rows: the input's columns of the scope, as far as it has them, and its event time.
     """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if not len(rows):
         return []
     names = dict(zip(table.recompute_by, table.scope_in(source), strict=True))
@@ -152,6 +155,9 @@ def from_epoch_ms(value: int) -> datetime:
 
 def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
     """Rounded down, as `epoch_ms` does it."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
     if pa.types.is_date32(times.type):
         return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), DAY_MS)
     us = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())

@@ -26,7 +26,8 @@ from tables.engine.events.record_decoder import (
 )
 from tables.engine.ledgers import lost_offsets, transaction_offsets
 from tables.engine.ledgers.lost_offsets import Gap
-from tables.engine.ledgers.run_ledgers import Ledgers, Reconciled
+from tables.engine.ledgers.reconcile_position import ReconcilePosition
+from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import EPOCH, Scope
 from tests.tables.declared import a_table, a_topic, bound_as
@@ -247,7 +248,9 @@ def reconciled(lake: Lake, table: Table, events: int, *pending: Scope) -> None:
     """A reconcile of the table that has looked through this version of the events."""
     ledgers, name = Ledgers(lake), table.full_name
     ledgers.ensure()
-    state = Reconciled(consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=dict.fromkeys(pending, 0))
+    state = ReconcilePosition(
+        consumed={TOPIC.full_name: events, name: lake.version(name)}, pending=dict.fromkeys(pending, 0)
+    )
     ledgers.record_run(RunResult(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
 
 

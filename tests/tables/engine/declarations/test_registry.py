@@ -57,20 +57,6 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
         ),
         ("topic", TOPIC_FILE.replace("TOPIC =", "TABLE ="), r"found TABLE \(a Topic\)", "One file declares one"),
         ("newest", TABLE_FILE.replace("key=", "keys="), "@table has no parameter 'primary_keys'", "mean 'primary_key'"),
-        ("newest", TABLE_FILE.replace("primary_key=", "key="), "@table has no parameter 'key'", "mean 'primary_key'"),
-        (
-            "newest",
-            TABLE_FILE.replace("sequence_by", "latest_by"),
-            "@table has no parameter 'latest_by'",
-            "mean 'sequence",
-        ),
-        (
-            "topic",
-            TOPIC_FILE.replace("dedup_keys", "identity"),
-            "Topic has no parameter 'identity'",
-            "mean 'dedup_keys'",
-        ),
-        ("topic", TOPIC_FILE.replace("message_key", "key"), "Topic has no parameter 'key'", "mean 'message_key'"),
         (
             "newest",
             TABLE_FILE.replace("primary_key=", "zebra="),

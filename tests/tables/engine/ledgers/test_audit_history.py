@@ -49,7 +49,7 @@ def test_an_audit_is_kept_with_all_that_it_found(lake: Lake, ledgers: Ledgers) -
     (row,) = pa.table(lake.open(RUNS).scan()).to_pylist()
     assert {name: row[name] for name in found} == found
     assert (row["run"], row["cause"], row["turn"], row["turns"], row["version_after"]) == ("audit-1", "audit", 3, 20, 8)
-    assert ledgers.reconciled(TABLE).consumed == {}, "an audit is no reconcile"
+    assert ledgers.position(TABLE).consumed == {}, "an audit is no reconcile"
     audit = last_audits(lake)[TABLE]
     assert (audit.turn, audit.of, audit.rows, audit.unexplained, audit.all_since) == (3, 20, 97, 3, None)
 
@@ -94,17 +94,3 @@ def test_what_was_found_stands_until_it_is_looked_at_again_or_repaired(
 ) -> None:
     runs(lake, *told)
     assert last_audits(lake)[TABLE].unexplained == unexplained
-
-
-def test_a_ledger_of_before_audits_were_kept_tells_of_none_until_one_is(lake: Lake) -> None:
-    ledgers = Ledgers(lake)
-    texts = ("run", "table", "cause", "consumed", "stream", "pending", "fingerprint")
-    at = ("recorded_at", pa.timestamp("us", tz="UTC"))
-    old = pa.schema([*((name, pa.string()) for name in texts), at, ("unexplained", pa.int64())])
-    lake.ensure(RUNS, old, statistics=["table", "run"])
-    row = {"run": "late-1", "table": TABLE, "cause": "late", "recorded_at": MIDNIGHT, "unexplained": 0}
-    write_deltalake(lake.uri(RUNS), pa.Table.from_pylist([row], schema=old), mode="append")
-    assert last_audits(lake) == {}
-    ledgers.ensure()
-    ledgers.record_audit(Audited(table=TABLE, run="audit-1", turn=0, of=1), "f00d")
-    assert last_audits(lake)[TABLE].of == 1

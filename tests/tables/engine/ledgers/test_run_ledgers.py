@@ -20,7 +20,7 @@ from tables.engine.ledgers import run_ledgers as ledgers_module
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.lost_offsets import GAPS, Gap
 from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition
-from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers, Reconciled
+from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers
 from tables.engine.ledgers.transaction_offsets import TRANSACTIONS
 from tables.engine.refresh.run_result import RunResult, run_name
 from tables.engine.refresh.scope import Interval, Scope
@@ -78,7 +78,7 @@ def outcome(run: str = "late-1", **counts: int) -> RunResult:
 
 
 def test_a_table_that_was_never_reconciled_begins_at_the_beginning(ledgers: Ledgers) -> None:
-    assert ledgers.reconciled(TABLE) == Reconciled()
+    assert ledgers.position(TABLE) == ReconcilePosition()
 
 
 def test_the_next_reconcile_begins_where_the_last_one_ended(ledgers: Ledgers) -> None:
@@ -88,18 +88,18 @@ def test_the_next_reconcile_begins_where_the_last_one_ended(ledgers: Ledgers) ->
         Scope((TEN, date(2013, 1, 1), "a 'quoted' é"), Interval(0, 1)): -1,
         Scope((), Interval(0, 1)): 10**15,
     }
-    state = Reconciled(consumed={"plant.readings": 41}, stream="5d9c", pending=pending)
-    ledgers.record_run(outcome("late-1"), Reconciled(consumed={"plant.readings": 3}, stream="old"), "f00d")
+    state = ReconcilePosition(consumed={"plant.readings": 41}, stream="5d9c", pending=pending)
+    ledgers.record_run(outcome("late-1"), ReconcilePosition(consumed={"plant.readings": 3}, stream="old"), "f00d")
     ledgers.record_run(outcome("late-2"), state, "f00d")
-    assert ledgers.reconciled(TABLE) == state
-    assert ledgers.reconciled("plant.other") == Reconciled()
+    assert ledgers.position(TABLE) == state
+    assert ledgers.position("plant.other") == ReconcilePosition()
 
 
 def test_a_run_without_a_state_does_not_move_the_beginning(ledgers: Ledgers) -> None:
-    state = Reconciled(consumed={"plant.readings": 41}, stream="5d9c")
+    state = ReconcilePosition(consumed={"plant.readings": 41}, stream="5d9c")
     ledgers.record_run(outcome("late-1"), state, "f00d")
     ledgers.record_run(outcome("backfill-1"), None, "f00d")
-    assert ledgers.reconciled(TABLE) == state
+    assert ledgers.position(TABLE) == state
 
 
 def test_a_run_is_kept_with_its_counts_once(lake: Lake, ledgers: Ledgers) -> None:
@@ -181,26 +181,6 @@ def test_a_correction_says_which_versions_of_the_inputs_were_read(ledgers: Ledge
     ledgers.record_corrections(HOURS)
     (correction,) = ledgers.corrections(TABLE)
     assert json.loads(correction["inputs"]) == {"plant.readings": 12}
-
-
-def test_a_ledger_of_an_older_version_gets_the_columns_that_it_lacks(lake: Lake, hours: Writer) -> None:
-    for name, schema in ledgers_module._SCHEMAS.items():
-        old = pa.schema([f for f in schema if f.name not in ("evidence", "inputs", "start_ms", "end_ms")])
-        lake.ensure(name, old, statistics=["table"])
-    row = {"table": TABLE, "key": '{"sensor": "z"}', "change": "delete", "cause": "late", "run": "old", "version": -7}
-    old = pa.schema(lake.open(CORRECTIONS).schema())
-    Writer(lake, CORRECTIONS).append(pa.Table.from_pylist([row], schema=old), CommitTag(app="old", version=1))
-    ledgers = Ledgers(lake)
-    for _ in range(2):
-        ledgers.ensure()
-    by_stream(hours, 1, counts(a=1))
-    by_run(hours, 1, ("a", "update", 1, 2))
-    assert ledgers.record_corrections(HOURS) == 1
-    found = ledgers.corrections(TABLE, after=-10)
-    assert [(c["run"], c["evidence"], c["inputs"] is None) for c in found] == [
-        ("old", None, True),
-        ("run-1", [], False),
-    ]
 
 
 def test_corrections_are_what_the_change_feed_says(lake: Lake, ledgers: Ledgers, hours: Writer) -> None:
@@ -340,7 +320,7 @@ def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
 def test_no_run_leaves_a_transaction_id_of_its_own(lake: Lake, ledgers: Ledgers) -> None:
     for n in range(3):
         ledgers.record_evidence(f"late-{n}", TABLE, [CausingRecord(source="plant.readings")])
-        ledgers.record_run(outcome(f"late-{n}"), Reconciled(stream="5d9c"), "f00d")
+        ledgers.record_run(outcome(f"late-{n}"), ReconcilePosition(stream="5d9c"), "f00d")
     for name in (RUNS, EVIDENCE, POSITIONS):
         apps = [app for c in lake.commits(name, -1, lake.version(name)) for app in c.transactions]
         assert (len(apps), len(set(apps))) == (3, 1)
@@ -348,7 +328,9 @@ def test_no_run_leaves_a_transaction_id_of_its_own(lake: Lake, ledgers: Ledgers)
 
 def test_the_position_of_a_table_is_one_row(lake: Lake, ledgers: Ledgers) -> None:
     for n in range(3):
-        ledgers.record_run(outcome(f"late-{n}"), Reconciled(consumed={"plant.readings": n}, stream="5d9c"), "f00d")
+        ledgers.record_run(
+            outcome(f"late-{n}"), ReconcilePosition(consumed={"plant.readings": n}, stream="5d9c"), "f00d"
+        )
     (row,) = rows(lake, POSITIONS)
     assert (row["table"], row["consumed"]) == (TABLE, '{"plant.readings": 2}')
 
@@ -365,7 +347,7 @@ def note(lake: Lake, name: str, n: int) -> None:
         by_run(Writer(lake, TABLE), run, ("a", "update", n, n + 1))
         ledgers.record_corrections(HOURS)
     elif name == POSITIONS:
-        ledgers.move({TABLE: ReconcilePosition(consumed={}, stream=str(n), pending=(), fingerprint="f00d")})
+        ledgers.move({TABLE: ReconcilePosition(stream=str(n))})
     elif name == CERTIFICATES:
         block = Block(partition=0, start=n, end=n + 1, events=1, quarantined=0, total="1", xor=1)
         write_certificate(lake, a_topic(), run, (n, n), [block])
