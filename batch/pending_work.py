@@ -31,7 +31,7 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
     registry, lake = load(), Lake(settings)
     wanted = registry.chosen(tables)
     try:
-        if (registry.faults and not tables) or not nothing_to_do(lake, registry, wanted):
+        if registry.left_out(tables) or not nothing_to_do(lake, registry, wanted):
             return None
     except BadArgument:  # no ledger yet: nothing was ever reconciled
         return None

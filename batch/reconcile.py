@@ -39,7 +39,7 @@ def reconcile(
     Spark is started once, when the first table needs it; where the Delta logs tell of nothing to do it is not.
 
     Args:
-        tables: full or bare names; none: every table.
+        tables: full or bare names, or domains; none: every table.
         verify: recompute every closed row besides, name those that differ though nothing touched them, and hold the
             table against its history: what its stream wrote, with the corrections of the ledger.
         repair: verify, ask this about each outcome with unexplained rows, and overwrite those rows where it names who
@@ -60,9 +60,10 @@ def reconcile(
 
     registry = load()
     wanted = registry.chosen(tables)
-    refused = [] if tables else registry.faults.values()
     with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
-        return reconcile_tables(platform, wanted, verify=verify, repair=repair, refused=refused)
+        return reconcile_tables(
+            platform, wanted, verify=verify, repair=repair, refused=registry.left_out(tables).values()
+        )
 
 
 def reconcile_tables(

@@ -12,7 +12,7 @@ from infra.errors import TwofoldError, UnexplainedDifference
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import BEFORE, CHANGE
 from tables.engine.ledgers.json_values import to_json, to_plain_json
-from tables.engine.refresh.run_result import Difference, RunResult
+from tables.engine.refresh.run_result import Audited, Difference, RunResult
 
 _NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
 
@@ -68,7 +68,7 @@ def require_explained(
         if refused:
             raise refused[0]
         return
-    told = [f"{o.table}: {o.unexplained} rows differ and nothing touched them{_examples(o)}" for o in unexplained]
+    told = [name_rows(o) for o in unexplained]
     names = " ".join(o.table for o in unexplained)
     raise UnexplainedDifference(
         " ".join(["; ".join([*told, *unfolded]) + ".", *unseen]),
@@ -85,9 +85,10 @@ def require_explained(
     )
 
 
-def _examples(outcome: RunResult) -> str:
+def name_rows(found: RunResult | Audited) -> str:
+    """How many rows of a table nothing explains, and the first of them."""
     rows = []
-    for d in outcome.differences[:_NAMED]:
+    for d in found.differences[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())
         if d.change == "update":
             rows.append(
@@ -95,5 +96,6 @@ def _examples(outcome: RunResult) -> str:
             )
         else:
             rows.append(key + (" is missing" if d.change == "insert" else " should not be there"))
-    more = outcome.unexplained - len(rows)
-    return ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""
+    more = found.unexplained - len(rows)
+    examples = ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""
+    return f"{found.table}: {found.unexplained} rows differ and nothing touched them{examples}"

@@ -16,7 +16,7 @@ from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
-from batch.unexplained import differences_of
+from batch.unexplained import differences_of, name_rows
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held
 from tables.engine.checks.completeness import Coverage, coverage
@@ -78,7 +78,7 @@ class Report:
         """
         wrong = [t for t in self.tables if t.unexplained]
         skipped = [t for t in self.tables if t.skipped]
-        told = [f"{t.table}: {t.unexplained} rows differ and nothing touched them{_example(t)}" for t in wrong]
+        told = [name_rows(t) for t in wrong]
         told += [fault for topic in self.topics for fault in topic.faults]
         unseen = [f"Not looked at: {t.skipped}" for t in skipped]
         if told:
@@ -111,7 +111,7 @@ def audit(
     The share goes round with the days: within 1/share days every row was looked at. Nothing is repaired.
 
     Args:
-        tables: full or bare names; none: every table, where no log is named either.
+        tables: full or bare names, or domains; none: every table, where no log is named either.
         logs: topic -> of which records what was ingested is compared with the log.
         share: of the event days, or of the keys where rows have none; 1: all rows.
         day: whose turn it is; None: today, UTC.
@@ -124,7 +124,7 @@ def audit(
     registry = load()
     spans = [(registry.find_topic(name), span) for name, span in (logs or {}).items()]
     wanted = registry.chosen(tables) if tables or not spans else []
-    faults = {} if tables or spans else registry.faults
+    faults = registry.left_out(tables) if tables or not spans else {}
     domains = [table.domain for table in wanted] + [topic.domain for topic, _ in spans]
     with opened(settings, "audit", domains) as platform:
         topics = audit_topics(platform, wanted)
@@ -292,11 +292,3 @@ def _span(lake: Lake, name: str, column: str | None) -> tuple[int, int] | None:
     if not times or len(first) < len(times) or len(last) < len(times):
         return None
     return min(first), max(last)
-
-
-def _example(audited: Audited) -> str:
-    if not audited.differences:
-        return ""
-    first = audited.differences[0]
-    key = " ".join(f"{column}={value}" for column, value in first.key.items())
-    return f", {key} among them ({first.change} would make it right)"

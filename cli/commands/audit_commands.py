@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.commands.run_commands import From, Partitions, To, full_names, parse_selection
+from cli.commands.run_commands import From, Partitions, To, parse_selection, table_names
 from cli.console import Json, make_table, out, print_json, shown_span
 from cli.parsing import require_share
 from infra.settings import Settings
@@ -125,7 +125,7 @@ def _log(report: TopicReport) -> dict[str, object]:
 
 
 def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
-    """Full names of the tables, and of the topics, each once.
+    """Full names of the tables, or domains, and of the topics, each once.
 
     Raises:
         BadArgument: a name of neither.
@@ -139,7 +139,7 @@ def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
             topics.append(registry.find_topic(name).full_name)
         except BadArgument:
             tables.append(name)
-    return full_names(tables), topics
+    return table_names(tables), topics
 
 
 def _print_logs(logs: Sequence[TopicReport]) -> None:

@@ -133,7 +133,7 @@ def reconcile(
     Where nothing was touched it takes less than a second and starts no Spark.
     """
     settings = Settings.from_environment()
-    names = full_names(tables or ())
+    names = table_names(tables or ())
     approve = _approval(yes, digest, approved_by, as_json) if repair else None
     from batch.reconcile import reconcile as run
 
@@ -203,10 +203,9 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     _print_verdicts(verdicts)
     for verdict in verdicts:
         verdict.raise_if_failed()
-    if not names:
-        from tables.engine.declarations.registry import load
+    from tables.engine.declarations.registry import load
 
-        load().require_sound()
+    load().require_sound(tables or ())
 
 
 def replay(
@@ -303,6 +302,14 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
         raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")
     return found
+
+
+def table_names(names: Sequence[str]) -> list[str]:
+    """Full names of tables, each once; a domain stays one, since tables of it may be left out for their mistakes."""
+    from tables.engine.declarations.registry import load
+
+    domains = [name for name in names if name in load().domains]
+    return [*domains, *full_names([name for name in names if name not in domains])]
 
 
 def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:

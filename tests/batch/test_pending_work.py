@@ -64,18 +64,23 @@ def test_a_file_that_cannot_be_loaded_is_no_reason_to_say_that_all_is_right(
     monkeypatch.setattr(pending_work, "load", lambda: replace(declared, faults=FAULTS))
     assert untouched(settings) is None
     assert untouched(settings, ["flights"])
+    monkeypatch.setattr(pending_work, "load", lambda: replace(declared, faults={"flights.a": FAULTS["plant.a"]}))
+    assert untouched(settings, ["flights"]) is None
+    assert untouched(settings, ["delays_by_hour"])
 
 
-def test_work_on_all_tables_ends_with_the_files_that_cannot_be_loaded(
-    settings: Settings, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("names", [[], ["plant"]])
+def test_work_on_all_tables_or_a_domain_ends_with_the_files_that_cannot_be_loaded(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
+    topics = {"plant.readings": replace(next(iter(load().topics.values())), domain="plant", name="readings")}
     for module in ("tables.engine.declarations.registry", "batch.audit.table_audit"):
-        monkeypatch.setattr(f"{module}.load", lambda: Registry({}, {}, FAULTS))
+        monkeypatch.setattr(f"{module}.load", lambda: Registry(topics, {}, FAULTS))
     with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
-        reconcile(settings)
+        reconcile(settings, names)
     assert raised.value is FAULTS["plant.a"]
-    report = audit(settings)
+    report = audit(settings, names)
     assert [(audited.table, audited.skipped) for audited in report.tables] == [("plant.a", raised.value.message)]
     assert not report.passed
 

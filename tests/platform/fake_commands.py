@@ -35,7 +35,7 @@ def backfill(settings: Settings, table: str, start: datetime | None, end: dateti
 
 def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool, repair: object) -> list[RunResult]:
     """The first table was corrected."""
-    first, *others = tables or list(load().tables)
+    first, *others = [table.full_name for table in load().chosen(tables)]
     return [changed(first, "late"), *(RunResult(table=name, cause="late", run="late-1") for name in others)]
 
 

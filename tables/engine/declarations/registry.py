@@ -65,11 +65,15 @@ class Registry:
         self.require_domain(domain)
         return [topic for topic in self.topics.values() if topic.domain == domain]
 
-    def require_sound(self) -> Registry:
+    def left_out(self, names: Collection[str] = ()) -> dict[str, BadDeclaration]:
+        """The faults of declarations that `chosen` leaves out: of domains that are named, or of all without names."""
+        return {name: fault for name, fault in self.faults.items() if not names or name.partition(".")[0] in names}
+
+    def require_sound(self, names: Collection[str] = ()) -> Registry:
         """Raises:
-        BadDeclaration: what cannot be loaded.
+        BadDeclaration: what of a domain that is named, or at all where nothing is, cannot be loaded.
         """
-        faults = list(self.faults.values())
+        faults = list(self.left_out(names).values())
         if len(faults) == 1:
             raise faults[0]
         if faults:
