@@ -32,6 +32,8 @@ _LOGICAL = {
     ("long", "timestamp-micros"): "timestamp",
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
+    ("int", f"{EXACT}time-millis"): "long",  # microseconds since midnight: Delta has no type for a time of day
+    ("long", f"{EXACT}time-micros"): "long",
 }
 
 

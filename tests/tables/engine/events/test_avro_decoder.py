@@ -6,7 +6,7 @@ import io
 import json
 import struct
 from collections.abc import Mapping
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
@@ -123,6 +123,15 @@ def test_every_type_is_read_exactly(schemas: Path) -> None:
     first, second = result.accepted.to_pylist()
     assert {name: first[name] for name in PUSH} == {**PUSH, "labels": [("a", -1), ("b", 2)]}
     assert {name: second[name] for name in PUSH} == {**NO_PUSH, "labels": []}
+
+
+def test_a_time_of_day_is_its_microseconds(schemas: Path) -> None:
+    last, at_noon = {"type": "int", "logicalType": "time-millis"}, {"type": "long", "logicalType": "time-micros"}
+    times = schema_of(*FIELDS[:2], {"name": "last", "type": last}, {"name": "noon", "type": at_noon})
+    put(schemas, _1=times)
+    record = {**PUSH, "last": time(23, 59, 59, 999_000), "noon": time(12)}
+    row = decoded(topic(), by_id(1, written(record, times))).accepted
+    assert (row["last"].to_pylist(), row["noon"].to_pylist()) == ([86_399_999_000], [43_200_000_000])
 
 
 def test_the_columns_are_those_of_the_newest_schema(schemas: Path) -> None:
