@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from datetime import UTC, date, datetime
 from decimal import Decimal
-from typing import Annotated, Any, NotRequired, TypedDict
+from typing import Annotated, Any
 
 import msgspec
 
@@ -15,7 +15,6 @@ from tables.engine.declarations.column_types import FieldType
 
 Convert = Callable[[Any], Any]
 
-_TYPED_DICT: Any = TypedDict  # of fields that are known only now, which a type checker does not allow
 _PYTHON_TYPES: dict[str, Any] = {
     "string": str,
     "boolean": bool,
@@ -57,13 +56,28 @@ def python_type(kind: FieldType) -> Any:
     return python | msgspec.UnsetType if kind.nullable else python
 
 
+def struct_type(
+    fields: Sequence[tuple[str, FieldType]], name: str = "struct", *, forbids: bool = False
+) -> type[msgspec.Struct]:
+    """What msgspec parses an object as: its fields are attributes `f0`, `f1` and so on, since any name may be theirs.
+
+    Args:
+        forbids: a field of another name is a fault.
+    """
+    members: list[Any] = [
+        (f"f{n}", python_type(kind), msgspec.UNSET) if kind.nullable else (f"f{n}", python_type(kind))
+        for n, (_, kind) in enumerate(fields)
+    ]
+    names = {f"f{n}": field for n, (field, _) in enumerate(fields)}
+    return msgspec.defstruct(name, members, kw_only=True, rename=names, forbid_unknown_fields=forbids, gc=False)
+
+
 def _python_type(kind: FieldType) -> Any:
     if kind.name == "json":
         return msgspec.Raw  # null among it
     found: Any = _PYTHON_TYPES.get(kind.name)
     if kind.name == "struct":
-        fields = {n: NotRequired[_python_type(k)] if k.nullable else _python_type(k) for n, k in kind.fields}
-        found = _TYPED_DICT("struct", fields)
+        found = struct_type(kind.fields)
     elif kind.element is not None:
         inner = _python_type(kind.element)
         found = dict.__class_getitem__((str, inner)) if kind.name == "map" else list.__class_getitem__(inner)
@@ -80,7 +94,7 @@ def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
         convert = _CONVERSIONS[kind.name]
         one: Convert | None = lambda value: convert(value, kind)  # noqa: E731
     elif kind.name == "struct":
-        one = _of_struct({n: c for n, k in kind.fields if (c := conversion(k, inner=True)) is not None})
+        one = struct_conversion(kind.fields)
     elif kind.element is not None:
         one = _of_elements(conversion(kind.element, inner=True), is_map=kind.name == "map")
     else:
@@ -88,7 +102,7 @@ def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
     if one is None or not kind.nullable:
         return one
     some = one
-    return lambda value: None if value is None else some(value)
+    return lambda value: value if value is None or value is msgspec.UNSET else some(value)
 
 
 def unknown_fields(value: Any, kind: FieldType, path: str = "") -> Iterator[str]:
@@ -180,14 +194,16 @@ _MEMBERS = msgspec.json.Decoder(dict[str, msgspec.Raw] | None)
 _ELEMENTS = msgspec.json.Decoder(list[msgspec.Raw] | None)
 
 
-def _of_struct(conversions: dict[str, Convert]) -> Convert | None:
+def struct_conversion(fields: Sequence[tuple[str, FieldType]], *, inner: bool = True) -> Convert | None:
+    """`conversion` of an object, in place; None where it is what Arrow takes already."""
+    found = [(f"f{n}", f".{name}", conversion(kind, inner=inner)) for n, (name, kind) in enumerate(fields)]
+    conversions = [(attribute, place, convert) for attribute, place, convert in found if convert is not None]
     if not conversions:
         return None
 
-    def convert(value: dict[str, Any]) -> dict[str, Any]:
-        for name, inner in conversions.items():
-            if name in value:
-                value[name] = at_place(f".{name}", inner, value[name])
+    def convert(value: Any) -> Any:
+        for attribute, place, inner in conversions:
+            setattr(value, attribute, at_place(place, inner, getattr(value, attribute)))
         return value
 
     return convert

@@ -152,7 +152,7 @@ def test_records_with_schemas_are_ingested(tmp_path: Path, monkeypatch: pytest.M
     )
     log = ingested(tmp_path, topic, framed(1, record, between), framed(2, record, between))
     assert found(log, 'SELECT id, "at", commits[1].sha FROM events') == [("p1", AT, "f00")]
-    bad = pa.table(log.lake.open(log.name + QUARANTINE).scan())
+    bad = query("FROM bad", bad=log.lake.open(log.name + QUARANTINE).scan())
     assert bad["reasons"].to_pylist() == [["the schema 2 is unknown: schemas/pushes has 1"]]
     assert bad["value"].to_pylist() == [framed(2, record, between)]
     write_schemas(tmp_path, "pushes", suffix, {2: text})

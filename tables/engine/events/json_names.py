@@ -1,0 +1,54 @@
+"""Counts the names in JSON texts without parsing them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+F = TypeVar("F", bound=Callable[..., object])
+
+_COLON, _QUOTE, _ESCAPE, _U, _ZERO, _TWO = 0x3A, 0x22, 0x5C, 0x75, 0x30, 0x32
+
+
+def _compiled(function: F) -> F:
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+
+
+@_compiled
+def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
+    """How often each text has `":`, and whether a name may hide from that count.
+
+    It may behind white space before a colon, and in a quotation mark that is written as its number.
+
+    Args:
+        bounds: where each text begins, and where the last one ends.
+    """
+    counts, is_odd = np.zeros(len(bounds) - 1, np.int64), np.zeros(len(bounds) - 1, np.uint8)
+    for row in range(len(bounds) - 1):
+        start, end = bounds[row], bounds[row + 1]
+        count = 0
+        for at in range(start + 1, end):
+            if data[at] == _COLON:
+                before = data[at - 1]
+                if before == _QUOTE:
+                    count += 1
+                elif before <= 0x20:
+                    is_odd[row] = 1
+            elif (
+                data[at] == _U
+                and data[at - 1] == _ESCAPE
+                and at + 4 < end
+                and data[at + 1] == _ZERO
+                and data[at + 2] == _ZERO
+                and data[at + 3] == _TWO
+                and data[at + 4] == _TWO
+            ):
+                is_odd[row] = 1
+        counts[row] = count
+    return counts, is_odd
