@@ -86,7 +86,7 @@ _move = cast("Callable[[Bytes, int, Bytes, int, int], None]", intrinsic(_memcpy)
 
 
 @_compiled
-def _put(data: Bytes, at: int, length: int, into: Bytes, used: int) -> int:
+def copy_behind(data: Bytes, at: int, length: int, into: Bytes, used: int) -> int:
     """Copy bytes behind those that are used, none when the length is -1; returns how many are used then."""
     if length <= 0:
         return used
@@ -186,7 +186,7 @@ def parse(
                 if length < 0 or length > stop - at:
                     return rows, headers, FIELD
                 if delivered and wants_headers:
-                    used_names = _put(data, at, length, names, used_names)
+                    used_names = copy_behind(data, at, length, names, used_names)
                     name_ends[header + 1] = used_names
                 length, at = _varint(data, at + length, stop)
                 if at < 0:
@@ -194,7 +194,7 @@ def parse(
                 if length < -1 or length > stop - at:
                     return rows, headers, FIELD
                 if delivered and wants_headers:
-                    used_contents = _put(data, at, length, contents, used_contents)
+                    used_contents = copy_behind(data, at, length, contents, used_contents)
                     content_ends[header + 1] = used_contents
                     content_there[header] = length >= 0
                 at += max(length, 0)
@@ -209,11 +209,11 @@ def parse(
                     return rows, headers, TIMESTAMP
                 timestamps[rows] = timestamp
                 if wants_keys:
-                    used_keys = _put(data, key_at, key_length, keys, used_keys)
+                    used_keys = copy_behind(data, key_at, key_length, keys, used_keys)
                     key_ends[rows + 1] = used_keys
                     key_there[rows] = key_length >= 0
                 if wants_values:
-                    used_values = _put(data, value_at, value_length, values, used_values)
+                    used_values = copy_behind(data, value_at, value_length, values, used_values)
                     value_ends[rows + 1] = used_values
                     value_there[rows] = value_length >= 0
                 rows += 1

@@ -13,6 +13,7 @@ import numba
 import numpy as np
 import numpy.typing as npt
 
+from infra.archive.format.record_parser import copy_behind
 from tables.engine.schemas.avro_resolution import (
     ARRAY,
     BOOLEAN,
@@ -139,12 +140,12 @@ def _has_digits(low: int, high: int, bound_low: int, bound_high: int) -> bool:
 
 @_compiled
 def _leaf(
-    step: int, at: int, end: int, data: Bytes, program: Numbers, kids: Numbers, is_decimal: bool
+    step: int, at: int, end: int, data: Bytes, program: Numbers, kids: Numbers, is_decimal: bool, put: bool
 ) -> tuple[int, int, int]:
     """Read a value that consists of no others: what is kept of it, and where it ends; -1 for that when it is none.
 
     Kept are of a number its bits and what these are of, of a text where it begins and its bytes, of a decimal the low
-    and the high half.
+    and the high half. With `put` the record is known to be sound.
     """
     code = program[step, CODE]
     if code in (INT, LONG):
@@ -156,7 +157,7 @@ def _leaf(
         size = program[step, SIZE]
         if code != FIXED:
             size, at = _long(data, at, end)
-        if at < 0 or size < 0 or size > end - at or (code == STRING and not _is_utf8(data, at, at + size)):
+        if at < 0 or size < 0 or size > end - at or (code == STRING and not put and not _is_utf8(data, at, at + size)):
             return 0, 0, _FAULT
         if is_decimal:
             low, high, fits = _decimal(data, at, size)
@@ -234,7 +235,7 @@ def _read(
                     counts[part] += 1
         else:
             is_decimal = slot >= 0 and slots[slot, IS_DECIMAL] != 0
-            one, other, at = _leaf(step, at, end, data, program, kids, is_decimal)
+            one, other, at = _leaf(step, at, end, data, program, kids, is_decimal, put)
             if at < 0:
                 return _FAULT
             if slot >= 0:
@@ -309,8 +310,5 @@ def gather(data: Bytes, starts: Numbers, sizes: Numbers, into: Bytes) -> int:
     """Copy ranges of bytes one behind the other."""
     used = 0
     for n in range(len(starts)):
-        start = starts[n]
-        for k in range(sizes[n]):
-            into[used + k] = data[start + k]
-        used += sizes[n]
+        used = copy_behind(data, starts[n], sizes[n], into, used)
     return used

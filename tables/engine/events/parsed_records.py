@@ -89,9 +89,14 @@ def by_schema(
         indexed: as of `framed`.
     """
     values = raw["value"].combine_chunks()
-    headers: list[Any] = raw[HEADERS].to_pylist() if raw[HEADERS].null_count < len(raw) else [None] * len(raw)
-    _, offsets, _ = values.buffers()
+    has_headers = raw[HEADERS].null_count < len(raw)
+    headers: list[Any] = raw[HEADERS].to_pylist() if has_headers else [None] * len(raw)
+    _, offsets, data = values.buffers()
     bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+    if not has_headers and not values.null_count and data is not None:
+        plain = _of_one_schema(np.frombuffer(data, np.uint8), bounds, topic.max_bytes, indexed=indexed)
+        if plain is not None:
+            return [plain], {}
     found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, int]]] = {}
     faults: dict[int, list[str]] = {}
     for row, value in enumerate(values.to_pylist()):
@@ -110,6 +115,23 @@ def by_schema(
         rows, starts = np.array(places, np.int64).T
         groups.append(Group(Framed(schema, 0, message), rows, bounds[rows] + starts, bounds[rows + 1]))
     return groups, faults
+
+
+def _of_one_schema(
+    data: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64], max_bytes: int, *, indexed: bool
+) -> Group | None:
+    """The group of all records, where they begin alike with an id, as nearly every batch does; else None."""
+    starts, ends, size = bounds[:-1], bounds[1:], 6 if indexed else 5
+    lengths = ends - starts
+    if not len(starts) or lengths.min() < size or lengths.max() > max_bytes:
+        return None
+    heads = data[starts[:, None] + np.arange(size)]
+    if (heads != heads[0]).any() or heads[0, 0] or (indexed and heads[0, 5]):
+        return None
+    message = (0,) if indexed else ()
+    return Group(
+        Framed(int.from_bytes(heads[0, 1:5].tobytes(), "big"), 0, message), np.arange(len(starts)), starts + size, ends
+    )
 
 
 def joined(parts: Sequence[Parsed], faults: dict[int, list[str]], topic: Topic) -> Parsed:
