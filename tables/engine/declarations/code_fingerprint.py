@@ -55,7 +55,8 @@ def read_code(function: Callable[..., object]) -> tuple[str, ...]:
 
 def decoding(topic: Topic) -> str:
     """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
-    return _digest([_parameters(topic, _NOT_DECODING), *_decoder()])
+    schemas = [] if topic.encoding == "json" else [repr(topic.schema_files)]
+    return _digest([_parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
 
 
 def recorded(lake: Lake, table: Table) -> str | None:

@@ -19,6 +19,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from infra.errors import BadDeclaration
+from tables.engine.declarations.code_fingerprint import decoding
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.metadata_columns import REST
 from tables.engine.events.record_decoder import HEADERS, HEADERS_TYPE, Decoded, Decoder
@@ -190,6 +191,14 @@ def test_an_id_that_is_unknown_is_quarantined_until_its_file_is_there(schemas: P
     assert result.rejected["value"].to_pylist() == [value]
     put(schemas, _9=newer)
     assert decoded(topic(), value).accepted["n"].to_pylist() == [4]
+
+
+def test_a_new_schema_changes_what_records_become(schemas: Path) -> None:
+    put(schemas, _1=EVENT)
+    before = decoding(topic())
+    assert decoding(topic()) == before
+    put(schemas, _2=EVENT)
+    assert decoding(topic()) != before
 
 
 def test_the_id_may_be_a_guid_in_a_header(schemas: Path) -> None:
