@@ -4,16 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from cli.commands.run_commands import TableOrDomain
 from cli.console import Json, make_table, out, print_json, shown
 from cli.parsing import parse_offsets, parse_time
 from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from batch.offset_selection import Edge
     from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
@@ -22,66 +25,92 @@ MOST_ROWS = 20
 
 
 def as_of(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")],
+    table: TableOrDomain,
     at: Annotated[
         list[str],
         typer.Argument(
-            metavar="PLACE...",
-            help="A time, 2013-01-05T06:30 (UTC): what the broker had got before it; or TOPIC@OFFSETS of each topic "
-            "that the table is computed from: departures@0:1200,1:80.",
+            metavar="POSITION...",
+            help="A time, 2013-01-05T06:30 (UTC): the records that the broker appended before it; or TOPIC@OFFSETS "
+            "for each topic that the table is computed from: departures@0:1200,1:80.",
         ),
     ],
-    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write all rows to a Parquet file.")] = None,
+    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write all rows to a Parquet file; with DOMAIN, a folder of them.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Compute TABLE as it was at a point of the log, by today's definition; the live table stays as it is.
+    """Compute TABLE, or each table of DOMAIN, as of a position in the log, by today's definition; changes no table.
 
-    The column `_final` says whether a row had closed by then.
+    The column `_final` says whether the row was closed by then. With DOMAIN, --json prints a list.
     """
     settings = Settings.from_environment()
     if to is not None and to.exists():
-        raise BadArgument(f"--to {to} is there already.", hint="Choose another file, or remove it.")
+        raise BadArgument(f"--to {to} exists already.", hint="Choose another name, or remove it.")
     from tables.engine.declarations.registry import load
 
     registry = load()
-    declared = registry.find_table(table)
+    declared, is_domain = registry.chosen([table]), table in registry.domains
     before = _before(at, declared, registry)
+    if to is not None and is_domain:
+        to.mkdir(parents=True)
     from batch.as_of import AsOf
     from tables.engine.refresh.open_platform import opened
 
-    with opened(settings, "as-of", [declared.domain]) as platform:
-        rows = AsOf(platform, before).rows(declared)
-        if to is not None:
-            import pyarrow.parquet
+    documents = []
+    with opened(settings, "as-of", [found.domain for found in declared]) as platform:
+        for found in declared:
+            topics = registry.above(found).topics
+            own = {name: place for name, place in before.items() if name in topics} if is_domain else before
+            rows = AsOf(platform, own).rows(found)
+            if to is not None:
+                _write(rows, found, to / f"{found.name}.parquet" if is_domain else to)
+                continue
+            first, count = _first(rows, found)
+            if as_json:
+                documents.append({"table": found.full_name, "rows": count, "first": first})
+            else:
+                _print(found, " ".join(at), first, count)
+    if as_json and to is None:
+        print_json(documents if is_domain else documents[0])
 
-            pyarrow.parquet.write_table(rows.orderBy(*declared.primary_key).toArrow(), to)
-            out.print(f"Written to {to}.")
-            return
-        rows = rows.persist()  # or all of it is computed twice
-        found = rows.orderBy(*declared.primary_key).limit(MOST_ROWS).toArrow().to_pylist()
-        count = rows.count()
-        rows.unpersist()
-    if as_json:
-        print_json({"table": declared.full_name, "rows": count, "first": found})
-        return
-    columns = list(found[0]) if found else [*declared.primary_key]
-    out.print(
-        make_table(
-            f"{declared.full_name} as of {' '.join(at)}", columns, [[shown(v) for v in row.values()] for row in found]
-        )
-    )
+
+def _write(rows: DataFrame, table: Table, to: Path) -> None:
+    import pyarrow.parquet
+
+    pyarrow.parquet.write_table(rows.orderBy(*table.primary_key).toArrow(), to)
+    out.print(f"Written to {to}.")
+
+
+def _first(rows: DataFrame, table: Table) -> tuple[list[dict[str, Any]], int]:
+    rows = rows.persist()  # or all of it is computed twice
+    found = rows.orderBy(*table.primary_key).limit(MOST_ROWS).toArrow().to_pylist()
+    count = rows.count()
+    rows.unpersist()
+    return found, count
+
+
+def _print(table: Table, position: str, first: Sequence[Mapping[str, Any]], count: int) -> None:
+    columns = list(first[0]) if first else [*table.primary_key]
+    cells = [[shown(value) for value in row.values()] for row in first]
+    out.print(make_table(f"{table.full_name} as of {position}", columns, cells))
     out.print(f"[dim]{min(count, MOST_ROWS):,} of {count:,} rows; --to FILE writes all.[/]")
 
 
-def _before(places: Sequence[str], table: Table, registry: Registry) -> Mapping[str, Edge]:
-    """Topic -> what is typed of it; one time holds for all topics of the table."""
-    if len(places) == 1 and "@" not in places[0]:
-        return dict.fromkeys(registry.above(table).topics, parse_time(places[0], "PLACE"))
+def _before(positions: Sequence[str], tables: Sequence[Table], registry: Registry) -> Mapping[str, Edge]:
+    """Topic -> the given position; one time holds for all topics that the tables are computed from."""
+    topics = {name for table in tables for name in registry.above(table).topics}
+    if len(positions) == 1 and "@" not in positions[0]:
+        return dict.fromkeys(sorted(topics), parse_time(positions[0], "POSITION"))
     before: dict[str, Edge] = {}
-    for place in places:
-        name, at_sign, offsets = place.partition("@")
+    for position in positions:
+        name, at_sign, offsets = position.partition("@")
         if not at_sign:
-            raise BadArgument(f"{place!r}: expected TOPIC@OFFSETS.", hint="Write departures@0:1200,1:80, or one time.")
+            raise BadArgument(
+                f"{position!r}: expected TOPIC@OFFSETS.", hint="Write departures@0:1200,1:80, or one time."
+            )
         topic = registry.find_topic(name)
         before[topic.full_name] = parse_offsets(offsets, name, topic.partitions) or {}
+    if len(tables) > 1 and (foreign := sorted(set(before) - topics)):
+        raise BadArgument(
+            f"No table of {tables[0].domain} is computed from {foreign[0]}.",
+            hint=f"They are computed from {', '.join(sorted(topics))}.",
+        )
     return before

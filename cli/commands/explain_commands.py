@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated, NoReturn
 import typer
 from rich.markup import escape
 
+from cli.commands.run_commands import TableOrDomain
 from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
 from cli.parsing import parse_key, parse_time
 from infra.errors import BadArgument
@@ -69,15 +70,16 @@ def why(
 
 
 def late(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")],
+    table: TableOrDomain,
     since: Annotated[
-        str | None, typer.Option(help="Only what was looked at since then, 2013-01-05 or 2013-01-05T06:00, UTC.")
+        str | None, typer.Option(help="Only records examined since then, 2013-01-05 or 2013-01-05T06:00, UTC.")
     ] = None,
     as_json: Json = False,
 ) -> None:
-    """List the late records of TABLE: what each changed, and which changed nothing.
+    """List the late records of TABLE, or of each table of DOMAIN: what each changed, and which changed nothing.
 
-    A record is listed when the stream may have missed it; many still met an open row, and so change nothing.
+    A record is listed when the stream may have dropped it; many still reach an open row and change nothing. With
+    DOMAIN, --json prints a list, and tables that have no rows yet are left out.
     """
     from batch.late_records import late_records
     from tables.engine.declarations.registry import load
@@ -87,12 +89,17 @@ def late(
     settings = Settings.from_environment()
     first = parse_time(since, "--since") if since else None
     registry = load()
-    declared = registry.find_table(table)
-    records = late_records(Platform(_no_session, Lake(settings), registry), declared, first)
+    lake, declared = Lake(settings), registry.chosen([table])
+    declared = [found for found in declared if lake.exists(found.full_name)] or declared
+    documents = []
+    for found in declared:
+        records = late_records(Platform(_no_session, lake, registry), found, first)
+        if as_json:
+            documents.append({"table": found.full_name, "watermark": found.watermark, "records": records})
+        else:
+            _print_late(found, records)
     if as_json:
-        print_json({"table": declared.full_name, "watermark": declared.watermark, "records": records})
-    else:
-        _print_late(declared, records)
+        print_json(documents if table in registry.domains else documents[0])
 
 
 def _in_archive(told: RowHistory, settings: Settings) -> tuple[RowHistory, str]:

@@ -8,8 +8,9 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from cli.commands.run_commands import ApprovedBy, print_differences, print_outcomes
+from cli.commands.run_commands import ApprovedBy, TableOrDomain, print_differences, print_outcomes
 from cli.console import Json, make_table, out, print_json
+from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -19,7 +20,7 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by ful
 
 
 def rebuild(
-    table: TableName,
+    table: TableOrDomain,
     promote: Annotated[
         bool, typer.Option("--promote", help="Put it in the live table's place; without it, it is only compared.")
     ] = False,
@@ -31,30 +32,41 @@ def rebuild(
     fresh: Annotated[bool, typer.Option("--fresh", help="Begin again where an earlier run was cut short.")] = False,
     as_json: Json = False,
 ) -> None:
-    """Run the streaming code over the whole archived log into a shadow of TABLE, and compare it with the live one.
+    """Run the streaming code over the whole archived log into a shadow of TABLE, and compare it with the live table.
 
-    The live table keeps serving. A changed definition, also one of other columns, goes live with --promote, in one
-    commit that `rollback` takes back. A run that was cut short goes on where it was.
+    The live table stays in use meanwhile. --promote publishes the shadow in one commit, also with a changed definition
+    or other columns; `rollback` reverts that commit. An interrupted run continues where it stopped. With DOMAIN, each
+    of its tables is rebuilt, after the tables that it reads; --json then prints a list.
     """
     from rebuild.rebuild_table import rebuilt
+    from tables.engine.declarations.registry import load
 
-    with rebuilt(Settings.from_environment(), table, fresh=fresh) as promotion:
-        comparison = promotion.compare()
-        outcome = promotion.promote(digest or "", approved_by or getuser()) if promote else None
+    settings, registry = Settings.from_environment(), load()
+    names = [found.full_name for found in registry.chosen([table])]
+    is_domain = table in registry.domains
+    if is_domain and digest:
+        raise BadArgument("--digest belongs to the rows of one table.", hint=f"Name one of {', '.join(names)}.")
+    documents = []
+    for name in names:
+        with rebuilt(settings, name, fresh=fresh) as promotion:
+            comparison = promotion.compare()
+            outcome = promotion.promote(digest or "", approved_by or getuser()) if promote else None
+        if as_json:
+            documents.append(
+                {
+                    "comparison": dataclasses.asdict(comparison) | {"is_equal": comparison.is_equal},
+                    "promoted": dataclasses.asdict(outcome) if outcome else None,
+                }
+            )
+            continue
+        _print(comparison)
+        if outcome:
+            print_outcomes([outcome], as_json=False)
+            out.print(f"To revert it: ./twofold rollback {comparison.table}")
+        elif not comparison.is_equal:
+            out.print(f"To publish it: ./twofold rebuild {comparison.table} --promote")
     if as_json:
-        print_json(
-            {
-                "comparison": dataclasses.asdict(comparison) | {"is_equal": comparison.is_equal},
-                "promoted": dataclasses.asdict(outcome) if outcome else None,
-            }
-        )
-        return
-    _print(comparison)
-    if outcome:
-        print_outcomes([outcome], as_json=False)
-        out.print(f"Taken back by: ./twofold rollback {comparison.table}")
-    elif not comparison.is_equal:
-        out.print(f"Made live by: ./twofold rebuild {comparison.table} --promote")
+        print_json(documents if is_domain else documents[0])
 
 
 def rollback(table: TableName, as_json: Json = False) -> None:
@@ -79,6 +91,6 @@ def _print(comparison: Comparison) -> None:
         ("columns gone", ", ".join(comparison.gone_columns) or "none"),
         ("compared are rows before", comparison.before or "all"),
     ]
-    out.print(make_table(f"{comparison.table}: made anew from the log, against the live table", ["", ""], rows))
+    out.print(make_table(f"{comparison.table}: rebuilt from the log, compared with the live table", ["", ""], rows))
     if comparison.examples:
         print_differences(f"{comparison.table}: rows that differ", comparison.examples)

@@ -34,6 +34,10 @@ Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under ta
 TableNames = Annotated[
     list[str] | None, typer.Argument(metavar="[TABLE or DOMAIN]...", help="All tables when none is named.")
 ]
+TableOrDomain = Annotated[
+    str,
+    typer.Argument(metavar="TABLE or DOMAIN", help="A table, by full or bare name; or a domain: each of its tables."),
+]
 TopicName = Annotated[str, typer.Argument(metavar="TOPIC", help="A topic: flights.departures, or its bare name.")]
 From = Annotated[
     str | None,
@@ -86,16 +90,16 @@ def maintain_once(domain: Domain, tables: TableNames = None) -> None:
 
 
 def backfill(
-    table: Annotated[str, typer.Argument(metavar="TABLE", help="A table: flights.delays_by_hour, or its bare name.")],
+    table: TableOrDomain,
     start: Annotated[
         str | None, typer.Option(help="First instant: 2013-01-05 or 2013-01-05T06:00, UTC. All rows without a range.")
     ] = None,
     end: Annotated[str | None, typer.Option(help="First instant after the range, UTC.")] = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute the rows of TABLE in a range of time, publish the differences.
+    """Recompute the rows of TABLE, or of each table of DOMAIN, in a time range and publish the differences.
 
-    Without a range it recomputes all, which also accepts a changed definition of TABLE.
+    Without a range all rows are recomputed, which also accepts a changed definition.
     """
     first = parse_time(start, "--start") if start else None
     last = parse_time(end, "--end") if end else None
@@ -104,10 +108,10 @@ def backfill(
     settings = Settings.from_environment()
     from tables.engine.declarations.registry import load
 
-    name = load().find_table(table).full_name
+    names = [found.full_name for found in load().chosen([table])]
     from batch.rewrite.backfill import backfill as run
 
-    print_outcomes([run(settings, name, first, last)], as_json)
+    print_outcomes([run(settings, name, first, last) for name in names], as_json)
 
 
 def reconcile(

@@ -158,6 +158,9 @@ class Registry:
             BadArgument: names what is near.
             BadDeclaration: it cannot be loaded.
         """
+        if name in self.domains and not any(full.partition(".")[2] == name for full in {**self.tables, **self.faults}):
+            tables = ", ".join(table.full_name for table in self.in_order(name))
+            raise BadArgument(f"{name!r} is a domain; expected one table.", hint=f"Name one of {tables}.")
         return _find(name, self.tables, self.faults, "table")
 
     def find_topic(self, name: str) -> Topic:

@@ -1,0 +1,74 @@
+"""A command about tables accepts a domain, which stands for each of its tables."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cli.commands.as_of_command import _before
+from infra.errors import BadArgument
+from rebuild.promotion import Comparison
+from tables.engine.declarations import registry
+from tables.engine.refresh.run_result import RunResult
+from tests.cli.conftest import Cli
+from tests.plant import plant
+
+TABLES = ["plant.hours", "plant.kept", "plant.newest"]
+
+
+@pytest.fixture(autouse=True)
+def domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> registry.Registry:
+    declared = plant(tmp_path / "declared")
+    monkeypatch.setattr(registry, "load", lambda: declared)
+    assert sorted(declared.tables) == TABLES
+    return declared
+
+
+def test_a_backfill_of_a_domain_recomputes_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def run(_: object, table: str, *bounds: object) -> RunResult:
+        assert bounds == (None, None)
+        return RunResult(table=table, cause="backfill", run="b-1")
+
+    monkeypatch.setattr("batch.rewrite.backfill.backfill", run)
+    assert sorted(o["table"] for o in cli("backfill", "plant", "--json").document) == TABLES
+    assert [o["table"] for o in cli("backfill", "hours", "--json").document] == ["plant.hours"]
+
+
+def test_a_rebuild_of_a_domain_compares_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    @contextmanager
+    def rebuilt(_: object, table: str, *, fresh: bool) -> Iterator[SimpleNamespace]:
+        assert fresh
+        found = Comparison(table=table, rows=0, missing=0, extra=0, changed=0)
+        yield SimpleNamespace(compare=lambda: found)
+
+    monkeypatch.setattr("rebuild.rebuild_table.rebuilt", rebuilt)
+    found = cli("rebuild", "plant", "--fresh", "--json").document
+    assert sorted(one["comparison"]["table"] for one in found) == TABLES
+    assert cli("rebuild", "hours", "--fresh", "--json").document["comparison"]["table"] == "plant.hours"
+    refused = cli("rebuild", "plant", "--promote", "--digest", "d1")
+    assert (refused.code, "rows of one table" in refused.err) == (2, True)
+
+
+def test_late_records_of_a_domain_need_a_table_with_rows(cli: Cli) -> None:
+    ran = cli("late", "plant")
+    assert (ran.code, "./twofold up" in ran.err) == (2, True)
+
+
+def test_one_position_holds_for_each_topic_of_a_domain(domain: registry.Registry) -> None:
+    tables = domain.chosen(["plant"])
+    assert list(_before(["2013-01-05"], tables, domain)) == ["plant.readings"]
+    assert _before(["readings@0:7"], tables, domain) == {"plant.readings": {0: 7}}
+    with pytest.raises(BadArgument, match="expected TOPIC@OFFSETS"):
+        _before(["readings@0:7", "2013-01-05"], tables, domain)
+
+
+@pytest.mark.parametrize("command", [["why", "plant", "sensor=a"], ["try", "plant"], ["rollback", "plant"]])
+def test_a_command_about_one_table_names_those_of_a_domain(cli: Cli, command: list[str]) -> None:
+    ran = cli(*command)
+    assert ran.code == 2
+    assert "'plant' is a domain; expected one table." in ran.err
+    assert "plant.hours, plant.kept, plant.newest" in ran.err
