@@ -1,32 +1,37 @@
-"""What a sample of JSON records says of a topic: types, nullability, event time, identity."""
+"""Infers a topic from a sample of JSON records: types, nullability, event time, identity."""
 
 from __future__ import annotations
 
 import json
+import keyword
 import re
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any
 
 from infra.errors import BadArgument
+from tables.engine.declarations.declaration import COLUMN
 
 MOST = 10_000
 _INT = 2**31
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z")
-_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d(:\d\d(\.\d+)?)?(Z|[+-]\d\d:\d\d)\Z")
+_TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
+_ZONE = re.compile(r"(Z|[+-]\d\d:\d\d)\Z")
 _HAPPENED = ("event_time", "occurred_at", "happened_at", "timestamp", "time", "ts", "at", "created_at")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What the records have in common.
+    """What the records of a sample have in common.
 
     Attributes:
         schema: column -> type, as a topic declares it.
         times: columns that can be the event time, the likeliest first.
-        identities: column sets in which no two records agree at one time, the likeliest first.
-        records: how many there are; `first`: the first of them.
+        identities: column sets in which no two records agree, the likeliest first.
+        records: number of records; `first`: the first of them.
+        notes: what the sample leaves open or a declaration cannot name, one sentence per field.
     """
 
     schema: Mapping[str, str]
@@ -34,26 +39,28 @@ class Sample:
     identities: Sequence[tuple[str, ...]]
     records: int
     first: Sequence[str]
+    notes: Sequence[str] = ()
 
 
 def read_sample(lines: Iterable[str]) -> Sample:
-    """What at most 10,000 lines say, each a JSON object.
+    """The sample of at most 10,000 lines, each a JSON object.
 
     Raises:
-        BadArgument: a line is no JSON object, a value has no type of a topic, or there is no line; names the line.
+        BadArgument: a line is no JSON object, or there is no line; names the line.
     """
     texts = [line for line, _ in zip(filter(str.strip, lines), range(MOST), strict=False)]
     rows = [_parsed(text, number) for number, text in enumerate(texts, 1)]
     if not rows:
-        raise BadArgument("The sample is empty.", hint="Expected one JSON object a line.")
-    columns = list(dict.fromkeys(column for row in rows for column in row))
-    schema = {column: _type(column, [row.get(column) for row in rows]) for column in columns}
+        raise BadArgument("The sample is empty.", hint="Expected one JSON object per line.")
+    types = _Types()
+    schema = types.of_fields("", rows)
     return Sample(
         schema=schema,
         times=_times(schema),
         identities=_identities(rows, schema),
         records=len(rows),
         first=[text.strip() for text in texts[:3]],
+        notes=types.notes,
     )
 
 
@@ -61,43 +68,89 @@ def _parsed(text: str, number: int) -> dict[str, Any]:
     try:
         row = json.loads(text)
     except ValueError as error:
-        raise BadArgument(f"Line {number} of the sample is no JSON: {error}.") from error
+        raise BadArgument(f"Line {number} of the sample is not JSON: {error}.") from error
     if not isinstance(row, dict):
         raise BadArgument(f"Line {number} of the sample is {type(row).__name__}; expected a JSON object.")
     return row
 
 
-def _type(column: str, values: Sequence[Any]) -> str:
-    known = [value for value in values if value is not None]
-    nullable = "?" if len(known) < len(values) else ""
-    if any(isinstance(value, list) for value in known):
-        elements = [element for value in known if isinstance(value, list) for element in value]
-        if not all(isinstance(value, list) for value in known) or None in elements:
-            raise BadArgument(f"{column} is not always a list of values.", hint="Leave it out of the sample.")
-        return f"array<{_scalar(column, elements)}>{nullable}"
-    return _scalar(column, known) + nullable
+class _Types:
+    """Infers types, and notes what could not be inferred.
+
+    Decimals and base64 cannot be told from doubles and strings, so they are never guessed.
+    """
+
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def of_fields(self, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
+        """Field -> type, of objects at this path; fields that no declaration can name are left out."""
+        found: dict[str, str] = {}
+        for name in dict.fromkeys(name for row in rows for name in row):
+            place = f"{path}.{name}" if path else name
+            if not _can_name(name, is_column=not path) or name.lower() in {known.lower() for known in found}:
+                self.notes.append(f"{place} cannot name a column: it is left out, and kept in _rest.")
+                continue
+            found[name] = self._type(place, [row.get(name) for row in rows])
+        return found
+
+    def _type(self, path: str, values: Sequence[Any]) -> str:
+        known = [value for value in values if value is not None]
+        return self._known(path, known) + ("?" if len(known) < len(values) else "")
+
+    def _known(self, path: str, values: Sequence[Any]) -> str:
+        kinds = {type(value) for value in values}
+        if kinds == {dict}:
+            return self._object(path, values)
+        if kinds == {list}:
+            elements = [element for value in values for element in value]
+            return f"array<{self._type(f'{path}[]', elements)}>"
+        if not kinds:
+            self.notes.append(f"{path} has no value in the sample: its type is open.")
+            return "json"
+        scalar = _scalar(kinds, values)
+        if scalar is None:
+            names = ", ".join(sorted(kind.__name__ for kind in kinds))
+            self.notes.append(f"{path} has values of several types ({names}), or a number beyond 64 bits.")
+        return scalar or "json"
+
+    def _object(self, path: str, values: Sequence[Mapping[str, Any]]) -> str:
+        if is_map := _has_varying_keys(values):
+            cells = [cell for value in values for cell in value.values()]
+            if "." not in path and "[" not in path:  # within another type there are no maps
+                return f"map<string,{self._type(f'{path}.*', cells)}>"
+        fields = {} if is_map else self.of_fields(path, values)
+        if not fields:
+            self.notes.append(f"{path} is an object whose fields {'vary' if is_map else 'cannot be named'}.")
+            return "json"
+        return f"struct<{', '.join(f'{name}: {kind}' for name, kind in fields.items())}>"
 
 
-def _scalar(column: str, values: Sequence[Any]) -> str:
-    kinds = {type(value) for value in values}
-    if kinds & {dict, list}:
-        raise BadArgument(
-            f"{column} holds objects, or lists of lists.",
-            hint="Leave it out of the sample, and declare it by hand: docs/reference/types.md lists the types.",
-        )
+def _has_varying_keys(values: Sequence[Mapping[str, Any]]) -> bool:
+    """Whether keys are data: no key is in half of the objects, and their values are all alike."""
+    counts = Counter(key for value in values for key in value)
+    kinds = {float if type(cell) is int else type(cell) for value in values for cell in value.values()}
+    return len(counts) > 2 and len(kinds - {type(None)}) == 1 and 2 * max(counts.values()) <= len(values)
+
+
+def _can_name(name: str, *, is_column: bool) -> bool:
+    return bool(COLUMN.match(name)) and not keyword.iskeyword(name) if is_column else name.isidentifier()
+
+
+def _scalar(kinds: set[type], values: Sequence[Any]) -> str | None:
+    """The type of these values; None where it is not one type."""
     if kinds == {bool}:
         return "boolean"
-    if kinds == {int}:
+    if kinds == {int} and all(-(2**63) <= value < 2**63 for value in values):
         return "int" if all(-_INT <= value < _INT for value in values) else "long"
-    if kinds and kinds <= {int, float}:
+    if float in kinds and kinds <= {int, float}:
         return "double"
-    if kinds == {str}:
-        if all(_TIME.match(value) and _is(datetime, value) for value in values):
-            return "timestamp"
-        return "date" if all(_DATE.match(value) and _is(date, value) for value in values) else "string"
-    if not kinds:
-        return "string"
-    raise BadArgument(f"{column} is of several types: {', '.join(sorted(kind.__name__ for kind in kinds))}.")
+    if kinds != {str}:
+        return None
+    if all(_TIME.match(value) and _is(datetime, value) for value in values):
+        zoned = [_ZONE.search(value) is not None for value in values]
+        return "timestamp" if all(zoned) else "string" if any(zoned) else "timestamp_ntz"
+    return "date" if all(_DATE.match(value) and _is(date, value) for value in values) else "string"
 
 
 def _is(kind: type[date], text: str) -> bool:
@@ -109,6 +162,7 @@ def _is(kind: type[date], text: str) -> bool:
 
 
 def _times(schema: Mapping[str, str]) -> list[str]:
+    """Instants that are never null; those within objects cannot be declared."""
     times = [column for column, kind in schema.items() if kind == "timestamp"]
     return sorted(times, key=lambda c: _HAPPENED.index(c) if c in _HAPPENED else len(_HAPPENED))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import keyword
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -109,7 +110,9 @@ ${schema}
     },
     event_time="${event_time}",
     message_key="${key}",
-    dedup_keys=[${identity}],
+    dedup_keys=[${dedup_keys}],
+    partitions=${partitions},
+    unknown_fields="keep",  # in the column _rest; "refuse" quarantines records that have others
 )
 ''')
 
@@ -119,15 +122,15 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.engine.declarations.registry import load
+from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 
 RECORDS = [
 ${records}
 ]
 
 
-def test_records_of_the_sample_are_good() -> None:
+def test_records_of_the_sample_become_events() -> None:
     rows = [{"partition": 0, "offset": n, "value": value} for n, value in enumerate(RECORDS)]
     decoded = Decoder(load().find_topic("${full_name}")).decode(pa.Table.from_pylist(rows, schema=RAW_SCHEMA), None)
     assert (len(decoded.accepted), decoded.rejected.to_pylist()) == (len(RECORDS), [])
@@ -154,7 +157,7 @@ def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case 
     """Make the folder tables/NAME of a new domain."""
     out.print(f"Wrote {write_domain(name)}.", soft_wrap=True)
     out.print(
-        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with a JSON record a line."
+        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line."
     )
 
 
@@ -162,28 +165,40 @@ def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case 
 def topic(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")],
     domain: Annotated[str, typer.Option(help="The folder under tables/.")],
-    sample: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file with one JSON record a line.")],
-    event_time: Annotated[str | None, typer.Option(help="The column that says when it happened.")] = None,
-    identity: Annotated[str | None, typer.Option(help="Columns in which no two records agree: id,kind.")] = None,
-    key: Annotated[str | None, typer.Option(help="The column that producers use as the record key.")] = None,
+    sample: Annotated[Path, typer.Option("--from", metavar="FILE", help="A file with one JSON record per line.")],
+    event_time: Annotated[str | None, typer.Option(help="The column with the time at which it happened.")] = None,
+    dedup_keys: Annotated[str | None, typer.Option(help="Columns in which no two records agree: id,kind.")] = None,
+    message_key: Annotated[str | None, typer.Option(help="The column that producers use as the record key.")] = None,
+    partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 3,
 ) -> None:
     """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
 
-    Types, nullability, event time and identity are inferred from the sample, and shown.
+    Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
+    structs, or maps where their keys vary. Where records have other types or nulls than the sample, edit the file.
     """
     from cli.sample import read_sample
 
     if not sample.is_file():
-        raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record a line.")
+        raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record per line.")
     with sample.open(encoding="utf-8") as lines:
         found = read_sample(lines)
-    columns = identity.split(",") if identity else None
-    written, chosen = write_topic(name, found, domain=domain, event_time=event_time, identity=columns, key=key)
+    columns = dedup_keys.split(",") if dedup_keys else None
+    written, chosen = write_topic(
+        name,
+        found,
+        domain=domain,
+        event_time=event_time,
+        dedup_keys=columns,
+        message_key=message_key,
+        partitions=partitions,
+    )
     out.print(
         make_table(f"{found.records:,} records", ["column", "type"], [(c, escape(t)) for c, t in found.schema.items()])
     )
+    for note in found.notes:
+        out.print(f"[yellow]![/] {escape(note)}", soft_wrap=True)
     for what, value, others in chosen:
-        more = f"  [dim]or {escape(', '.join(others))}: --{what.replace(' ', '-')}[/]" if others else ""
+        more = f"  [dim]or {escape('; '.join(others))}: --{what.replace('_', '-')}[/]" if others else ""
         out.print(f"{what}: {escape(value)}{more}", soft_wrap=True)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(f"[dim]Next:[/] ./twofold new table NAME --domain {domain} --input {name}")
@@ -234,18 +249,19 @@ def write_topic(
     *,
     domain: str,
     event_time: str | None = None,
-    identity: Sequence[str] | None = None,
-    key: str | None = None,
+    dedup_keys: Sequence[str] | None = None,
+    message_key: str | None = None,
+    partitions: int = 3,
     root: Path = ROOT,
 ) -> tuple[Written, list[tuple[str, str, Sequence[str]]]]:
     """Write the two files of a topic below `root`.
 
     Returns:
-        The files, and what was chosen: of the event time, the identity and the key the value and the alternatives.
+        The files, and what was chosen: parameter, value, alternatives.
 
     Raises:
         BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
-            the identity, or a file exists already.
+            identify records, or a file exists already.
     """
     from tables.engine.declarations.registry import load
 
@@ -253,30 +269,35 @@ def write_topic(
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
     _require_name(name, domain, load(root / "tables"))
     times = [event_time] if event_time else sample.times
-    identities = [tuple(identity)] if identity else sample.identities
+    identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
     if not times or not identities:
+        inside = [column for column, kind in sample.schema.items() if "<" in kind and "timestamp" in kind]
         raise BadArgument(
             "The sample has no column that is always a time with an offset, 2013-01-01T10:00:00Z."
             if not times
-            else "The sample has no column that tells records apart.",
-            hint="A topic needs one; have the producer add it.",
+            else "The sample has no column that identifies records.",
+            hint=f"{inside[0]} has a time within it; the event time must be a field of the record itself."
+            if inside and not times
+            else "A topic needs one; have the producer add it.",
         )
-    if foreign := [c for c in (times[0], *identities[0], *([key] if key else [])) if c not in sample.schema]:
+    named = (times[0], *identities[0], *([message_key] if message_key else []))
+    if foreign := [column for column in named if column not in sample.schema]:
         raise BadArgument(f"The sample has no column {foreign[0]!r}.", hint=f"It has {', '.join(sample.schema)}.")
-    chosen_key = key or identities[0][0]
+    chosen_key = message_key or identities[0][0]
     text = TOPIC.substitute(
         name=name,
-        schema="\n".join(f"        {_quoted(column)}: {_quoted(kind)}," for column, kind in sample.schema.items()),
+        schema="\n".join(f"        {_quoted(column)}: {_split(kind)}," for column, kind in sample.schema.items()),
+        partitions=partitions,
         event_time=times[0],
         key=chosen_key,
-        identity=", ".join(map(_quoted, identities[0])),
+        dedup_keys=", ".join(map(_quoted, identities[0])),
     )
     records = "\n".join(f"    {line.encode()!r}," for line in sample.first)
     test = TOPIC_TEST.substitute(full_name=f"{domain}.{name}", records=records)
     chosen = [
-        ("event time", times[0], times[1:]),
-        ("identity", ", ".join(identities[0]), [", ".join(columns) for columns in identities[1:4]]),
-        ("key", chosen_key, []),
+        ("event_time", times[0], times[1:]),
+        ("dedup_keys", ", ".join(identities[0]), [",".join(columns) for columns in identities[1:4]]),
+        ("message_key", chosen_key, []),
     ]
     return _write(name, domain, text, test, root), chosen
 
@@ -319,6 +340,13 @@ def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> W
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return written
+
+
+def _split(kind: str) -> str:
+    """The text of a type as Python writes it, in several strings where it is long."""
+    parts = textwrap.wrap(kind, 96, drop_whitespace=False, break_long_words=False, break_on_hyphens=False)
+    lines = "".join(f"\n            {_quoted(part)}" for part in parts)
+    return _quoted(kind) if len(parts) == 1 else f"({lines}\n        )"
 
 
 def _quoted(text: str) -> str:

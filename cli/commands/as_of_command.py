@@ -34,7 +34,10 @@ def as_of(
             "for each topic that the table is computed from: departures@0:1200,1:80.",
         ),
     ],
-    to: Annotated[Path | None, typer.Option("--to", metavar="FILE", help="Write all rows to a Parquet file; with DOMAIN, a folder of them.")] = None,
+    to: Annotated[
+        Path | None,
+        typer.Option("--to", metavar="FILE", help="Write all rows to a Parquet file, of DOMAIN to a folder of files."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Compute TABLE, or each table of DOMAIN, as of a position in the log, by today's definition; changes no table.
