@@ -10,6 +10,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,6 +26,8 @@ from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
 from streaming.maintain.table_stream import Running, use_pool
 from streaming.progress import Progress, read, write
+from tables.engine.declarations.analysis import require_no_mistake
+from tables.engine.declarations.code_fingerprint import fingerprint, recorded
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
 from tables.engine.events.topic_specs import specs
@@ -105,6 +108,9 @@ def _drain_table(platform: Platform, table: Table) -> None:
 
 def _ensure(platform: Platform, table: Table) -> None:
     ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
+    if recorded(platform.lake, table) not in (None, fingerprint(table)):
+        # Its stream will refuse the changed definition until a backfill; a mistake in it is of more use to the author.
+        require_no_mistake(platform.spark, platform.registry, table)
     platform.lake.describe(table.full_name, table.columns)
 
 
@@ -249,10 +255,10 @@ class _Kept:
 
 
 def _tell(settings: Settings, domain: str, query: str, error: str) -> None:
-    """Note why a query stands still, beside what is known of it; nothing where it runs."""
+    """Note why a query is stopped, with what is known of it; an empty error where it runs."""
     last = _known(settings, domain, query)
-    if error != last.error:
-        write(settings, replace(last, error=error))
+    if error or last.error:
+        write(settings, replace(last, error=error, failed_at=datetime.now(UTC) if error else None))
 
 
 def _known(settings: Settings, domain: str, query: str) -> Progress:

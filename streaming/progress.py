@@ -27,7 +27,8 @@ class Progress:
         versions: of a table: input -> the next Delta version to read.
         batch_s: seconds that the platform's part of the micro-batch took: write and bookkeeping.
         freshness_s: seconds from the broker's append of the newest record to its commit; of ingest only.
-        error: why the query stands still; empty while it runs.
+        error: why the query is stopped; empty while it runs.
+        failed_at: when it last failed with that error.
     """
 
     domain: str
@@ -42,6 +43,7 @@ class Progress:
     batch_s: float = 0.0
     freshness_s: float | None = None
     error: str = ""
+    failed_at: datetime | None = None
 
 
 def write(settings: Settings, progress: Progress) -> None:
@@ -58,8 +60,8 @@ def read(settings: Settings, domain: str | None = None) -> list[Progress]:
 
 
 def _parse(facts: dict[str, object]) -> Progress:
-    for name in ("watermark", "updated_at"):
-        if facts[name] is not None:
+    for name in ("watermark", "updated_at", "failed_at"):
+        if facts.get(name) is not None:
             facts[name] = datetime.fromisoformat(str(facts[name]))
     offsets: Mapping[str, Mapping[str, int]] = facts["offsets"]  # type: ignore[assignment]
     facts["offsets"] = {topic: {int(p): o for p, o in ends.items()} for topic, ends in offsets.items()}

@@ -7,7 +7,7 @@ import sys
 import time
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from datetime import datetime
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from cli.platform_status import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
     from infra.process.supervisor import Program
+    from streaming.progress import Progress
     from tables.engine.declarations.registry import Registry
 
 STREAM_READY_S = 180.0
@@ -37,7 +38,8 @@ def up(
 ) -> None:
     """Start the platform: broker, streams, Spark server, Airflow; safe to repeat.
 
-    What runs already is left alone; a stream whose declarations changed is restarted.
+    What runs already is left alone; a stream whose declarations changed is restarted. A declaration with a mistake is
+    left out and named here and by `status`; all others run.
     """
     settings = Settings.from_environment()
     start_platform(settings, airflow=airflow, streams=streams, spark=spark)
@@ -144,6 +146,9 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
+        for failed in [p for domain in registry.domains if streams for p in _failed(settings, registry, domain)]:
+            out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} is stopped; all else runs.", soft_wrap=True)
+            out.print(f"  {escape(failed.error)}", soft_wrap=True)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or beside.submit(_wait_spark, settings)).result()
@@ -260,26 +265,47 @@ def _wait_airflow(settings: Settings) -> None:
 
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Return when the driver runs and has made the tables of its domain, or has said why it cannot."""
+    """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
     from infra.process import supervisor
-    from streaming.progress import read
+    from tables.engine.declarations.code_fingerprint import fingerprint, recorded
     from tables.engine.delta.lake import Lake
 
     lake = Lake(settings)
-    declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in registry.in_order(domain)]
-
-    def is_done(name: str) -> bool:
-        return lake.exists(name) or any(f"{p.domain}.{p.query}" == name and p.error for p in read(settings, domain))
+    tables = registry.in_order(domain)
+    declared = [d.full_name for d in (*registry.domain_topics(domain), *tables)]
+    # The driver refuses these, and reports why.
+    changed = {
+        t.full_name for t in tables if lake.exists(t.full_name) and recorded(lake, t) not in (None, fingerprint(t))
+    }
 
     name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
     while True:
         process = next((p for p in supervisor.state(settings) if p.name == name), None)
-        if process and process.state == "RUNNING" and all(map(is_done, declared)):
-            return
+        if process and process.state == "RUNNING":
+            failed = {f"{p.domain}.{p.query}" for p in _failed(settings, registry, domain)}
+            if all(d in failed or (d not in changed and lake.exists(d)) for d in declared):
+                return
         if time.monotonic() > deadline or (process and process.starts > MOST_STARTS):
             state = f"{process.state}, started {process.starts} times" if process else "not supervised"
             raise ProcessFailed(f"The stream of {domain} is {state}.", hint=f"See {settings.logs / f'{name}.log'}.")
         time.sleep(0.3)
+
+
+def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
+    """Declared queries that have failed since the domain's driver was started: an older error may be corrected."""
+    from infra.process import supervisor
+    from streaming.progress import read
+
+    name, now = stream_program_name(domain), datetime.now(UTC)
+    uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)
+    if uptime_s is None:
+        return []
+    known = {"ingest", *(table.name for table in registry.in_order(domain))}
+    return [
+        p
+        for p in read(settings, domain)
+        if p.query in known and p.failed_at is not None and p.failed_at >= now - timedelta(seconds=uptime_s)
+    ]
 
 
 def print_status(now: Snapshot) -> None:

@@ -126,6 +126,27 @@ def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, setting
     running.stop()
 
 
+def test_a_mistake_that_only_the_analysis_finds_keeps_a_table_out_as_check_names_it(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    odd = HOURS.replace("def hours", "def odd").replace("@table(", '@table(checks=[between("sensor", 0, 1)],')
+    registry = plant(tmp_path, odd=odd.replace("import F, table", "import F, between, table"))
+    faults = ensure_domain(spark, Lake(settings), registry, "plant")
+    assert list(faults) == ["plant.odd"]
+    assert "judges a number; sensor is" in faults["plant.odd"].message
+
+
+def test_a_mistake_in_a_changed_definition_is_named_before_the_change_is_refused(
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lake, before = Lake(settings), plant(tmp_path / "before")
+    ensure_domain(spark, lake, before, "plant")
+    wrong = plant(tmp_path / "after", hours=HOURS.replace('F.sum("value")', 'F.expr("sum(valeu)")'))
+    monkeypatch.setattr(driver, "recorded", lambda *_: "another definition")
+    with pytest.raises(BadDeclaration, match="names the column 'valeu'"):
+        driver._ensure(Platform(spark, lake, wrong), wrong.find_table("hours"))
+
+
 def test_a_drain_goes_on_with_the_other_tables_and_then_fails(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

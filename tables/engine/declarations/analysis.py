@@ -42,6 +42,19 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
     return found
 
 
+def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:
+    """Refuse a table in which the analysis finds a mistake.
+
+    Raises:
+        BadDeclaration: the first mistake, with the others in the fact `more`.
+    """
+    file = f"tables/{table.domain}/{table.name}.py: "
+    own = [mistake for mistake in analyse(spark, registry, [table]) if mistake.message.startswith(file)]
+    if own:
+        others = [{"message": mistake.message.removeprefix(file), "hint": mistake.hint} for mistake in own[1:]]
+        raise BadDeclaration(own[0].message, hint=own[0].hint, more=others)
+
+
 def empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
     """Parameter of the table's function -> that input without rows.
 
@@ -88,8 +101,13 @@ def _analyse(
         known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
         return [_explained(place, error, known)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
-    wrong = [*wrong_columns(table, rows.columns), *_wrong_times(table, schema), *_wrong_rules(table, rows)]
-    return [*impure, *wrong], schema
+    return [*impure, *wrong_columns(table, rows.columns), *wrong_results(table, rows)], schema
+
+
+def wrong_results(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
+    """Times of another type, and rules that do not fit the columns."""
+    yield from _wrong_times(table, rows.schema)
+    yield from _wrong_rules(table, rows)
 
 
 def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
+from tables.engine.declarations.analysis import require_no_mistake, wrong_results
 from tables.engine.declarations.column_types import with_nullable_parts
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
@@ -156,6 +157,12 @@ def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
 
-    columns = declared_columns(spark, lake, registry, table)
+    try:
+        columns = declared_columns(spark, lake, registry, table)
+    except BadDeclaration:
+        require_no_mistake(spark, registry, table)  # names all mistakes, as `check` does
+        raise
+    for mistake in wrong_results(table, spark.createDataFrame([], columns)):
+        raise mistake
     schema = with_comments(with_nullable_parts(to_arrow_schema(columns, timezone="UTC")), table.columns)
     lake.ensure(table.full_name, schema, statistics=table.statistics)
