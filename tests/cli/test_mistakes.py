@@ -327,5 +327,31 @@ def test_all_mistakes_of_all_files_are_found_at_once(cli: Cli, monkeypatch: pyte
     assert len(cli("check", "plant.days", "--quick", "--json").document) == 1
 
 
+def test_all_mistakes_of_one_file_are_found_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    parameters = 'watermrk="1 hour", late="drp", freshness="soon", checks=["total > 0", not_null("sensor"), 7]'
+    topic = a_topic('"value": "double?"', '"value": "doubel", "count": "int"').replace(
+        "event_time=", 'partitions=0, local_retention="1 fortnight", unknown_fields="drop", event_time='
+    )
+    files = {
+        "plant/readings.py": a_topic("event_time=", 'report_time="sent_at", partitions=0, event_time='),
+        "plant/hours.py": "import pyspark\n" + a_table(parameters=parameters).replace('"""A table."""\n', ""),
+        "rail/readings.py": topic,
+        "shop/readings.py": TOPIC,
+        "shop/hours.py": a_table(rows=HOURS.replace('"value"', '"valu"'), parameters=parameters),
+    }
+    found = [m["message"] for m in checked(cli, monkeypatch, tmp_path, files, "--quick").document]
+    wrong = ["'watermrk'", "late='drp'", "freshness='soon'", "'total > 0'", "checks holds 7"]
+    expected = {
+        "plant/readings": ["report_time names sent_at", "partitions=0"],
+        "plant/hours": ["no docstring", "imports pyspark", *wrong, "it reads plant.readings"],
+        "rail/readings": ["'doubel'", "unknown_fields='drop'", "partitions=0", "local_retention="],
+        "shop/hours": [*wrong, "'valu'"],
+    }
+    for file, parts in expected.items():
+        own = [message for message in found if f"{file}.py" in message.split(": ")[0]]
+        assert [[m for m in own if part in m] != [] for part in parts] == [True] * len(parts), own
+        assert len(own) == len(parts), own
+
+
 def test_the_declarations_of_the_platform_are_without_a_mistake(cli: Cli) -> None:
     assert cli("check", "--quick").code == 0

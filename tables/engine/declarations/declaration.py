@@ -9,13 +9,14 @@ import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from functools import cached_property
+from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any, Literal, TypedDict, Unpack
 
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
+from tables.engine.declarations.mistake_list import found_by, require_none
 from tables.engine.declarations.record_fields import Field, record_types, require_fields
 from tables.engine.events.metadata_columns import REST
 from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
@@ -40,6 +41,8 @@ NAMING = (
     "lineage_columns",
 )
 """The parameters of a table that name columns of its result."""
+_TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
+_TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
@@ -168,38 +171,49 @@ class Topic:
     def __post_init__(self) -> None:
         _require_list("dedup_keys", self.dedup_keys)
         _set(self, schema=dict(self.schema), dedup_keys=tuple(self.dedup_keys), checks=tuple(self.checks))
-        require_fields(self.schema)
-        self._complete_schema()
-        self._require_event_time()
-        added = [self.event_time] if self.clock else []
-        if self.append_time is not None:
-            if self.append_time in (*self.schema, *added):
-                raise BadDeclaration(
-                    f"append_time={self.append_time!r} is a column already; expected a name for a new one."
-                )
-            added.append(self.append_time)
-        _require_names([*self.types, *added])
-        for what, names in {"message_key": [self.message_key], "dedup_keys": self.dedup_keys}.items():
-            _require_columns(what, names, self.types)
-            nested = [name for name in names if self.types[name].name in ("array", "map", "struct", "json")]
-            if nested:
-                raise BadDeclaration(
-                    f"{what} names {nested[0]}, which is declared {self.schema[nested[0]]!r}; expected single values.",
-                    hint="Give the field within it that tells records apart a column of its own.",
-                )
+        mistakes = found_by(*(partial(parse_type, column, text) for column, text in self.schema.items()))
+        mistakes = mistakes or found_by(lambda: require_fields(self.schema), self._complete_schema)
+        if not mistakes:
+            mistakes = found_by(
+                self._require_event_time,
+                self._require_report_time,
+                self._require_append_time,
+                lambda: _require_names([*self.types, *self._added_columns]),
+                lambda: self._require_single_values("message_key", [self.message_key]),
+                lambda: self._require_single_values("dedup_keys", self.dedup_keys),
+                lambda: _require_rules(self.checks, allowed=RECORD_RULES, columns=self.columns, of="a topic"),
+            )
+        require_none([*mistakes, *found_by(self._require_options, *_duration_checks(self, _TOPIC_DURATIONS))])
+
+    @property
+    def _added_columns(self) -> list[str]:
+        return [*([self.event_time] if self.clock else []), *([self.append_time] if self.append_time else [])]
+
+    def _require_append_time(self) -> None:
+        if self.append_time is not None and self.append_time in (*self.schema, *([self.event_time] if self.clock else [])):
+            raise BadDeclaration(f"append_time={self.append_time!r} is a column already; expected a name for a new one.")
+
+    def _require_single_values(self, what: str, names: Sequence[str]) -> None:
+        if not names:
+            raise BadDeclaration(f"{what} is empty.", hint="Name the columns in which a repeated record agrees.")
+        _require_columns(what, names, self.types)
+        nested = [name for name in names if self.types[name].name in ("array", "map", "struct", "json")]
+        if nested:
+            raise BadDeclaration(
+                f"{what} names {nested[0]}, which is declared {self.schema[nested[0]]!r}; expected single values.",
+                hint="Give the field within it that identifies records a column of its own.",
+            )
+
+    def _require_options(self) -> None:
+        found = []
         if self.unknown_fields not in ("refuse", "ignore", "keep"):
-            raise BadDeclaration(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
-        if not self.dedup_keys:
-            raise BadDeclaration("dedup_keys is empty.", hint="Name the columns in which a repeated record agrees.")
-        _require_rules(self.checks, allowed=RECORD_RULES, columns=self.columns, of="a topic")
+            found.append(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
         for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
             if getattr(self, name) < least:
-                raise BadDeclaration(f"{name}={getattr(self, name)}: expected at least {least}.")
-        for name in ("local_retention", "max_future_skew", "idle_timeout"):
-            if getattr(self, name) is not None:
-                parse_duration(getattr(self, name), name)
-        if self.idle_timeout is not None and not self.idle_timeout_ms:
-            raise BadDeclaration(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
+                found.append(f"{name}={getattr(self, name)}: expected at least {least}.")
+        if self.idle_timeout is not None and not found_by(lambda: self.idle_timeout_ms) and not self.idle_timeout_ms:
+            found.append(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
+        require_none([BadDeclaration(message) for message in found])
 
     def _complete_schema(self) -> None:
         """Take the columns from the newest schema, or hold those that are declared against it."""
@@ -232,6 +246,8 @@ class Topic:
         else:
             for column in self.clock.columns:
                 self._require_instant("clock", column)
+
+    def _require_report_time(self) -> None:
         if self.report_time is not None:
             self._require_instant("report_time", self.report_time, nullable=True)
 
@@ -387,8 +403,7 @@ class Table:
             )
         if not self.primary_key:
             raise BadDeclaration("primary_key is empty.", hint="Name the columns that identify a row.")
-        if self.late not in ("correct", "drop"):
-            raise BadDeclaration(f"late={self.late!r}: expected 'correct' or 'drop'.")
+        _require_late(self.late)
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
                 f"sequence_by begins with {self.sequence_by[0]!r} beside closes_at; "
@@ -424,9 +439,7 @@ class Table:
             )
         if self.depends_within and not self.event_time:
             raise BadDeclaration("depends_within needs event_time: the distance is measured from it.")
-        for name in ("watermark", "depends_within", "trigger_interval", "freshness"):
-            if getattr(self, name) is not None:
-                parse_duration(getattr(self, name), name)
+        require_none(found_by(*_duration_checks(self, _TABLE_DURATIONS)))
         _require_rules(self.checks, allowed=None, columns=None, of="a table")
 
     @property
@@ -498,10 +511,16 @@ class Parameters(TypedDict, total=False):
 
 @dataclass(frozen=True)
 class Draft:
-    """A function under `@table`, with the parameters given; the registry makes the `Table` of it."""
+    """A function under `@table`; the registry makes the `Table` of it.
+
+    Attributes:
+        given: the parameters given, without those that are wrong by themselves.
+        mistakes: in parameters that are wrong by themselves.
+    """
 
     derive: Derive
     given: Mapping[str, Any]
+    mistakes: tuple[BadDeclaration, ...] = ()
 
     def __call__(self, *inputs: DataFrame) -> DataFrame:
         """The rows of the function for these inputs."""
@@ -514,15 +533,40 @@ class Draft:
 
 
 def table(**parameters: Unpack[Parameters]) -> Callable[[Derive], Draft]:
-    """Declare the function below as a table of the domain; `Table` says what each parameter means.
+    """Declare the function below as a table of the domain; `Table` says what each parameter means."""
+    given: dict[str, Any] = dict(parameters)
+    known = Parameters.__annotations__
+    mistakes = {name: found_by(*checks) for name, checks in _checks_of(given, known).items()}
+    sound = {name: value for name, value in given.items() if not mistakes[name]}
+    return lambda function: Draft(function, sound, tuple(m for found in mistakes.values() for m in found))
 
-    Raises:
-        BadDeclaration: an unknown parameter.
-    """
-    require_known(parameters, Parameters.__annotations__, "@table")
-    for name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns"):
-        _require_list(name, parameters.get(name, ()))
-    return lambda function: Draft(function, dict(parameters))
+
+def _checks_of(given: Mapping[str, Any], known: Iterable[str]) -> dict[str, list[Callable[[], object]]]:
+    """Parameter -> what can be checked of it alone."""
+    checks: dict[str, list[Callable[[], object]]] = {}
+    for name, value in given.items():
+        checks[name] = [partial(require_known, [name], known, "@table")]
+        if name in ("primary_key", "recompute_by", "sequence_by", "lineage_columns", "tags"):
+            checks[name].append(partial(_require_list, name, value))
+        elif name in _TABLE_DURATIONS and value is not None:
+            checks[name].append(partial(parse_duration, value, name))
+        elif name == "late":
+            checks[name].append(partial(_require_late, value))
+        elif name == "checks":
+            checks[name] += [
+                partial(_require_rules, [rule], allowed=None, columns=None, of="a table") for rule in value
+            ]
+    return checks
+
+
+def _require_late(value: object) -> None:
+    if value not in ("correct", "drop"):
+        raise BadDeclaration(f"late={value!r}: expected 'correct' or 'drop'.")
+
+
+def _duration_checks(declaration: Topic | Table, names: Iterable[str]) -> list[Callable[[], object]]:
+    values = {name: getattr(declaration, name) for name in names}
+    return [partial(parse_duration, value, name) for name, value in values.items() if value is not None]
 
 
 def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None:

@@ -30,6 +30,7 @@ from tables.engine.declarations.declaration import (
     require_known,
 )
 from tables.engine.declarations.inference import RECORD, complete, kept, require_sound
+from tables.engine.declarations.mistake_list import found_by, require_none, split, together_with
 
 FOLDER = ROOT / "tables"
 ENGINE = FOLDER / "engine"
@@ -226,7 +227,7 @@ def _completed(
     tables: dict[str, Table] = {}
     for file in order:
         try:
-            with _in_file(file.path):
+            with _in_file(file.path), together_with(file.mistakes):
                 read = file.reads(known)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
                 table, columns[file.full_name] = _table(file, read, {**topics, **tables}, columns)
@@ -239,11 +240,17 @@ def _completed(
 
 @dataclass(frozen=True)
 class _File:
-    """A file that declares a table, before its inputs are known; `binding` is what the file itself says of it."""
+    """A file that declares a table, before its inputs are known.
+
+    Attributes:
+        binding: domain, name and description.
+        mistakes: found without the inputs.
+    """
 
     path: Path
     draft: Draft
     binding: Mapping[str, Any]
+    mistakes: Sequence[BadDeclaration] = ()
 
     @property
     def full_name(self) -> str:
@@ -296,10 +303,9 @@ def _table(
 
 def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
     """The fault of a file, and the others that were found with it."""
-    place, more = fault.message.partition(": ")[0], fault.facts.get("more", [])
-    others = [(str(other["message"]), str(other["hint"])) for other in more] if isinstance(more, list) else []
-    file = fault.facts.get("file")
-    return [fault, *(BadDeclaration(f"{place}: {message}", hint=hint, file=file) for message, hint in others)]
+    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
+    first, *others = split(fault)
+    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
 
 
 def _require_domain_name(folder: Path) -> None:
@@ -329,23 +335,34 @@ def _declaration(path: Path) -> Topic | _File:
                 hint="One file declares one topic or one table.",
             )
         description = (module.__doc__ or "").strip().split("\n")[0]
-        if not description:
-            raise BadDeclaration(
-                "the file has no docstring.", hint="Its first line describes the data to the people who use it."
-            )
         tree = ast.parse(path.read_text(encoding="utf-8"))
-        _check_heavy_imports(tree)
-        _check_calls(tree)
-        given = [name for name in sorted(BOUND) if getattr(expected[0], name, None)]
-        if given:
-            raise BadDeclaration(
-                f"{given[0]} is given as a parameter; expected it from the file.",
-                hint="The domain is the folder, the name is the file's, the description is its docstring.",
-            )
+        mistakes = found_by(
+            lambda: _require_description(description),
+            lambda: _check_heavy_imports(tree),
+            lambda: _check_calls(tree),
+            lambda: _require_unbound(expected[0]),
+        )
+        binding = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):
-            binding = {"domain": path.parent.name, "name": path.stem, "description": description}
-            return _File(path, expected[0], binding)
-        return replace(expected[0], domain=path.parent.name, name=path.stem, description=description)
+            return _File(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
+        require_none(mistakes)
+        return replace(expected[0], **binding)
+
+
+def _require_description(description: str) -> None:
+    if not description:
+        raise BadDeclaration(
+            "the file has no docstring.", hint="Its first line describes the data to the people who use it."
+        )
+
+
+def _require_unbound(declared: Topic | Draft) -> None:
+    given = [name for name in sorted(BOUND) if getattr(declared, name, None)]
+    if given:
+        raise BadDeclaration(
+            f"{given[0]} is given as a parameter; expected it from the file.",
+            hint="The domain is the folder, the name is the file's, the description is its docstring.",
+        )
 
 
 def _module(path: Path) -> ModuleType:

@@ -1,0 +1,50 @@
+"""Several mistakes of one declaration as one error."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+
+from infra.errors import BadDeclaration
+
+
+def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
+    """What each of the checks finds; a mistake that several find is in once."""
+    found: dict[str, BadDeclaration] = {}
+    for check in checks:
+        try:
+            check()
+        except BadDeclaration as fault:
+            for mistake in split(fault):
+                found.setdefault(mistake.message, mistake)
+    return list(found.values())
+
+
+def require_none(mistakes: Sequence[BadDeclaration]) -> None:
+    """Raises:
+    BadDeclaration: the first mistake, with the others in the fact `more`.
+    """
+    if mistakes:
+        first, *others = mistakes
+        more = [{"message": other.message, "hint": other.hint} for other in others]
+        raise BadDeclaration(first.message, hint=first.hint, **{**first.facts, "more": more})
+
+
+def split(fault: BadDeclaration) -> list[BadDeclaration]:
+    """The mistakes that the error was raised for, the first of them first."""
+    more = fault.facts.get("more", [])
+    others = [(str(other["message"]), other["hint"]) for other in more] if isinstance(more, list) else []
+    facts = {name: value for name, value in fault.facts.items() if name != "more"}
+    first = BadDeclaration(fault.message, hint=fault.hint, **facts)
+    return [first, *(BadDeclaration(message, hint=hint) for message, hint in others)]
+
+
+@contextmanager
+def together_with(known: Sequence[BadDeclaration]) -> Iterator[None]:
+    """Raise these mistakes with the one that leaves the block, or alone."""
+    found = list(known)
+    try:
+        yield
+    except BadDeclaration as fault:
+        found += split(fault)
+    require_none(found)
