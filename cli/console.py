@@ -32,7 +32,7 @@ _JOINERS = frozenset("\u200c\u200d")  # part of words in Persian and Hindi, and 
 def harmless(text: str, *, keep: str = "\n\t") -> str:
     """The text with every character that a terminal obeys instead of showing it written as its escape, `\\u001b`.
 
-    These are control characters, those that change the direction of writing, and invisible ones; whoever sends a record
+    These are control characters, those that change the direction of writing, and invisible ones; a producer of records
     could otherwise hide or replace what the screen shows, or write to the clipboard. The escapes are those of JSON, so
     that a JSON document keeps its meaning.
 
@@ -137,7 +137,7 @@ def make_table(
 ) -> RenderableType:
     """A table for people; the columns in `right` hold numbers, those in `whole`, like the first, are not broken.
 
-    Cells that are text may carry markup; what came from data must be escaped by the caller. No word is ever broken: a
+    Cells that are text may carry markup; what is data must be escaped by the caller. No word is ever broken: a
     table that does not fit the screen is shown one row after the other, a column a line.
 
     Args:

@@ -1,6 +1,6 @@
 """Entry point of `./twofold`: answers at once where reconcile has nothing to do, else runs the command line.
 
-Building the command line takes longer than to learn from the logs that nothing came late.
+Building the command line takes longer than to learn from the logs that no record was late.
 """
 
 from __future__ import annotations
@@ -34,13 +34,13 @@ def answer(words: Sequence[str]) -> bool:
     try:
         outcomes = untouched(Settings.from_environment(), [word for word in words[1:] if word != "--json"])
     except TwofoldError:
-        return False  # the command line tells it
+        return False  # the command line prints it
     if outcomes is None:
         return False
     if "--json" in words:
         print(json.dumps([{**dataclasses.asdict(outcome), "changed": 0} for outcome in outcomes], indent=2))
     else:
-        print(f"Nothing to do: since the last reconcile nothing came late for {len(outcomes)} tables.")
+        print(f"Nothing to do: since the last reconcile no record was late for {len(outcomes)} tables.")
     return True
 
 

@@ -34,7 +34,7 @@ class PartitionState:
         earliest, latest: its half-open bounds on the broker; None while the broker does not answer.
         next: the offset that ingest takes next; None before its first micro-batch.
         lag: records that are not ingested yet.
-        earliest_local: the first offset that the broker has at hand; what lies before it is in the archive alone.
+        earliest_local: the first offset that the broker holds; earlier ones are in the archive alone.
         tiered: the offset after the last one that the archive has; None when it has none.
         leaves_in_s: seconds until the oldest record that is not ingested yet is in the archive alone, 0 once it is;
             None when nothing waits, the topic has no archive, or that was not asked for.
@@ -55,7 +55,7 @@ class TopicState:
     """A topic with what became of its records.
 
     Attributes:
-        archive_bytes: of its archived segments; None when that was not asked for, or nobody answered.
+        archive_bytes: of its archived segments; None when that was not requested, or the broker did not answer.
     """
 
     name: str
@@ -87,7 +87,7 @@ class QueryState:
             first event of an input, and none where nothing closes.
         held_back_by: the input that lets it go least far.
         behind: versions of its inputs that it has not taken yet; None for ingest, whose lag is its topics'.
-        error: why it stands still; empty while it runs.
+        error: why it has failed; empty while it runs.
     """
 
     domain: str
@@ -145,7 +145,7 @@ class Snapshot:
 
     @property
     def open_gaps(self) -> list[Gap]:
-        """Those that nobody has acknowledged."""
+        """Those that are not acknowledged."""
         return [gap for gap in self.gaps if gap.is_open]
 
 
@@ -163,7 +163,7 @@ class Observer:
         """Read everything; whatever does not answer is left out and named in `problems`.
 
         Args:
-            with_retention: also how long a stream that stands still has got, which asks the broker for more.
+            with_retention: also how much time a failed stream has left, which needs more requests to the broker.
         """
         from infra.process import supervisor
         from tables.engine.ledgers.audit_history import last_audits
@@ -187,7 +187,7 @@ class Observer:
             kept = asked or {}
         problems += [str(gap) for gap in lost if gap.is_open]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
-        problems += [f"{p.domain}.{p.query} stands still: {p.error}" for p in progress if p.error]
+        problems += [f"{p.domain}.{p.query} has failed: {p.error}" for p in progress if p.error]
         problems += [
             f"{name}: audits found {audit.unexplained:,} rows that nothing explains"
             for name, audit in audits.items()
@@ -249,9 +249,9 @@ def streams(settings: Settings, registry: Registry) -> Finding:
     return Finding(
         name="Streams",
         ok=not failed,
-        found="; ".join(failed) or "none stands still",
-        expected="none stands still",
-        hint="Each is started again by itself once a minute; a file that was corrected is loaded by `./twofold up`.",
+        found="; ".join(failed) or "none has failed",
+        expected="none has failed",
+        hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
     )
 
 

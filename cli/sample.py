@@ -77,7 +77,7 @@ def _parsed(text: str, number: int) -> dict[str, Any]:
 class _Types:
     """Infers types, and notes what could not be inferred.
 
-    Decimals and base64 cannot be told from doubles and strings, so they are never guessed.
+    Decimals look like doubles, and base64 like strings, so they are never guessed.
     """
 
     def __init__(self) -> None:

@@ -391,6 +391,6 @@ def _declaration(name: str, source: Topic | Table) -> str:
 
 
 def _grouping(topic: Topic) -> str:
-    """A text column that groups records: not one that tells them apart, if there is another."""
+    """A text column that groups records: not one that identifies them, if there is another."""
     texts = [column for column, kind in topic.types.items() if kind.name == "string" and not kind.nullable]
     return next((column for column in texts if column not in (*topic.dedup_keys, topic.message_key)), topic.message_key)

@@ -76,7 +76,7 @@ class Analyst:
                 self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")
 
     def _holds_events(self, full_name: str) -> bool:
-        """Whether it is a topic's events table, which may hold heartbeats beside the records."""
+        """Whether it is a topic's events table, which may also hold heartbeats."""
         known = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
         return self.connection.execute(known, full_name.split(".", 1)).fetchone() is not None
 

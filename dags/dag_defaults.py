@@ -68,7 +68,7 @@ def make_dag(
 
 
 def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
-    """Let what the command changed be told to whoever waits for the domain, or for one of its tables."""
+    """Publish asset events for the domain, or the tables, that the command changed."""
     command >> AssetEventsOperator(
         task_id=ANNOUNCE,
         source=command.task_id,

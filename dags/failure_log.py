@@ -12,7 +12,7 @@ log = logging.getLogger("twofold.dags")
 
 
 def log_failure(context: Context) -> None:
-    """Log one event; the place from which to tell people by other ways."""
+    """Log one event; the place to add other notifications."""
     instance = context["ti"]
     log.error(
         "task_failed dag=%s task=%s run=%s attempt=%s error=%r",

@@ -51,14 +51,14 @@ def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
 
     Raises:
         BadArgument: a table that is not one of `tables`, a time without an offset, a range that holds nothing, a range
-            beside all rows, or neither.
+            as well as all rows, or neither.
     """
     table = _one_of(params, "table", tables)
     given = [name for name in ("start", "end") if _text(params, name)]
     if _flag(params, "everything"):
         if given:
             raise BadArgument(
-                f"everything=True beside {' and '.join(given)}: expected a range or all rows, not both.",
+                f"everything=True with {' and '.join(given)}: expected a range or all rows, not both.",
                 hint="Empty the range, or untick All rows.",
             )
         return [table]

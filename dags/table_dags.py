@@ -54,7 +54,7 @@ def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
 
 
 def _stream(domain: Domain) -> DAG:
-    with make_dag(domain, "stream", "Keeps the stream running: asks, restarts, tells.", schedule=STREAM_AT) as dag:
+    with make_dag(domain, "stream", "Keeps the stream running: checks, restarts, reports.", schedule=STREAM_AT) as dag:
         StreamOperator(
             task_id="watch",
             domain=domain.name,
@@ -158,7 +158,7 @@ def _repair(domain: Domain) -> DAG:
 
 
 def _rebuild(domain: Domain) -> DAG:
-    about = "Makes a table anew from the log beside the live one, and puts it in its place when a person approves."
+    about = "Rebuilds a table from the log in a shadow lake, and promotes it when a person approves."
     with make_dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
         compare = CompareOperator(
             task_id="compare",
@@ -173,7 +173,7 @@ def _rebuild(domain: Domain) -> DAG:
             command="rebuild",
             arguments=lambda context: promotion_arguments(context, "compare", domain.table_names),
             **SPARK,
-            doc_md="Takes in what came since, and publishes the difference in one commit.",
+            doc_md="Processes the records since then, and publishes the difference in one commit.",
         )
         compare >> approve >> promote
     return dag
@@ -255,7 +255,7 @@ def _backfill(domain: Domain) -> DAG:
                 command="backfill",
                 arguments=lambda context: backfill_arguments(context["params"], domain.table_names),
                 **SPARK,
-                doc_md="The rows are computed beside the live table, checked, and published in one transaction.",
+                doc_md="The rows are computed outside of the live table, checked, and published in one transaction.",
             ),
         )
     return dag

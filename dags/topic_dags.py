@@ -60,7 +60,7 @@ def _redrive(domain: Domain) -> DAG:
             None,
             title="Reason",
             type=["null", "string"],
-            description="Only records of which a reason contains this text. Empty: all.",
+            description="Only records with a reason that contains this text. Empty: all.",
         ),
         **_range(),
     }
@@ -111,7 +111,7 @@ def _topic(domain: Domain) -> Param:
 
 
 def _range() -> dict[str, Param]:
-    """The params that say which records of a topic are meant."""
+    """The params that select records of a topic."""
     offsets: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({OFFSETS}|{INSTANT})?$"}
     numbers: dict[str, Any] = {"type": ["null", "string"], "pattern": f"^({PARTITIONS})?$"}
     form = (

@@ -255,7 +255,7 @@ class _Kept:
 
 
 def _tell(settings: Settings, domain: str, query: str, error: str) -> None:
-    """Note why a query is stopped, with what is known of it; an empty error where it runs."""
+    """Note why a query has failed, with what is known of it; an empty error where it runs."""
     last = _known(settings, domain, query)
     if error or last.error:
         write(settings, replace(last, error=error, failed_at=datetime.now(UTC) if error else None))

@@ -27,7 +27,7 @@ class Progress:
         versions: of a table: input -> the next Delta version to read.
         batch_s: seconds that the platform's part of the micro-batch took: write and bookkeeping.
         freshness_s: seconds from the broker's append of the newest record to its commit; of ingest only.
-        error: why the query is stopped; empty while it runs.
+        error: why the query has failed; empty while it runs.
         failed_at: when it last failed with that error.
     """
 

@@ -92,7 +92,7 @@ def certify(
     if not certificate.is_complete:
         raise LogGap(
             f"{certificate.table}, version {certificate.version}: {'; '.join(certificate.faults)}.",
-            hint="`./twofold reconcile` takes in what is late; `./twofold audit` says more of events and quarantine.",
+            hint="`./twofold reconcile` processes late records; `./twofold audit` says more of events and quarantine.",
         )
 
 
@@ -260,7 +260,7 @@ def _print_certificate(certificate: Certificate) -> None:
     title = f"{certificate.table}, version {certificate.version}: {certificate.rows:,} rows"
     out.print(make_table(title, columns, rows, right=columns[3:7], spare=["in transactions"]))
     taken = ", ".join(f"{name} up to version {version}" for name, version in certificate.inputs.items())
-    out.print(f"Taken in: {taken or 'nothing'}. Definition {certificate.fingerprint or 'unknown'}.")
+    out.print(f"Included:  {taken or 'nothing'}. Definition {certificate.fingerprint or 'unknown'}.")
     for topic in certificate.topics:
         if topic.duplicates:
             out.print(f"{topic.topic}: {topic.duplicates:,} events repeat another one.")

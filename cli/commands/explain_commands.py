@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 MOST_RECORDS = 6
 MOST_LATE = 40
-DEEDS = {"insert": "added", "update": "changed", "delete": "removed", "none": "looked at, and found right"}
+DEEDS = {"insert": "added", "update": "changed", "delete": "removed", "none": "examined, and found right"}
 CAUSES = {
     "stream": "the stream",
     "late": "reconcile, for late records",
@@ -32,7 +32,7 @@ CAUSES = {
     "repair": "a repair that a person approved",
     "rebuild": "a rebuild from the log",
     "rollback": "a rollback of a rebuild",
-    "unknown": "[bold red]somebody past the platform[/]",
+    "unknown": "[bold red]a writer outside of the platform[/]",
 }
 
 
@@ -41,7 +41,7 @@ def why(
     key: Annotated[list[str], typer.Argument(metavar="COLUMN=VALUE...", help="The row: every column of the key.")],
     as_json: Json = False,
 ) -> None:
-    """Show the history of one row: what wrote it, in order, and which records forced each correction.
+    """Show the history of one row: what wrote it, in order, and which records caused each correction.
 
     For example: ./twofold why delays_by_hour origin=JFK hour=2013-01-05T14:00
     """
@@ -114,7 +114,7 @@ def _in_archive(told: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
     try:
         return in_archive(told, open_archive(settings, sorted(topics))), ""
     except BrokerUnreachable:
-        return told, "The broker does not answer, so nobody can say which archived segments hold the records."
+        return told, "The broker does not answer, so the archived segments of the records are not known."
 
 
 def _no_session() -> NoReturn:
@@ -125,7 +125,7 @@ def _print_story(told: RowHistory) -> None:
     out.print(f"[bold]{escape(told.table)}[/]  {escape(_key(told.key))}")
     out.print()
     if told.since:
-        out.print(f"[dim]The log no longer tells what was before version {told.since}.[/]")
+        out.print(f"[dim]The log no longer holds the history before version {told.since}.[/]")
     for number, chapter in enumerate(told.chapters, 1):
         _print_chapter(number, chapter, told)
     if told.now is None:
@@ -205,9 +205,9 @@ def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
         why_none = (
             f"no record was {table.watermark} or more behind the newest"
             if table.closes_at
-            else "its stream closes no row, so it takes every record in"
+            else "its stream closes no row, so it reads every record"
         )
-        out.print(f"Nothing came late for {table.full_name}: {why_none}.")
+        out.print(f"No late records for {table.full_name}: {why_none}.")
         return
     rows = [
         (

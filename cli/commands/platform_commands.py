@@ -75,7 +75,7 @@ def status(as_json: Json = False) -> None:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
         raise LogGap(
             f"Records of {topics} are lost.",
-            hint="docs/how-to/lost-records.md says what to do; `./twofold acknowledge` notes who knows of it.",
+            hint="docs/how-to/lost-records.md says what to do; `./twofold acknowledge` records that it is known.",
         )
 
 
@@ -147,7 +147,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
         for failed in [p for domain in registry.domains if streams for p in _failed(settings, registry, domain)]:
-            out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} is stopped; all else runs.", soft_wrap=True)
+            out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} has failed; all else runs.", soft_wrap=True)
             out.print(f"  {escape(failed.error)}", soft_wrap=True)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
@@ -406,7 +406,7 @@ def _print_retention(now: Snapshot) -> None:
         for topic in now.topics
         for n, p in enumerate(topic.partitions)
     ]
-    columns = ["topic", "partition", "at hand from", "archived up to", "archive", "oldest waiting leaves in"]
+    columns = ["topic", "partition", "on broker from", "archived up to", "archive", "oldest waiting leaves in"]
     out.print(make_table("Retention", columns, lines, right=columns[1:]))
 
 

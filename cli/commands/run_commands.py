@@ -26,7 +26,7 @@ MOST_DIFFERENCES = 20
 MEANINGS = {
     "touched": "rows of the inputs that arrived late, were replayed or were corrected since the last reconcile",
     "scopes": "groups of rows that depend on them, recomputed and compared",
-    "pending": "scopes with rows that the stream still revises; they are looked at again once these are closed",
+    "pending": "scopes with rows that the stream still revises; they are processed again once these are closed",
     "unexplained": "rows that differ from their recomputation though no such row explains it",
 }
 
@@ -43,13 +43,13 @@ From = Annotated[
     str | None,
     typer.Option(
         "--from",
-        metavar="PLACE",
-        help="First offset: 1200, or by partition 0:1200,2:80; or when the broker got it: 2013-01-05T06:30 (UTC).",
+        metavar="POSITION",
+        help="First offset: 1200, or by partition 0:1200,2:80; or the broker's append time: 2013-01-05T06:30 (UTC).",
     ),
 ]
 To = Annotated[
     str | None,
-    typer.Option("--to", metavar="PLACE", help="First offset after the range, or its time, written the same way."),
+    typer.Option("--to", metavar="POSITION", help="First offset after the range, or an append time, as above."),
 ]
 ApprovedBy = Annotated[
     str | None, typer.Option(metavar="NAME", help="Who approved it, for the ledger of runs; you, without.")
@@ -72,7 +72,7 @@ def stream(domain: Domain, tables: TableNames = None) -> None:
 
 
 def ingest_once(domain: Domain) -> None:
-    """Take what is in the topics of DOMAIN into their events tables, then stop."""
+    """Ingest the records of the topics of DOMAIN into their events tables, then stop."""
     settings = Settings.from_environment()
     _require_domain(domain)
     from streaming.driver import drain
@@ -117,10 +117,10 @@ def backfill(
 def reconcile(
     tables: TableNames = None,
     verify: Annotated[
-        bool, typer.Option("--verify", help="Also recompute all closed rows and name those that nothing explains.")
+        bool, typer.Option("--verify", help="Also recompute all closed rows and list those that nothing explains.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Verify, then overwrite the rows that nothing explains, once you say so.")
+        bool, typer.Option("--repair", help="Verify, then overwrite the rows that nothing explains, once approved.")
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
     digest: Annotated[
@@ -130,9 +130,9 @@ def reconcile(
     approved_by: ApprovedBy = None,
     as_json: Json = False,
 ) -> None:
-    """Correct what late records changed, and nothing else.
+    """Correct the rows that late records changed, and no others.
 
-    A difference that no late record explains is named and fails the command; it is never repaired silently.
+    A difference that no late record explains is listed and fails the command; it is never repaired silently.
 
     Where nothing was touched it takes less than a second and starts no Spark.
     """
@@ -147,13 +147,13 @@ def reconcile(
 def _approval(
     yes: bool, digest: str | None, approved_by: str | None, as_json: bool
 ) -> Callable[[RunResult], str | None]:
-    """What asks a person about each table, and returns who approved; refused here where there is nobody to ask."""
+    """Asks a person about each table and returns who approved; refused here where there is no terminal to ask in."""
     from infra.errors import BadArgument
 
     if not yes and (as_json or not sys.stdin.isatty()):
         raise BadArgument(
-            "--repair overwrites rows that nothing explains; nobody is here to say that it shall.",
-            hint="Run it in a terminal, which shows the rows and asks, or add --yes.",
+            "--repair overwrites rows that nothing explains and needs approval.",
+            hint="Run it in a terminal, which shows the rows and asks; or add --yes.",
         )
 
     def approve(outcome: RunResult) -> str | None:
@@ -221,15 +221,15 @@ def replay(
         bool, typer.Option("--archived", help="Read only what is archived, nothing through the broker.")
     ] = False,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Only say which offsets it would read, or why it cannot yet.")
+        bool, typer.Option("--dry-run", help="Only print which offsets it would read, or why it cannot yet.")
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Decode a range of TOPIC again with today's code, publish the differences in it and below it.
+    """Decode a range of TOPIC again with today's code and publish the differences, also in downstream tables.
 
-    Without --from it starts at the earliest record that there is, without --to it ends at what was ingested. Archived
-    records are read past the broker, which goes on serving the live streams. A range that cannot be read whole yet is
-    refused with the offset up to which it could.
+    Without --from it starts at the earliest record, without --to it ends at the last ingested one. Archived
+    records are read directly from tiered storage, bypassing the broker. A range that cannot be read completely yet is
+    refused, with the offset up to which it could be read.
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions, archived=archived)
@@ -261,9 +261,9 @@ def redrive(
     partitions: Partitions = None,
     as_json: Json = False,
 ) -> None:
-    """Try quarantined records of TOPIC again with today's code: those that pass join the events and all below.
+    """Decode quarantined records of TOPIC again with today's code: good ones become events, also for downstream tables.
 
-    Those that still fail stay in quarantine, with today's reasons.
+    Records that still fail stay in quarantine, with today's reasons.
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions)
@@ -275,7 +275,7 @@ def redrive(
 def parse_selection(
     name: str, first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
 ) -> tuple[Topic, OffsetSelection]:
-    """A topic, by full or bare name, and which of its records are meant."""
+    """A topic, by full or bare name, and the selected records."""
     from batch.offset_selection import OffsetSelection
     from tables.engine.declarations.registry import load
 

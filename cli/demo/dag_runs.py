@@ -40,7 +40,7 @@ def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = 
     """Trigger a DAG and return when its run succeeded.
 
     Raises:
-        ProcessFailed: it failed; tells which task, and what that logged last.
+        ProcessFailed: it failed; names the task and its last log lines.
     """
     from infra.airflow.airflow_api import Client
 
@@ -90,7 +90,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
                 _say(status, f"{dag}: {doing or state}")
             if time.monotonic() - began > FINISHED_S:
                 raise ProcessFailed(
-                    f"{dag} is {state} after {FINISHED_S:.0f} s: {doing}.", hint="Its page in Airflow tells more."
+                    f"{dag} is {state} after {FINISHED_S:.0f} s: {doing}.", hint="Its page in Airflow shows more."
                 )
             time.sleep(1)
     tasks = client.task_instances(dag, run)
@@ -99,7 +99,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
         said = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
         raise ProcessFailed(
             f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(said.splitlines()[-12:]),
-            hint="Its page in Airflow tells more.",
+            hint="Its page in Airflow shows more.",
         )
     ran = sum(task.state == "success" for task in tasks)
     counted = f"{ran} task{'' if ran == 1 else 's'}"

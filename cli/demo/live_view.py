@@ -31,7 +31,7 @@ class LiveTraffic:
     """The traffic of a domain, at the speed that takes `seconds` for `[start, end)`.
 
     Attributes:
-        rest: a day at whose start it rests until it is told to go on, so that what is reported late then is late to
+        rest: a day at whose start it waits for a signal to continue, so that what is reported late then is late to
             streams that have caught up.
     """
 
@@ -54,7 +54,7 @@ class LiveTraffic:
 
     @property
     def rests(self) -> bool:
-        """Whether it waits to be told to go on."""
+        """Whether it waits for a signal to continue."""
         return self.reached is not None and self.reached.date() >= self.rest and not self._go_on.is_set()
 
     def go_on(self) -> None:

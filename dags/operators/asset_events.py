@@ -46,14 +46,14 @@ class TableOperator(ReportOperator):
 
 
 def telling(document: object) -> set[str]:
-    """The tasks behind a command that have something to tell: of the tables it changed or found wrong, and ANNOUNCE."""
+    """The downstream tasks of a command that have something to report: of tables it changed or found wrong."""
     reports = read_reports(document)
     changed = set(changed_tables(reports))
     return changed | {report.table for report in reports if report.unexplained} | ({ANNOUNCE} if changed else set())
 
 
 class AssetEventsOperator(ReportOperator):
-    """Tells whoever waits for the domain which tables a command changed; is skipped when it changed none.
+    """Publishes asset events for the tables that a command changed; is skipped when it changed none.
 
     Args:
         tables: each changed table's own asset gets its event through this alias, too.

@@ -35,8 +35,8 @@ class TableAuditOperator(ReportOperator):
         if found["unexplained"]:
             error = UnexplainedDifference(
                 f"{self.of}: {found['unexplained']:,} rows differ and nothing touched them, for example "
-                f"{'; '.join(_told(row) for row in found['differences'][:_NAMED])}.",
-                hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row, and "
+                f"{'; '.join(_described(row) for row in found['differences'][:_NAMED])}.",
+                hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row, and "
                 "the DAG repair overwrites them once you approve.",
             )
             raise AirflowFailException(str(error))
@@ -75,9 +75,9 @@ class TopicAuditOperator(ReportOperator):
 
 
 def audited_topics(document: object) -> list[str]:
-    """The topics in the result of an audit, whose tasks have something to tell."""
+    """The topics in the result of an audit, whose tasks have something to report."""
     return [log["topic"] for log in document["logs"]] if isinstance(document, Mapping) else []
 
 
-def _told(row: dict[str, Any]) -> str:
+def _described(row: dict[str, Any]) -> str:
     return " ".join(f"{column}={value}" for column, value in row["key"].items())

@@ -28,7 +28,7 @@ TRY_AGAIN = 75
 class CommandOperator(BaseOperator):
     """Runs `./twofold COMMAND ARGUMENTS --json`; the JSON that it prints is the XCom result.
 
-    A failure that another attempt can heal (exit code 75, or a signal that nobody meant) is tried again; any other
+    A failure that another attempt can heal (exit code 75, or an unexpected signal) is tried again; any other
     fails at once with the command's own message. However the task ends, no process of it is left.
 
     Args:
@@ -82,12 +82,12 @@ class CommandOperator(BaseOperator):
 
 
 class FanOutOperator(CommandOperator):
-    """A command that reports on many tables: of the tasks behind it, those with nothing to tell are skipped at once.
+    """A command that reports on many tables: of the tasks behind it, those with nothing to report are skipped at once.
 
     To start each of them, so that it skips itself, would cost seconds of CPU apiece.
 
     Args:
-        telling: of the command's result, the ids of the tasks that have something to tell.
+        telling: of the command's result, the ids of the tasks that have something to report.
     """
 
     def __init__(self, *, telling: Callable[[object], Collection[str]], **settings: Any) -> None:
@@ -114,7 +114,7 @@ def fail(command: str, ended: Ended) -> NoReturn:
 
 
 def message(ended: Ended) -> str:
-    """The error and the hint that the command printed; its last lines when it came to neither."""
+    """The error and the hint that the command printed; its last lines when it printed neither."""
     document = ended.document
     if isinstance(document, Mapping) and "error" in document:
         hint = document.get("hint")

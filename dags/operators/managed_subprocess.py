@@ -19,7 +19,7 @@ from infra.atomic_write import write_atomically
 from infra.process.process_reaper import ReaperCommand, kill_tagged
 from infra.settings import ROOT
 
-# Airflow kills a task that does not end within 5 s of being told to.
+# Airflow kills a task that does not end within 5 s of SIGTERM.
 STOP_WAIT_S = 3
 LOG_WAIT_S = 30
 KEPT_LINES = 20_000
@@ -91,7 +91,7 @@ class ManagedSubprocess:
             end_leftover(self._place)
 
     def stop(self) -> None:
-        """Tell the command to end; `run` returns within seconds. Can be called by a signal handler."""
+        """Ask the command to end; `run` returns within seconds. Can be called by a signal handler."""
         self.was_stopped = True
         if self._guard is not None:
             self._guard.terminate()
@@ -127,7 +127,7 @@ def _take(place: Path, pid: int, mark: str) -> None:
 
 @contextlib.contextmanager
 def _telling(log: Log) -> Iterator[Log]:
-    """A log that never makes its caller wait: Airflow's own can stand still for half a minute."""
+    """A log that never makes its caller wait: Airflow's own can block for half a minute."""
     waiting: SimpleQueue[str | None] = SimpleQueue()
 
     def tell() -> None:

@@ -21,7 +21,7 @@ _COUNTS = {"missing": "missing in the live table", "extra": "too many in it", "c
 
 
 class CompareOperator(CommandOperator):
-    """Makes a table anew beside the live one; its result says how they differ. Is skipped when they do not."""
+    """Rebuilds a table in a shadow lake; its result says how it differs from the live one; skipped when equal."""
 
     def judge(self, command: str, ended: Ended) -> object:
         document = super().judge(command, ended)
@@ -31,21 +31,22 @@ class CompareOperator(CommandOperator):
         if found["is_equal"]:
             raise AirflowSkipException(f"{found['rows']:,} rows are what the log gives again: nothing to promote.")
         self.log.info("differing %s", {name: found[name] for name in _COUNTS})
-        return {"digest": found["digest"], "told": _told(found)}
+        return {"digest": found["digest"], "differences": _comparison(found)}
 
 
 class PromotionApproval(ApprovalOperator):
-    """Waits until a person says whether the table shall take the live one's place; without an approval it does not."""
+    """Waits until a person approves or rejects the promotion; without an approval nothing is promoted."""
 
     def __init__(self, *, source: str, **settings: Any) -> None:
         compared = f"ti.xcom_pull(task_ids='{source}')"
         super().__init__(
-            subject="Promote {{ params.table }}, made anew from the log?",
-            body=f"The streaming code went over the whole log of `{{{{ params.table }}}}`, beside the live table:\n\n"
-            f"{{{{ {compared}['told'] }}}}\n\n"
-            "- **Approve**: the live table says this, in one commit that `./twofold rollback {{ params.table }}` takes "
-            "back. Not promoted when other rows differ by then.\n"
-            "- **Reject**: nothing is done; the live table goes on as it is.",
+            subject="Promote {{ params.table }}, rebuilt from the log?",
+            body="The streaming code has computed `{{ params.table }}` from the whole log in a shadow lake. Compared "
+            "with the live table:\n\n"
+            f"{{{{ {compared}['differences'] }}}}\n\n"
+            "- **Approve**: the difference is published in one commit, which `./twofold rollback {{ params.table }}` "
+            "reverts. Not promoted when other rows differ by then.\n"
+            "- **Reject**: nothing is done; the live table stays as it is.",
             **settings,
         )
 
@@ -55,7 +56,7 @@ def promotion_arguments(context: Context, source: str, tables: Sequence[str]) ->
     return [table_argument(context["params"], tables), "--promote", *approved(context, source)]
 
 
-def _told(found: Mapping[str, Any]) -> str:
+def _comparison(found: Mapping[str, Any]) -> str:
     """A comparison in Markdown: counts, columns that come and go, and the first rows."""
     lines = [f"- {found['rows']:,} rows were compared"]
     lines += [f"- {found[name]:,} are {text}" for name, text in _COUNTS.items() if found[name]]

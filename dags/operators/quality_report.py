@@ -33,7 +33,7 @@ class VerdictOperator(ReportOperator):
 
 
 def checked(document: object) -> set[str]:
-    """The tables that the command checked: those whose tasks have a verdict to tell."""
+    """The tables that the command checked: those whose tasks have a result to report."""
     return {verdict["table"] for verdict in document or []}  # type: ignore[attr-defined]
 
 

@@ -38,7 +38,7 @@ class ExamineOperator(CommandOperator):
         self.log.info("unexplained rows=%d", total)
         why = f"./twofold why {table} {_row(rows[0])}"
         digest = document["facts"]["digests"][table]
-        return {"rows": total, "digest": digest, "told": format_rows(rows, total), "why": why}
+        return {"rows": total, "digest": digest, "differences": format_rows(rows, total), "why": why}
 
 
 class RepairApproval(ApprovalOperator):
@@ -49,8 +49,8 @@ class RepairApproval(ApprovalOperator):
         rows = f"{{{{ {examined}['rows'] }}}} row{{{{ '' if {examined}['rows'] == 1 else 's' }}}}"
         super().__init__(
             subject=f"Overwrite {rows} of {{{{ params.table }}}}?",
-            body=f"No late record, replay or corrected input explains what stands in {rows} of "
-            f"`{{{{ params.table }}}}`:\n\n{{{{ {examined}['told'] }}}}\n\n"
+            body=f"No late record, replay or corrected input explains the rows of {rows} of "
+            f"`{{{{ params.table }}}}`:\n\n{{{{ {examined}['differences'] }}}}\n\n"
             f"Find out first who wrote that: `{{{{ {examined}['why'] }}}}`\n\n"
             "- **Approve**: exactly these rows are overwritten with what a recomputation from the log says. The "
             "ledger keeps each as it was and as it became, under the cause `repair`.\n"

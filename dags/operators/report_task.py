@@ -11,11 +11,11 @@ if TYPE_CHECKING:
 
 
 class ReportOperator(BaseOperator):
-    """Tells what a command reported about one table, topic or domain; starts nothing itself.
+    """Reports the result of a command for one table, topic or domain; starts nothing itself.
 
     Args:
         source: the task that ran the command.
-        of: the full name of what is told about.
+        of: the full name of what is reported on.
     """
 
     def __init__(self, *, source: str, of: str, **settings: Any) -> None:

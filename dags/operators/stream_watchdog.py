@@ -23,7 +23,7 @@ SETTLE_S = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What a stream may take before somebody must look.
+    """The limits of a stream before a person must look.
 
     Attributes:
         stalled_s: records or versions wait, and no micro-batch was finished for this long.
@@ -46,7 +46,7 @@ class Findings:
         stalled: what waits although the driver runs; a restart may help.
         failed: queries that cannot go on, and why; the driver starts them again by itself.
         slow: what works too slowly.
-        lost: records that exist nowhere any more, of which nobody has noted yet that it is known.
+        lost: records that exist nowhere any more, and are not acknowledged.
     """
 
     down: Mapping[str, str] = field(default_factory=dict)
@@ -86,7 +86,7 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
             for name in waiting
             if long_up and name not in failed and idle_s.get(name, bounds.stalled_s + 1) > bounds.stalled_s
         ),
-        failed=tuple(f"{name} stands still: {error}" for name, error in failed.items()),
+        failed=tuple(f"{name} has failed: {error}" for name, error in failed.items()),
         slow=tuple(
             f"{name}: rows are visible {query['freshness_s']:.0f} s after the broker had them"
             for name, query in queries.items()

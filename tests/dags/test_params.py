@@ -59,8 +59,8 @@ def test_an_audit_that_cannot_be_meant_is_refused(everything: object) -> None:
         ({"end": 7}, "end=7: expected text"),
         ({"start": None, "end": None}, "start and end are empty"),
         ({"end": None}, "end='': expected a date"),
-        ({"everything": True}, "everything=True beside start and end"),
-        ({"everything": True, "end": None}, "everything=True beside start: expected a range or all rows"),
+        ({"everything": True}, "everything=True with start and end"),
+        ({"everything": True, "end": None}, "everything=True with start: expected a range or all rows"),
         ({"everything": "true", "start": None, "end": None}, "everything='true': expected true or false"),
     ],
 )

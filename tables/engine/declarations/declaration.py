@@ -190,8 +190,13 @@ class Topic:
         return [*([self.event_time] if self.clock else []), *([self.append_time] if self.append_time else [])]
 
     def _require_append_time(self) -> None:
-        if self.append_time is not None and self.append_time in (*self.schema, *([self.event_time] if self.clock else [])):
-            raise BadDeclaration(f"append_time={self.append_time!r} is a column already; expected a name for a new one.")
+        if self.append_time is not None and self.append_time in (
+            *self.schema,
+            *([self.event_time] if self.clock else []),
+        ):
+            raise BadDeclaration(
+                f"append_time={self.append_time!r} is a column already; expected a name for a new one."
+            )
 
     def _require_single_values(self, what: str, names: Sequence[str]) -> None:
         if not names:

@@ -1,4 +1,4 @@
-"""A command about tables accepts a domain, which stands for each of its tables."""
+"""A domain in the place of a table, for the commands that accept one."""
 
 from __future__ import annotations
 

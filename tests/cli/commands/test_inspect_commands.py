@@ -109,7 +109,7 @@ def test_a_stream_that_stands_still_is_a_problem_of_status_and_doctor(cli: Cli, 
     write(settings, Progress(domain="flights", query="flights", error="sums a column that is not there"))
     write(settings, Progress(domain="flights", query="gone", error="of a table that is declared no more"))
     told = "sums a column that is not there"
-    assert f"flights.flights stands still: {told}" in cli("status", "--json").document["problems"]
+    assert f"flights.flights has failed: {told}" in cli("status", "--json").document["problems"]
     found = cli("doctor", "--json")
     [streams] = [finding for finding in found.document if finding["name"] == "Streams"]
     assert (found.code, streams["ok"], streams["found"]) == (1, False, f"flights.flights: {told}")

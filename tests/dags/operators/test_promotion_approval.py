@@ -40,7 +40,7 @@ def compared(stand_in: Callable[[str], None], found: dict[str, Any]) -> Any:
 def test_a_person_sees_how_the_tables_differ(stand_in: Callable[[str], None]) -> None:
     found = compared(stand_in, DIFFERENT)
     assert found["digest"] == "d3"
-    assert found["told"].splitlines() == [
+    assert found["differences"].splitlines() == [
         "- 1,200 rows were compared",
         "- 2 are missing in the live table",
         "- 1 are different",
@@ -62,7 +62,7 @@ def test_where_the_log_gives_the_same_again_nobody_is_asked(stand_in: Callable[[
 def test_exactly_the_rows_that_were_shown_are_promoted() -> None:
     class Instance:
         def xcom_pull(self, task_ids: str) -> dict[str, Any] | None:
-            return None if task_ids == "approve" else {"digest": "d3", "told": task_ids}
+            return None if task_ids == "approve" else {"digest": "d3", "differences": task_ids}
 
     context: Any = {"ti": Instance(), "params": {"table": "flights.x"}}
     assert promotion_arguments(context, "compare", ["flights.x"]) == [
@@ -73,4 +73,4 @@ def test_exactly_the_rows_that_were_shown_are_promoted() -> None:
 def test_the_page_says_what_takes_a_promotion_back() -> None:
     approval = PromotionApproval(task_id="approve", source="compare")
     assert "rollback {{ params.table }}" in approval.body
-    assert "ti.xcom_pull(task_ids='compare')['told']" in approval.body
+    assert "ti.xcom_pull(task_ids='compare')['differences']" in approval.body

@@ -38,7 +38,7 @@ class Instance:
     def xcom_pull(self, task_ids: str) -> dict[str, Any]:
         if task_ids == "approve":
             return {"chosen_options": ["Approve"], "responded_by_user": {"id": "7", "name": "ada"}}
-        return {"rows": 2, "digest": "d1", "told": f"of {task_ids}"}
+        return {"rows": 2, "digest": "d1", "differences": f"of {task_ids}"}
 
 
 def context(table: str) -> Context:
@@ -47,8 +47,13 @@ def context(table: str) -> Context:
 
 def test_the_rows_that_nothing_explains_are_the_result_of_the_examination(stand_in: Callable[[str], None]) -> None:
     found = examined(stand_in, FOUND)
-    assert found == {"rows": 2, "digest": "d1", "told": found["told"], "why": "./twofold why flights.x origin=JFK"}
-    assert found["told"].splitlines()[2:] == ["| origin=JFK | flights | 99 | 3 |"] * 2
+    assert found == {
+        "rows": 2,
+        "digest": "d1",
+        "differences": found["differences"],
+        "why": "./twofold why flights.x origin=JFK",
+    }
+    assert found["differences"].splitlines()[2:] == ["| origin=JFK | flights | 99 | 3 |"] * 2
 
 
 def test_a_person_sees_what_is_missing_what_is_too_much_and_what_differs() -> None:
@@ -83,7 +88,7 @@ def test_an_examination_that_fails_otherwise_fails_its_task(stand_in: Callable[[
 def test_a_person_sees_the_table_and_its_rows() -> None:
     approve = RepairApproval(task_id="approve", source="examine")
     assert "{{ params.table }}" in approve.subject
-    assert "ti.xcom_pull(task_ids='examine')['told']" in (approve.body or "")
+    assert "ti.xcom_pull(task_ids='examine')['differences']" in (approve.body or "")
 
 
 def test_exactly_the_rows_that_were_shown_are_overwritten_and_it_is_said_who_wanted_it() -> None:

@@ -83,7 +83,7 @@ def test_records_that_wait_while_nothing_moves_are_a_stall() -> None:
 
 def test_a_table_that_cannot_start_is_named_and_restarts_nothing() -> None:
     found = look(status(*UP, queries=(query("ingest"), query("flights", LONG_AGO, behind=4, error="no column x"))))
-    assert (found.failed, found.stalled, found.down) == (("flights stands still: no column x",), (), {})
+    assert (found.failed, found.stalled, found.down) == (("flights has failed: no column x",), (), {})
 
 
 def test_versions_that_wait_while_a_table_does_not_move_are_a_stall() -> None:
