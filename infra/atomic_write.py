@@ -8,7 +8,7 @@ from pathlib import Path
 
 
 def write_atomically(file: Path, text: str, *, lasting: bool = True) -> None:
-    """Replace a file by one with this text; whoever opens it meanwhile, or after a crash, finds the old or the new.
+    """Replace a file by one with this text; a reader meanwhile, or after a crash, finds the old or the new one.
 
     Args:
         lasting: the text also survives a crash of the machine right afterwards, which costs a disk some milliseconds.

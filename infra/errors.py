@@ -12,7 +12,7 @@ TwofoldError
 ├── SparkUnreachable         retryable: the Spark Connect server does not answer, or ended while a command used it
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
-├── DefinitionChanged        rows of two definitions would stand in one table
+├── DefinitionChanged        rows of two definitions would be in one table
 ├── DamagedLog               a commit of a Delta table is empty or cut off
 ├── LogGap                   offsets that should follow each other do not
 ├── ArchiveUnreachable       retryable: the storage of archived segments does not answer
@@ -28,7 +28,7 @@ from typing import ClassVar
 
 
 class TwofoldError(Exception):
-    """The root: what was expected, what came, where; then what to do."""
+    """The root: what was expected, what was found, where; then what to do."""
 
     retryable: ClassVar[bool] = False
     exit_code: ClassVar[int] = 1
@@ -114,7 +114,7 @@ class DamagedLog(TwofoldError):
 
 
 class LogGap(TwofoldError):
-    """Offsets between what a table holds and what came next are missing."""
+    """Offsets between those of a table and the next records are missing."""
 
 
 class ArchiveUnreachable(TwofoldError):

@@ -47,7 +47,7 @@ class Jar:
 
     @property
     def path(self) -> str:
-        """Where it lies, relative to the directory of all jars."""
+        """Its path, relative to the directory of all jars."""
         suffix = f"-{self.classifier}" if self.classifier else ""
         return f"{self.configuration}/{self.name}-{self.revision}{suffix}.jar"
 
@@ -64,7 +64,7 @@ def ensure(settings: Settings) -> None:
     Returns at once when they are there. Safe when several processes call it together: one resolves, the others wait.
 
     Raises:
-        MissingTool: no Java, or the jars cannot be fetched, or what came is not what is pinned.
+        MissingTool: no Java, or the jars cannot be fetched, or a download is not the pinned file.
     """
     if is_complete(settings):
         return
@@ -108,7 +108,7 @@ def replace(directory: Path, jars: Sequence[Jar]) -> None:
     """Fetch jars into `directory`, instead of those that it has of their configurations.
 
     Raises:
-        MissingTool: the jars cannot be fetched, or what came is not what is pinned.
+        MissingTool: the jars cannot be fetched, or a download is not the pinned file.
     """
     cache = directory.parent / "ivy"
     with tempfile.TemporaryDirectory(dir=directory, prefix=".resolving-") as scratch:
@@ -240,14 +240,14 @@ def _fingerprint(directory: Path) -> dict[str, list[int] | str]:
 def _only_one(lock: Path) -> Iterator[None]:
     with lock.open("a") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
-        # Left by a process that was killed: nobody else can be resolving now.
+        # Left by a process that was killed: no other process can be resolving now.
         for leftover in lock.parent.glob(".resolving-*"):
             shutil.rmtree(leftover, ignore_errors=True)
         yield
 
 
 def main() -> int:
-    """Fetch what is missing; the exit code tells whether every jar is there."""
+    """Fetch what is missing; exit code 0 when every jar is there."""
     settings = Settings.from_environment()
     try:
         ensure(settings)

@@ -22,7 +22,7 @@ def condition(ranges: Ranges, partition: str, offset: str) -> str:
 
 
 def spans(ranges: Ranges) -> dict[int, list[Range]]:
-    """One range of each partition, as several are told."""
+    """One range of each partition, in the form of several."""
     return {partition: [one] for partition, one in ranges.items()}
 
 
@@ -38,7 +38,7 @@ def joined(some: Iterable[Range]) -> list[Range]:
 
 
 def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
-    """What lies in both; partitions without any are left out."""
+    """What is in both; partitions without any are left out."""
     found = {}
     for partition, here in some.items():
         met = _met(here, joined(others.get(partition, ())))
@@ -69,7 +69,7 @@ def subtract(some: Spans, taken: Spans) -> dict[int, list[Range]]:
 
 
 def _met(here: Iterable[Range], others: Sequence[Range]) -> Iterator[tuple[Range, Sequence[Range]]]:
-    """Each range with those of others, which lie in order and apart, that share offsets with it."""
+    """Each range with those of others, which are in order and disjoint, that share offsets with it."""
     for start, end in here:
         first = bisect_right(others, start, key=itemgetter(1))
         yield (start, end), others[first : bisect_left(others, end, lo=first, key=itemgetter(0))]

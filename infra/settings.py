@@ -31,7 +31,7 @@ class Settings:
     """Every setting of the platform; each is the environment variable `TWOFOLD_<NAME>`."""
 
     home: Path = _setting(ROOT / ".twofold", "directory that holds all state of this checkout")
-    lake: str = _setting("", "where the Delta tables lie; empty: `lake` under home")
+    lake: str = _setting("", "the directory of the Delta tables; empty: `lake` under home")
     archive: str = _setting("", "where the broker keeps archived segments; empty: `tiered` under home")
     bootstrap: str = _setting("", "Kafka bootstrap servers of a cluster of yours; empty: the supervised broker")
     schema_registry: str = _setting(
@@ -96,7 +96,7 @@ class Settings:
         return self.home / "run" / f"{domain}.driver.lock"
 
     def stream_lock(self, table: str) -> Path:
-        """Held by whoever uses the checkpoint of the table, by full name."""
+        """The lock of a table's checkpoint, by full name."""
         return self.home / "run" / f"{table}.stream.lock"
 
     @property

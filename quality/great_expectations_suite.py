@@ -251,9 +251,9 @@ def _outcome(rule: Rule, found: Any) -> Outcome:
 
 
 def _context(home: Path) -> Any:
-    """A context that keeps suites, results and pages in files, and calls nobody.
+    """A context that keeps suites, results and pages in files, and uses no network.
 
-    Data sources and what ties them to suites are made anew by each run: nothing that a killed run left half written can
+    Data sources and what ties them to suites are created by each run: nothing that a killed run left half written can
     stop the next.
     """
     import great_expectations as gx

@@ -59,7 +59,7 @@ def split(df: DataFrame, rules: Sequence[Rule]) -> tuple[DataFrame, DataFrame]:
 def measure(
     df: DataFrame, rules: Sequence[Rule], now: datetime, *, key: Sequence[str] = (), table: str = ""
 ) -> Verdict:
-    """How every rule fares on the table, in one aggregate job over it.
+    """The result of every rule on the table, in one aggregate job.
 
     Only when something failed, further jobs fetch a few rows that show it; a broken `unique` needs them for its count
     too.
@@ -143,7 +143,7 @@ def _within(df: DataFrame, rule: Between, low: object, high: object) -> Column:
     if high is not None:
         within = within & (column <= _literal(high, of))
     if of.typeName() in ("float", "double"):
-        # Spark orders NaN above every number; here it lies between no two.
+        # Spark orders NaN above every number; here it is between no two.
         within = within & ~F.isnan(column)
     return F.when(column.isNotNull(), within)
 

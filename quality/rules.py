@@ -58,7 +58,7 @@ class NotNull(Rule):
 
 @dataclass(frozen=True)
 class Between(Rule):
-    """The value lies between two bounds, both included; NaN does not.
+    """The value is between two bounds, both included; NaN is not.
 
     Attributes:
         low, high: numbers, dates or UTC timestamps, both of one type; None: no bound.

@@ -71,7 +71,7 @@ class Recovery:
 
 @dataclass(frozen=True)
 class Recover:
-    """A recovery of one table; whoever runs it holds the lock of the table's stream.
+    """A recovery of one table; its caller holds the lock of the table's stream.
 
     Attributes:
         starts: topic -> where its log begins, by partition.
@@ -91,7 +91,7 @@ class Recover:
             from_archive: read the log, whatever the events have.
 
         Raises:
-            BadArgument: no stream has written the table, or its next one begins anew for another reason.
+            BadArgument: no stream has written the table, or its next one starts over for another reason.
             DefinitionChanged: the rows of the table were computed by another definition.
             LogGap: neither the archive nor the broker has what the events lack.
             UnexplainedDifference: names the first keys or rows; nothing was put in place.
@@ -131,12 +131,12 @@ class Recover:
         if self._lost.definition not in ("", now):
             raise BadArgument(
                 f"{name}: its checkpoint is of the definition {self._lost.definition}; the declaration now says {now}.",
-                hint="Nothing of it is needed: the stream of the new definition begins anew by itself.",
+                hint="Nothing of it is needed: the stream of the new definition restarts from the beginning by itself.",
             )
         last = last_known(self.live, self.table)
         if last is None:
             raise BadArgument(
-                f"{name}: neither a checkpoint nor a commit tells of a stream that wrote it.",
+                f"{name}: neither a checkpoint nor a commit shows a stream that wrote it.",
                 hint="There is nothing to recover: its stream begins with `./twofold up`.",
             )
         return last

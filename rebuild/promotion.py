@@ -38,10 +38,10 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How the live table differs from the one that was made anew.
+    """How the live table differs from the rebuilt one.
 
     Attributes:
-        rows: rows of the new one that are settled: neither open nor touched by records that came since.
+        rows: rows of the new one that are settled: neither open nor touched by later records.
         missing, extra, changed: rows that the live table lacks, should not have, has otherwise.
         new_columns, gone_columns: of the new one, and of the live one only.
         examples: the first rows that differ; `digest`: of all of them, and of the columns.
@@ -86,7 +86,7 @@ class Promotion:
         """Row by row, every column that both have.
 
         Raises:
-            WriteConflict: records arrive faster than they are taken in, and the table's rows have no time by which
+            WriteConflict: records arrive faster than they are ingested, and the table's rows have no time by which
                 those that they touch could be left out.
         """
         counts = {row[CHANGE]: row["count"] for row in self.shown.groupBy(CHANGE).count().collect()}
@@ -200,15 +200,15 @@ class Promotion:
             return self._watermark_ms
         if not (self.table.closes_at or self.table.event_time):
             raise WriteConflict(
-                f"{self.table.full_name}: records arrived since it was made anew, and its rows have no time that tells "
-                "which of them they touch.",
-                hint="Run it again: it takes them in first.",
+                f"{self.table.full_name}: records arrived since it was rebuilt, and its rows have no time by which "
+                "to know those that they touch.",
+                hint="Run it again: it processes these records first.",
             )
         reach_ms = sum(table.depends_within_ms or 0 for table in self.shadow.registry.tables.values())
         return min(ms for ms in (self._watermark_ms, in_flight_ms - reach_ms) if ms is not None)
 
     def _in_flight_ms(self) -> int | None:
-        """The earliest event time of the records that only the live platform has taken in; None when there are none."""
+        """The earliest event time of the records that only the live platform has ingested; None when there are none."""
         from pyspark.sql import functions as F
 
         found = []
@@ -236,7 +236,7 @@ def rollback(platform: Platform, table: Table) -> RunResult:
     """Take back what last gave the table other rows as a whole: a promotion, or the acceptance of a new definition.
 
     Rows that were changed since stay as they are. Where the columns changed, the table as a whole is what it was
-    before; the stream of the old definition adds what came since.
+    before; the stream of the old definition adds later rows.
 
     Raises:
         BadArgument: there is no such run, or the newest was taken back already.
@@ -261,7 +261,7 @@ def rollback(platform: Platform, table: Table) -> RunResult:
 
 @dataclass(frozen=True)
 class _Undone:
-    """What a table was before some commits, of the rows that nobody has changed since."""
+    """The rows of a table before some commits, without those that were changed since."""
 
     target: Target
     versions: Sequence[int]

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 @contextmanager
 def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
-    """The table, made anew as far as the live platform has taken in the log."""
+    """The rebuilt table, up to the offsets that the live platform has ingested."""
     from batch.log_reader import Log
     from infra.errors import ProcessFailed
     from infra.process.file_locks import exclusive
@@ -37,7 +37,7 @@ def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion
 
 
 def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
-    """Bring the table's shadow to where the live platform has taken in the log."""
+    """Bring the table's shadow to the offsets that the live platform has ingested."""
     from rebuild.promotion import Promotion
     from rebuild.reingest import reingest
     from tables.engine.delta.shadow_lake import drop, is_stale, shadow
@@ -53,7 +53,7 @@ def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
 
 
 def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
-    """Of each topic all that there is, as far as the live platform has taken it in."""
+    """Of each topic all records, up to the offsets that the live platform has ingested."""
     from tables.engine.events.ingested_offsets import read_ingested_offsets
 
     ranges: dict[str, Ranges] = {}

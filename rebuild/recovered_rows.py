@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 def compare_recovered_rows(live: Platform, aside: Platform, table: Table, *, with_open: bool) -> Comparison:
     """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
 
-    Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
-    stream cut its inputs, which nobody knows any more.
+    Closed rows of a table that drops late records are left out: which records were late depends on how the
+    stream cut its inputs, which is no longer known.
     """
     from pyspark.sql import functions as F
 

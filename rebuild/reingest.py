@@ -40,7 +40,7 @@ def reingest(shadow: Platform, wanted: RangesOf, read: Read) -> int:
     for records in ingested(shadow, wanted, read):
         taken += records
         _maintain(shadow)
-    _maintain(shadow)  # a run that was cut short may have ingested what its tables have not taken in
+    _maintain(shadow)  # a run that was cut short may have ingested records that its tables have not read
     return taken
 
 
@@ -92,4 +92,4 @@ def _records(ranges: Ranges) -> int:
 def _maintain(shadow: Platform) -> None:
     for table in shadow.registry.in_order():
         finish(upkeep(shadow, table).start(available_now=True))
-        _log.info("took in table=%s rows=%d", table.full_name, shadow.lake.rows(table.full_name))
+        _log.info("maintained table=%s rows=%d", table.full_name, shadow.lake.rows(table.full_name))

@@ -46,8 +46,8 @@ def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
 def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
     """The micro-batches that lead to the last one, oldest first.
 
-    Those that the lost checkpoint tells of are as they were. Those before are told by the table's commits, and come
-    together, as many as hold `max_offsets` rows; the first is a snapshot of all that came before, too.
+    Those that the lost checkpoint has are as they were. Those before are known from the table's commits, and come
+    together, as many as hold `max_offsets` rows; the first is a snapshot of everything earlier, too.
 
     Raises:
         FileNotFoundError: the events tables cannot be read as they were then: their logs were cleaned since.
@@ -67,7 +67,7 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
 
 
 def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
-    """Those that the lost checkpoint tells of and that took every commit whole: there the log can be cut, too."""
+    """Those that the lost checkpoint has and that read every commit completely: there the log can be cut, too."""
     ended = Checkpoint.of_table(live.lake.settings, table).ended
     return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
 
@@ -124,7 +124,7 @@ def adopt(live: Platform, aside: Platform, table: Table, last: MicroBatch) -> No
     """Let the table's stream go on from the new state, where the lost one was.
 
     It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
-    one had closed it leaves alone. The lost checkpoint is kept beside it.
+    one had closed it leaves alone. The lost checkpoint is kept next to it.
     """
     lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, aside))
     if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
@@ -172,7 +172,7 @@ def _committed(live: Platform, table: Table) -> MicroBatch | None:
     told = [int(info["versions"].get(source.full_name, 0)) for source in sources]
     if live.registry.strategy(table).follows_changes:
         return MicroBatch(ends=ends(lake, sources, told), number=int(info["batch"]))
-    # A commit of several files may have been taken in part, which this does not tell: such a one is read again.
+    # A commit of several files may have been read in part, which is not visible here: such a one is read again.
     versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, told, strict=True)]
     watermark_ms = info["watermark_ms"] if versions == told else None
     return MicroBatch(ends=ends(lake, sources, versions), watermark_ms=watermark_ms)
@@ -219,7 +219,7 @@ def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
 def _apart(
     lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
 ) -> Iterator[Sequence[int]]:
-    """Of these places the first and the last, and between them those that lie about so many rows apart."""
+    """Of these places the first and the last, and between them some that are about so many rows apart."""
     read = []
     for source, version in zip(sources, places[-1], strict=True):
         commits = list(lake.commits(source.full_name, -1, version - 1, kept=True))

@@ -71,7 +71,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
 
 
 def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str] | None) -> None:
-    """Take in what is there, then stop.
+    """Process what is there, then stop.
 
     Args:
         ingest: read the topics.
@@ -143,7 +143,7 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
 
 @contextmanager
 def _telling(settings: Settings, domain: str) -> Iterator[None]:
-    """Tells what keeps the whole driver from running as a failure of ingest."""
+    """Notes a failure of the whole driver as one of ingest."""
     try:
         yield
     except TwofoldError as error:
@@ -199,7 +199,7 @@ def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
 
 
 class _Kept:
-    """A query that is started again when it fails; not while somebody else holds its lock."""
+    """A query that is started again when it fails; not while another process holds its lock."""
 
     def __init__(self, name: str, start: Callable[[], Running], lock: Path | None) -> None:
         self._name, self._start, self._lock = name, start, lock
@@ -215,7 +215,7 @@ class _Kept:
             if now - self._running_since > _LONGEST_PAUSE_S:
                 self._pause_s = 1.0
             if self._told and now - self._running_since > _SETTLED_S:
-                if _known(settings, domain, self._name).error == self._told:  # nor has the query told anything since
+                if _known(settings, domain, self._name).error == self._told:  # no newer failure
                     _tell(settings, domain, self._name, "")
                 self._told = ""
             return

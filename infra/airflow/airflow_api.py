@@ -121,7 +121,7 @@ class Client:
         """The state in which a run ends.
 
         Raises:
-            ProcessFailed: it has not ended within `timeout_s`; tells how its tasks are.
+            ProcessFailed: it has not ended within `timeout_s`; names the states of its tasks.
         """
         deadline = time.monotonic() + timeout_s
         while (state := self.dag_run_state(dag_id, run_id)) not in FINISHED:
@@ -181,7 +181,7 @@ class Client:
             raise ProcessFailed(
                 f"Airflow does not answer at {airflow_processes.base_url(self._settings)} "
                 f"(TWOFOLD_AIRFLOW_PORT): {error}.",
-                hint="Start the platform with ./twofold up; ./twofold status tells how it does.",
+                hint="Start the platform with ./twofold up; ./twofold status shows its state.",
             ) from error
 
     def _sign_in(self) -> str:

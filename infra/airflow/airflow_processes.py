@@ -27,7 +27,7 @@ COMPONENTS = {
 }
 MIGRATE_TIMEOUT_S = 300
 DATABASE_WAIT_S = 30
-"""How long whoever finds the database in use waits for it."""
+"""How long a process waits for a database in use."""
 
 
 def prepare(settings: Settings) -> None:

@@ -28,7 +28,7 @@ _OPTIONS = ("topic", STARTING, ENDING, "columns", "bootstrap", "archive")
 
 
 class ArchiveSource(DataSource):
-    """`spark.read.format("archive")`, once `spark.dataSource.register(ArchiveSource)` has told Spark of it.
+    """`spark.read.format("archive")`, once `spark.dataSource.register(ArchiveSource)` has registered it.
 
     The rows and their schema are those of the source `kafka`. What is to be read is planned when the query is; the
     broker is asked which segments it archived, and for nothing else. `infra.archive.archive_frame` gives the same rows
@@ -90,7 +90,7 @@ def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending
 
     Raises:
         NotArchived: nothing of the topic.
-        BadArgument: no offsets; partitions of one that the other has not; a partition of which nothing is archived.
+        BadArgument: no offsets; partitions of one that the other has not; a partition without archived records.
     """
     if not bounds:
         raise NotArchived(

@@ -20,8 +20,8 @@ _SEARCHED = ("offset", "timestamp")
 def between(archive: Archive, topic: str, start_ms: int, end_ms: int) -> dict[int, tuple[int, int]]:
     """The offsets of each archived partition from its first record of `start_ms` or later to that of `end_ms`.
 
-    Where records are out of order, some from the time between can lie outside, as with a Kafka consumer that seeks
-    by time. A hole of the archive counts to the range where the first or last of it can lie in the hole: a plan of
+    Where records are out of order, some of the time between can be outside, as with a Kafka consumer that seeks
+    by time. A hole of the archive counts to the range where the first or last of it can be in the hole: a plan of
     the range names it then.
 
     Args:

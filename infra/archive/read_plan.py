@@ -35,7 +35,7 @@ class Bounds:
 
 
 class Archive:
-    """The archived log of some topics, as the broker's metadata told it at one moment.
+    """The archived log of some topics, as in the broker's metadata at one moment.
 
     Args:
         partitions: topic -> partition -> what is archived.
@@ -57,16 +57,16 @@ class Archive:
         self._unfinished: dict[Segment, list[int]] = {}
 
     def bounds(self, topic: str) -> dict[int, Bounds]:
-        """How far each partition of a topic reaches; a partition of which nothing is archived is left out.
+        """How far each partition of a topic reaches; a partition without archived records is left out.
 
         Raises:
-            CorruptSegment: of the snapshot of producers that the frontier is told from.
+            CorruptSegment: of the snapshot of producers that the frontier is computed from.
             ArchiveUnreachable: retryable.
         """
         return {partition: runs[0] for partition, runs in self.runs(topic).items()}
 
     def runs(self, topic: str) -> dict[int, list[Bounds]]:
-        """As `bounds`, with what lies behind holes: ranges in order, each of which can be read alone.
+        """As `bounds`, also behind holes: ranges in order, each of which can be read alone.
 
         Raises:
             as `bounds`.
@@ -118,7 +118,7 @@ class Archive:
                 yield from self._parts(piece.segment, first, until, aborted, split_bytes)
 
     def _pieces(self, topic: str, partition: int, start: int, end: int) -> tuple[Piece, ...]:
-        """The pieces without a hole between them of which some hold the range."""
+        """The pieces without a hole between them that hold the range."""
         asked = f"{topic}, partition {partition}: offsets [{start}, {end}) are asked for, and the archive "
         facts = {"topic": topic, "partition": partition, "asked": (start, end)}
         found = self.partitions.get(topic, {}).get(partition)
@@ -140,7 +140,7 @@ class Archive:
             if low < end and start < high:
                 raise LogGap(
                     asked + f"has no segment for [{low}, {high}).",
-                    hint="Ask for the ranges around the hole; the broker's log tells who deleted what was there.",
+                    hint="Ask for the ranges around the hole; the broker's log says what deleted them.",
                     hole=(low, high),
                     **facts,
                 )
@@ -156,7 +156,7 @@ class Archive:
         return run
 
     def _frontier(self, run: tuple[Piece, ...]) -> int:
-        """The offset before which the pieces alone tell what is visible."""
+        """The offset before which the pieces alone decide what is visible."""
         whole = [piece for piece in run if _is_whole(piece)]
         if not whole:
             return run[0].start
@@ -211,5 +211,5 @@ class Archive:
 
 
 def _is_whole(piece: Piece) -> bool:
-    """Whether no later leader wrote over the end of the segment: its snapshot of producers tells of the log then."""
+    """Whether no later leader wrote over the end of the segment: its snapshot of producers describes the log then."""
     return piece.end == piece.segment.end

@@ -59,7 +59,7 @@ class ArchivedPartition:
 
 
 def copied_segments(records: Iterable[Record]) -> list[Segment]:
-    """Segments whose copy is complete and that nobody began to delete.
+    """Segments whose copy is complete and whose deletion has not begun.
 
     Args:
         records: of one segment in the order in which they were written.

@@ -29,7 +29,7 @@ class Part:
 
     Args:
         position: the byte at which to begin; a batch begins there.
-        anchor: an offset before which the batch at `position` begins, told by the offset index; None at byte 0.
+        anchor: an offset before which the batch at `position` begins, from the offset index; None at byte 0.
         stop: a byte after which nothing of the part comes.
         aborted: transactions of the segment that are invisible.
         contiguous: no offset may be missing, as in a log that was never compacted.

@@ -63,7 +63,7 @@ class Store:
     def _files(self) -> tuple[Any, str]:
         from fsspec.core import url_to_fs
 
-        # A listing that is kept would hide segments that came later.
+        # A listing that is kept would hide later segments.
         files, root = url_to_fs(self.root, use_listings_cache=False, **self.options)
         return files, root.rstrip("/")
 

@@ -150,7 +150,7 @@ def _tiering(settings: Settings) -> dict[str, object]:
 
 
 def _format(settings: Settings) -> None:
-    """Format beside the log directory, then rename: a crash leaves no half-formatted one."""
+    """Format next to the log directory, then rename: a crash leaves no half-formatted one."""
     partial = log_directory(settings).with_name("log.formatting")
     shutil.rmtree(partial, ignore_errors=True)
     configuration = partial.with_suffix(".properties")

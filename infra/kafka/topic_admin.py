@@ -44,7 +44,7 @@ class PartitionOffsets:
 
 
 class TopicIds:
-    """What tells a topic from one that had the same name before it, asked again and again over one connection."""
+    """The ids of topics, requested repeatedly over one connection."""
 
     def __init__(self, settings: Settings, names: Sequence[str]) -> None:
         self._settings, self._names = settings, list(names)
@@ -192,7 +192,7 @@ def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> 
 
 
 def topic_ids(settings: Settings, names: Sequence[str]) -> dict[str, str]:
-    """What tells a topic from one that had the same name before it, by topic; one that does not exist is left out.
+    """The id of each topic that exists; an earlier topic of the same name had another.
 
     Raises:
         BrokerUnreachable: retryable.

@@ -20,7 +20,7 @@ _TOPICS_BY_NAME = 12  # the last version of a fetch in which topics go by their 
 def in_transactions(settings: Settings, topic: str, holes: Spans) -> dict[int, list[Range]]:
     """The parts of these ranges that batches of transactions fill: markers, and records that were aborted.
 
-    The broker gives them to nobody who reads committed records. What is not among them is not in its log at all, or
+    The broker never returns them to consumers of committed records. What is not among them is not in its log at all, or
     should have been seen.
 
     Raises:

@@ -35,14 +35,14 @@ def is_free(port: int) -> bool:
 
 
 def free_port() -> int:
-    """A port of 127.0.0.1 on which nobody listens now."""
+    """A free port of 127.0.0.1."""
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
         probe.bind((HOST, 0))
         return int(probe.getsockname()[1])
 
 
 def holder(port: int) -> Holder | None:
-    """Who listens on this port; None when nobody does or the system does not tell."""
+    """The process that listens on this port; None when there is none or it is unknown."""
     import psutil
 
     with contextlib.suppress(psutil.Error, OSError):
@@ -60,7 +60,7 @@ def require_free(port: int, setting: str, what: str) -> None:
         what: who wants it, as in `the Kafka broker`.
 
     Raises:
-        PortTaken: names the port, the setting and, where the system tells, the process that holds it.
+        PortTaken: names the port, the setting and, where it is known, the process that holds it.
     """
     if is_free(port):
         return

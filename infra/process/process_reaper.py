@@ -44,7 +44,7 @@ class ReaperCommand:
         mark: identifies the command's processes among all of this machine; two guards never share one at a time.
         environment: set on top of the guard's own.
         record: a file that says, as JSON, which process runs now and how often it was started; none when empty.
-        stop_signal: what the command gets when the guard is told to end.
+        stop_signal: what the command gets when the reaper is terminated.
         stop_wait_s: after that long it is killed.
     """
 
@@ -103,7 +103,7 @@ def tagged_processes(mark: str) -> Iterator[psutil.Process]:
 
 
 def has_ended(process: psutil.Process) -> bool:
-    """Whether a process does nothing any more, also when nobody has collected it yet."""
+    """Whether a process has ended, also when it is not reaped yet."""
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):

@@ -211,7 +211,7 @@ def _stop_stages(settings: Settings) -> None:
 
 
 def _stop_together(settings: Settings, names: Sequence[str]) -> None:
-    """Tell all of these programs to stop, then wait until the last one has."""
+    """Signal all of these programs to stop, then wait until the last one has."""
     with supervisord.rpc(settings) as server:
         for name in names:
             with contextlib.suppress(xmlrpc.client.Fault):

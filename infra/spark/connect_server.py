@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 NAME = "spark"
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _JAVA_OPTIONS = [
-    # A server without memory is of no use to anybody: it is started again, and commands in flight are told to retry.
+    # A server without memory is useless: it is started again, and commands in flight get an error to retry.
     "-XX:+ExitOnOutOfMemoryError",
     # Clients come and go for weeks, each with classes that were compiled for it.
     "-XX:MaxMetaspaceSize=600m",
@@ -92,12 +92,12 @@ def wait_warm(settings: Settings) -> None:
 
 
 def serving_options(settings: Settings) -> dict[str, str]:
-    """Spark's settings of a Connect server, beside those that every JVM has."""
+    """Spark's settings of a Connect server, in addition to those of every JVM."""
     return {
         "spark.connect.grpc.binding.address": HOST,
         "spark.connect.grpc.binding.port": str(settings.spark_port),
         # The jobs of a client that was killed are cancelled within half a minute: a stream of results ends after so
-        # long, a client that lives goes on with another, and what nobody goes on with is given up.
+        # long, a client that lives goes on with another, and an abandoned one is given up.
         "spark.connect.execute.reattachable.senderMaxStreamDuration": "10s",
         "spark.connect.execute.manager.detachedTimeout": "15s",
         "spark.connect.execute.manager.maintenanceInterval": "5s",

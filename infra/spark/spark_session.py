@@ -28,7 +28,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
     """A session with Delta and Kafka, in UTC, under ANSI rules, with RocksDB for state.
 
     Args:
-        java_options: of its JVM, beside those that every one has; None: the archive of classes, if there is one.
+        java_options: of its JVM, in addition to those of every one; None: the archive of classes, if there is one.
 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.

@@ -24,7 +24,7 @@ class Retention:
     Attributes:
         archive_bytes: size of its archived segments, without their indexes.
         leaves_in_s: partition -> seconds until the broker may drop its own copy of the oldest record that was not
-            ingested yet; 0 once it has. Partitions of which nothing waits, and topics without an archive, of which the
+            ingested yet; 0 once it has. Partitions with nothing to ingest, and topics without an archive, of which the
             broker drops nothing, have none.
     """
 

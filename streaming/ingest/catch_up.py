@@ -46,8 +46,8 @@ class CatchUpPlan:
         goes_on: topic -> partition -> the offset at which the query goes on afterwards; of a partition that was never
             read and needs no filling nothing.
         legs: topic -> partition -> what to fill, in order; empty where nothing is missing.
-        is_overtaken: the query's checkpoint must not be used: it is of other partitions, or lies before what the broker
-            has at hand.
+        is_overtaken: the query's checkpoint must not be used: it is of other partitions, or before what the broker
+            holds.
     """
 
     goes_on: Offsets
@@ -92,7 +92,7 @@ class CatchUp:
             checkpointed: topic -> partition -> where the query would go on by its checkpoint.
 
         Raises:
-            LogGap: a topic was made anew, or has lost records that were ingested; unless it is given up.
+            LogGap: a topic was created again, or has lost records that were ingested; unless it is given up.
             BrokerUnreachable: retryable.
         """
         known, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
@@ -142,13 +142,13 @@ class CatchUp:
             self._give_up(topic, error)
 
     def run(self, plan: CatchUpPlan, is_stopped: Callable[[], bool] = lambda: False) -> None:
-        """Take in what the archive or the broker still has, and note what nobody has, each partition in order.
+        """Ingest what the archive or the broker still has, and record what is lost, each partition in order.
 
         Args:
             is_stopped: asked between chunks; True ends it there.
 
         Raises:
-            CorruptSegment: what was taken in before is right; unless the topic is given up.
+            CorruptSegment: what was ingested before is right; unless the topic is left out.
             ArchiveUnreachable, BrokerUnreachable: retryable.
         """
         for source, stage in stages(plan.legs):
@@ -265,7 +265,7 @@ def _require_whole_log(feed: TopicWriter, topic: str, broker: Mapping[int, Parti
 def _another_log(feed: TopicWriter, topic: str, why: str) -> LogGap:
     return LogGap(
         f"{topic}: offsets up to {dict(feed.events.ends)} were ingested, and on the broker {why}.",
-        hint="The topic was deleted and made anew, or the broker lost records: equal offsets would mean other "
+        hint="The topic was deleted and created again, or the broker lost records: equal offsets would mean other "
         "records. Events and quarantine hold the old log; docs/how-to/lost-records.md says how to keep them and go on.",
         topic=topic,
     )

@@ -32,7 +32,7 @@ class OffsetSegment:
 
 
 def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -> int | None:
-    """The first offset of which it is not certain that events and quarantine both have it; None: none was ever read.
+    """The first offset that events and quarantine do not certainly both cover; None: none was ever read.
 
     Args:
         checkpointed: where the query would go on by its checkpoint; None: it has none.
@@ -48,7 +48,7 @@ def offset_segments(
     """Who has the offsets from `start` up to where the broker's own log begins, in order.
 
     Args:
-        ingested: the first offset that is not in the events table. What lies before it is read again where that is
+        ingested: the first offset that is not in the events table. What is before it is read again where that is
             still possible, and never counts as lost.
         archived: ranges of the partition that the archive has, in order.
     """

@@ -17,8 +17,8 @@ class DeferredQuery:
     """Runs in a thread of its own, so that a fill of hours keeps no other query from running.
 
     Args:
-        first: what is done before; is given what tells it that it shall end early.
-        start: starts the query; is not called when `first` failed or was told to end.
+        first: the prerequisite; gets a function that says whether it shall end early.
+        start: starts the query; is not called when `first` failed or was stopped.
     """
 
     def __init__(self, name: str, first: Callable[[Callable[[], bool]], None], start: Callable[[], Running]) -> None:

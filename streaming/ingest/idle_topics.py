@@ -11,7 +11,7 @@ BEATS_PER_PAUSE = 10
 
 @dataclass(frozen=True, kw_only=True)
 class Heartbeat:
-    """Where a topic stands; all in epoch milliseconds.
+    """The position of a topic; all in epoch milliseconds.
 
     Attributes:
         idle_timeout_ms: the pause after which it is idle; None: never.
@@ -30,7 +30,7 @@ def due(pulses: Mapping[str, Heartbeat]) -> dict[str, int]:
     """Topic -> the event time to which it should be moved now, epoch milliseconds.
 
     "Now" is the newest append of any topic, so that what is found depends on the log alone and not on when it is read.
-    An idle topic follows the slowest of those that are not; where all are silent, time stands still.
+    An idle topic follows the slowest of those that are not; where all are silent, no watermark moves.
     """
     now_ms = max((pulse.appended_ms for pulse in pulses.values()), default=0)
     found = {}

@@ -65,11 +65,11 @@ class Ingest:
     def start(self, *, available_now: bool) -> Running:
         """Start the query; with `available_now` it ends when it has read what is there.
 
-        What the broker has no longer at hand is filled first. Without `available_now`, a topic that fails is left out
-        for a while, and the others go on.
+        What the broker no longer holds is ingested first, from the archive. Without `available_now`, a topic that fails
+        is left out for a while, and the others go on.
 
         Raises:
-            LogGap: a topic was made anew, or has lost records that were ingested.
+            LogGap: a topic was created again, or has lost records that were ingested.
             BrokerUnreachable: retryable.
         """
         left_out = () if available_now else self._left_out.now
@@ -116,7 +116,7 @@ class Ingest:
             return writer.trigger(availableNow=True).start()
         query = writer.trigger(processingTime=f"{self._settings.ingest_trigger_ms} milliseconds").start()
         if self._left_out.wait_s is not None:
-            # Whoever keeps the query running starts it again, with the topic that was left out.
+            # The driver starts the query again, with the topic that was left out.
             timer = threading.Timer(self._left_out.wait_s, query.stop)
             timer.daemon = True
             timer.start()
@@ -206,7 +206,7 @@ class Ingest:
         return failed
 
     def _move_idle(self) -> list[Exception]:
-        """Move the time of topics that are idle, and of which the broker holds nothing that waits to be read."""
+        """Advance the time of idle topics that have no unread records on the broker."""
         wanted = due(self._pulses())
         if not wanted:
             return []
@@ -226,7 +226,7 @@ class Ingest:
         return self._each(moves)
 
     def _pulses(self) -> dict[str, Heartbeat]:
-        """Where each topic stands; one of which no record was seen is waited for since the first of any other."""
+        """Where each topic stands; one without records is waited for since the first record of any other."""
         feeds = {name: self._feeds[name] for name in self._active}
         appended = [feed.appended_ms for feed in feeds.values() if feed.appended_ms is not None]
         if not appended:
@@ -254,7 +254,7 @@ class Ingest:
         }
 
     def _note_filled(self, records: int, started: float) -> None:
-        """Tell how far a fill has brought the topics."""
+        """Report how far a catch-up has brought the topics."""
         ended = self._checkpoint.committed
         ranges = {name: {p: (end, end) for p, end in feed.events.ends.items()} for name, feed in self._feeds.items()}
         self._note(-1 if ended is None else ended, ranges, records, started, None)

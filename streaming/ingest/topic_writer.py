@@ -51,7 +51,7 @@ _log = logging.getLogger("twofold.ingest")
 class TopicWriter:
     """Takes raw records, in micro-batches whose offsets follow each other, into one topic's two Delta tables.
 
-    Whoever hands them over, the broker or the archive, what comes again adds only what is not there.
+    From the broker or the archive: records that arrive again add only what is missing.
 
     Attributes:
         raw_columns: of a raw record, what the topic is decoded from.
@@ -121,7 +121,7 @@ class TopicWriter:
     def _write(self, raw: pa.Table, ranges: Ranges) -> bool:
         decoded = self._decoder.decode(raw, self.events.newest_ms)
         after = self.events.after(ranges, _newest_ms(decoded.accepted, self._topic.event_time))
-        # Events first: their commit decides on which side each record is, whoever else decodes it by other rules.
+        # Events first: their commit decides on which side each record is, also for a process with other rules.
         if not self._commit(decoded.accepted, after):
             return False
         if len(decoded.rejected) and not self._commit_quarantine(decoded.rejected, ranges):
@@ -185,7 +185,7 @@ class TopicWriter:
         raise self._lost_to_another_driver()
 
     def _seen(self, appended_ms: int | None) -> None:
-        """Note when the newest good record of a micro-batch was appended; bad ones tell no time."""
+        """Note when the newest good record of a micro-batch was appended; bad ones have no time."""
         if appended_ms is not None:
             self.appended_ms = max(appended_ms, self.appended_ms or 0)
             self.moved_ms = None

@@ -29,7 +29,7 @@ class _Commit(NamedTuple):
 
 @dataclass
 class _Log:
-    """The newest commits of one table, oldest first; the first stands for all before it."""
+    """The newest commits of one table, oldest first; the first represents all before it."""
 
     commits: deque[_Commit]
     changed_at: float = -math.inf
@@ -106,7 +106,7 @@ class Backlog:
 
 
 def rows_changed(commit: LoggedCommit) -> int:
-    """Rows that a commit changed; the files that a MERGE adds hold rows beside these."""
+    """Rows that a commit changed; the files that a MERGE adds hold other rows, too."""
     if commit.operation == "MERGE":
         kinds = ("inserted", "updated", "deleted")
         return sum(commit.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)

@@ -43,7 +43,7 @@ class ChangeDrivenStream(TableStream):
         self._step_s = 0.0
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
-        """Follow in a thread; with `available_now` it ends when it has taken in what is there.
+        """Follow in a thread; with `available_now` it ends when it has processed what is there.
 
         Args:
             pace: when to take a step; None: whenever the inputs have changed.
@@ -53,7 +53,7 @@ class ChangeDrivenStream(TableStream):
         return ChangeDrivenQuery(self.table.full_name, lambda: self.step(pace), every_s)
 
     def step(self, pace: Pace | None) -> bool:
-        """Take in the next commits of the inputs; False where there are none, or more are waited for."""
+        """Process the next commits of the inputs; False where there are none, or more are waited for."""
         batch, starts = self._checkpoint.position or (-1, self._checkpoint.next_versions())
         next_version = self._next_version if pace is None else pace.backlog.next_version
         ends = self._ends(starts, next_version)
@@ -108,13 +108,13 @@ class ChangeDrivenStream(TableStream):
         return rows_in, self._as_one(scopes, rows_in) if len(scopes) > _MANY_SCOPES else scopes
 
     def _rows_changed(self, starts: list[int], ends: list[int]) -> int:
-        """As the logs tell it, without a data file."""
+        """From the logs, without a data file."""
         spans = zip(self._sources, starts, ends, strict=True)
         commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
         return sum(rows_changed(commit) for one in commits for commit in one if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
-        """One scope for all, where most of what lies between them has changed."""
+        """One scope for all, where most of the rows between them have changed."""
         one = hull(scopes)
         near = self._refresher.input_rows([one]) if one else None
         return [one] if one and near is not None and rows_in * _MOST >= near else scopes

@@ -35,7 +35,7 @@ class ClosedRowGuard:
         if not self._table.closes_at:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms", within=100_000)
-        # A stream that begins anew starts with a low watermark: where it is lost too, the older fence is higher.
+        # A stream that starts over has a low watermark: where it is lost too, the older record is higher.
         known = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
         self._file.parent.mkdir(parents=True, exist_ok=True)
         self._file.write_text(str(max(known, default="")))
@@ -57,7 +57,7 @@ class ClosedRowGuard:
         closed_before_ms = self.closed_before_ms
         if closed_before_ms is None or self._table.depends_within_ms is None:
             return events
-        # A row closes at most `depends_within` after its own time, of which what it is made from is as near.
+        # A row closes at most `depends_within` after its own time, and its input rows are as near.
         first_ms = closed_before_ms - 2 * self._table.depends_within_ms
         return events.where(F.col(topic.event_time) >= F.lit(from_epoch_ms(first_ms)))
 

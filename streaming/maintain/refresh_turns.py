@@ -10,7 +10,7 @@ _LOOK_S = 0.2
 
 
 class Turns:
-    """Lets as many small refreshes run at once as there are cores, and beside them large ones.
+    """Lets as many small refreshes run at once as there are cores, and large ones in addition.
 
     While records arrive it is one large refresh at a time, so that a core is left to what is small; else as many as
     there are cores, so that none is idle.

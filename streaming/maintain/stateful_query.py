@@ -40,7 +40,7 @@ class Maintain(TableStream):
 
     The micro-batches of a checkpoint are numbered; a table remembers the last number of each stream and takes none
     twice. A new checkpoint is another stream: its first micro-batch is a snapshot of the inputs, whole and without a
-    watermark, so that no row of it is late; it leaves alone what its predecessor had closed, so that corrections stand.
+    watermark, so that no row of it is late; it does not change rows that its predecessor had closed.
     A new definition of the table gets a new checkpoint.
     """
 
@@ -145,7 +145,7 @@ class Maintain(TableStream):
             for name, version in parts.items():
                 self._checkpoint.splits.add(name, version)
         rows_in, versions = self._consumed(batch)
-        # This micro-batch is planned already: its size tells that of the next.
+        # This micro-batch is planned already: its size predicts that of the next.
         tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
         stamp = CommitTag(

@@ -74,8 +74,8 @@ class TableStream:
     def _begin_by_one_definition(self) -> None:
         """Leave a checkpoint of another definition: what its stream kept, counts and half-joined rows, is of that one.
 
-        The new stream reads its inputs from the beginning. Rows that were closed have been computed anew by whoever
-        accepted the new definition; those that were open are taken out here, since this stream writes them again.
+        The new stream reads its inputs from the beginning. Rows that were closed were recomputed when the
+        new definition was accepted; those that were open are taken out here, since this stream writes them again.
         """
         require_one_definition(self.lake, self.table)
         before = self._checkpoint.definition
@@ -88,7 +88,7 @@ class TableStream:
         self._checkpoint.note_definition(self._fingerprint)
 
     def _require_still_one_definition(self) -> None:
-        """Refuse to go on once somebody has brought the table under another definition.
+        """Refuse to go on once the table is under another definition.
 
         Raises:
             DefinitionChanged: this process runs the older one.
@@ -115,7 +115,7 @@ class TableStream:
         watermark_ms: int | None,
         started: float,
     ) -> None:
-        """Tell what a micro-batch did; now and then, merge small files."""
+        """Note what a micro-batch did; now and then, merge small files."""
         if written.changed:
             self._commits += 1
             if self._commits % _TIDY_EVERY == 0:

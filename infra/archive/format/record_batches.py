@@ -31,7 +31,7 @@ _HEADER = np.dtype(
 HEADER_BYTES = _HEADER.itemsize
 CHECKED_FROM = 21  # what the checksum covers begins with the attributes
 _LENGTH_COUNTS_FROM = 12  # the leader epoch
-MAX_BATCH_BYTES = 64 << 20  # as written, and again decompressed; brokers take 1 MiB unless told otherwise
+MAX_BATCH_BYTES = 64 << 20  # as written, and again decompressed; brokers accept 1 MiB unless configured otherwise
 
 TRANSACTIONAL, CONTROL = 0x10, 0x20
 _LOG_APPEND_TIME = 0x08
@@ -70,7 +70,7 @@ class Batches:
         return self._position + (int(self.ends[-1]) if len(self) else 0)
 
     def missing(self) -> int:
-        """Bytes that the first batch has, of which not all are here."""
+        """Bytes of the first batch, when not all of them are here."""
         length = int.from_bytes(self.data[8:_LENGTH_COUNTS_FROM], "big")
         return _LENGTH_COUNTS_FROM + length if len(self.data) >= HEADER_BYTES else HEADER_BYTES
 
@@ -106,7 +106,7 @@ class Batches:
         self._refuse(self.headers["leader_epoch"] != self._epochs(), "its leader epoch is not that of its offset")
 
     def table(self, indices: npt.NDArray[np.intp]) -> npt.NDArray[np.int64]:
-        """What `records.parse` is told of these batches: where their records lie in `data`, and their headers."""
+        """For `records.parse`: the positions of the batches' records in `data`, and their headers."""
         headers = self.headers[indices]
         by_append = (self.attributes[indices] & _LOG_APPEND_TIME) != 0
         columns = (

@@ -36,7 +36,7 @@ NOT_APPENDED = np.iinfo(np.int64).min  # in place of the time of append where re
 MAX_TIMESTAMP_MS = (2**63 - 1) // 1000  # columns hold microseconds
 LEAST_BYTES = 7  # of a record: seven numbers of a byte each
 
-# Columns of the table of batches that `parse` takes: where the records lie, then what the header says.
+# Columns of the table of batches that `parse` takes: the position of the records, then the fields of the header.
 START, END, BASE, BASE_TIMESTAMP, APPENDED, COUNT, LAST_DELTA = range(7)
 WIDTH = LAST_DELTA + 1
 BEGIN = (0, -1, 0, -1)  # the state before the first record
@@ -124,7 +124,7 @@ def parse(
     is written into them. Ends begin behind the entry 0, which is 0.
 
     Args:
-        data: decompressed records; `batches` says where those of each batch lie, with what its header says.
+        data: decompressed records; `batches` has their positions by batch, with the fields of its header.
         state: batch, byte, record and offset of the record before, within the batch; BEGIN at first.
         first: offsets before it are parsed and not delivered, as are those from `until` on.
         contiguous: offsets of a batch follow each other without a gap.

@@ -156,7 +156,7 @@ class _Room:
 
 
 def _numbers(kind: pa.DataType, values: npt.NDArray[Any]) -> pa.Array:
-    """Values as they lie there; `pa.array` would load pandas to learn that they are not of its kind."""
+    """Values as they are; `pa.array` would load pandas to learn that they are not of its kind."""
     return pa.Array.from_buffers(kind, len(values), [None, pa.py_buffer(values)], null_count=0)
 
 

@@ -110,13 +110,13 @@ def aborted_transactions(store: Store, segment: Segment) -> list[Aborted]:
     """The transactions whose abort is in this segment.
 
     Raises:
-        CorruptSegment: the index is missing or empty although it should not be, cut off, or tells of other segments.
+        CorruptSegment: the index is missing or empty although it should not be, cut off, or of other segments.
     """
     entries = _entries(store, segment, "txnindex", _ABORTED)
     first, last = entries["first"].astype(np.int64), entries["last"].astype(np.int64)
     wrong = (entries["version"] != 0) | (first < 0) | (first > last) | (last < segment.start) | (last >= segment.end)
     if not len(entries) or wrong.any() or not (np.diff(last) > 0).all():
-        raise segment.corrupt("its index of aborted transactions tells of none, or of others than end in it")
+        raise segment.corrupt("its index of aborted transactions has none, or others than end in it")
     return [Aborted(producer=int(e["producer"]), first=int(e["first"]), last=int(e["last"])) for e in entries]
 
 

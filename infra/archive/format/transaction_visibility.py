@@ -23,7 +23,7 @@ class Visibility:
 
     The index has no checksum. So a batch stays unsettled until the marker that ends its transaction was met and says
     what the index said; and a transaction that the index names must begin and end where batches do. Only where the
-    marker stands in a later segment, the index alone is believed.
+    marker is in a later segment, the index alone is believed.
 
     Args:
         offsets: of the batches that will be judged, from and until.
