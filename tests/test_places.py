@@ -145,6 +145,18 @@ def test_titles_of_decisions_are_in_plain_words() -> None:
     assert [title for title in titles if NOT_PLAIN.search(title)] == []
 
 
+def test_pages_and_decisions_are_in_plain_words() -> None:
+    pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "tests" / "README.md"]
+    assert len(pages) > 70
+    found = {str(page.relative_to(ROOT)): not_plain(prose(page.read_text("utf-8"))) for page in pages}
+    assert {page: lines for page, lines in found.items() if lines} == {}
+
+
+def prose(text: str) -> str:
+    """A page without code and without the targets of its links."""
+    return re.sub(r"```.*?```|`[^`\n]*`|\]\([^)]*\)", "", text, flags=re.DOTALL)
+
+
 def test_twenty_questions_have_a_file_each() -> None:
     rows = re.findall(r"^\| (.+) \| (`.+`) \|$", (ROOT / "docs" / "where-is-what.md").read_text("utf-8"), re.MULTILINE)
     assert len(rows) == 20

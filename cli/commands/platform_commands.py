@@ -272,7 +272,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
 
     lake = Lake(settings)
     tables = registry.in_order(domain)
-    declared = [d.full_name for d in (*registry.domain_topics(domain), *tables)]
+    declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in tables]
     # The driver refuses these, and reports why.
     changed = {
         t.full_name for t in tables if lake.exists(t.full_name) and recorded(lake, t) not in (None, fingerprint(t))

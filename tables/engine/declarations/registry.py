@@ -342,7 +342,7 @@ def _declaration(path: Path) -> Topic | _File:
             lambda: _check_calls(tree),
             lambda: _require_unbound(expected[0]),
         )
-        binding = {"domain": path.parent.name, "name": path.stem, "description": description}
+        binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
         if isinstance(expected[0], Draft):
             return _File(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
         require_none(mistakes)

@@ -1,0 +1,44 @@
+"""Milliseconds of CPU per declaration file, when Airflow's DAG processor parses the DAGs."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+from benchmarks.measuring.figures import report, spread
+from infra.settings import ROOT
+
+ROUNDS, GOAL_MS = 5, 50.0
+PARSE = """
+import json, sys, time
+import airflow.sdk  # the DAG processor has loaded it already
+started = time.process_time()
+from tables.engine.declarations.registry import load
+files = len(load().declarations)
+loaded = time.process_time()
+import dags.generate_dags
+parsed = time.process_time()
+assert not {"pyspark", "deltalake"} & set(sys.modules)
+print(json.dumps([(loaded - started) / files * 1_000, (parsed - started) / files * 1_000]))
+"""
+
+
+def main() -> int:
+    """Each round in a process of its own, as the DAG processor does; the first one fills caches and does not count."""
+    rounds = [parse() for _ in range(ROUNDS + 1)][1:]
+    loading, parsing = (spread(values) for values in zip(*rounds, strict=True))
+    figures = {"ms per file to load declarations": loading, "ms per file with all of its DAGs": parsing}
+    claims = {f"a declaration file takes less than {GOAL_MS:g} ms": parsing["median"] < GOAL_MS}
+    return 0 if report("dags", figures, claims) else 1
+
+
+def parse() -> tuple[float, float]:
+    """Of a fresh process: to load the declarations, and to make all DAGs of them."""
+    ran = subprocess.run([sys.executable, "-c", PARSE], cwd=ROOT, capture_output=True, text=True, check=True)
+    loading, parsing = json.loads(ran.stdout.splitlines()[-1])
+    return float(loading), float(parsing)
+
+
+if __name__ == "__main__":
+    sys.exit(main())
