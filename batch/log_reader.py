@@ -66,7 +66,7 @@ class Log:
         Raises:
             BadArgument: partitions that the topic does not have, or a range that begins before its log or ends before
                 it begins.
-            NotArchived: a range ends beyond what ingest has taken in, or beyond the archive; names that frontier.
+            NotArchived: a range ends beyond what is ingested, or beyond the archive; names that frontier.
                 Retryable: it moves.
             BrokerUnreachable: retryable.
         """
@@ -82,7 +82,7 @@ class Log:
             require_past(topic, span.end, now)
             latest = {p: there.latest for p, there in on_broker.items() if span.takes(p)}
             self._require_all_before(topic, span.end, reach, latest)
-        frontier_of = "what ingest has taken in"
+        frontier_of = "what is ingested"
         if span.archived:
             # A hole in the archive is no end of it: what lies there the broker is asked for, and missed if it has not.
             archived, frontier_of = self._archive.runs(topic.full_name), "the archive"
@@ -113,7 +113,7 @@ class Log:
             if found.get(partition, reached) == reached < end:
                 raise NotArchived(
                     f"{topic.full_name}, partition {partition}: records before {instant.isoformat()} may be missing; "
-                    f"ingest has taken in offsets up to {reached}, its frontier, of {end}.",
+                    f"ingest has reached the offset {reached}, its frontier, of {end}.",
                     hint="Ask for an earlier time, or wait until the stream has taken them in.",
                     frontier=reached,
                 )

@@ -73,10 +73,10 @@ def require_explained(
     raise UnexplainedDifference(
         " ".join(["; ".join([*told, *unfolded]) + ".", *unseen]),
         hint=(
-            "They were left as they are. `./twofold why TABLE key=value` tells who wrote such a row; "
+            "They were left as they are. `./twofold why TABLE key=value` shows what wrote such a row; "
             f"`./twofold reconcile {names} --repair` overwrites them once you say so."
             if unexplained
-            else "Somebody wrote to the table past the platform: `./twofold show TABLE` lists its versions."
+            else "A writer outside of the platform changed the table: `./twofold show TABLE` lists its versions."
         ),
         tables=[o.table for o in unexplained],
         rows={o.table: o.unexplained for o in unexplained},

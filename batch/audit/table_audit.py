@@ -84,7 +84,7 @@ class Report:
         if told:
             raise UnexplainedDifference(
                 " ".join(["; ".join(told) + ".", *unseen]),
-                hint="They were left as they are: `./twofold why TABLE key=value` tells who wrote such a row."
+                hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row."
                 if wrong
                 else "`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
                 tables=[t.table for t in wrong],

@@ -53,7 +53,7 @@ def test_ranges_by_offset(copies: TwoCopies) -> None:
     ):
         assert meant(copies, span) == found
     for span, message in (
-        (OffsetSelection(end={0: 8}), r"\[0, 8\) ends beyond 7, the frontier of what ingest has taken in"),
+        (OffsetSelection(end={0: 8}), r"\[0, 8\) ends beyond 7, the frontier of what is ingested"),
         (OffsetSelection(start={0: 8}), "ends beyond 7"),
         (OffsetSelection(end={0: 6}, archived=True), r"\[0, 6\) ends beyond 5, the frontier of the archive"),
         (OffsetSelection(start={0: 6}, archived=True), "ends beyond 5"),
@@ -90,7 +90,7 @@ def test_a_range_of_time_ends_where_all_before_it_is_certain_to_be_in(copies: Tw
     with pytest.raises(NotArchived, match="records go on to be appended before"):
         meant(copies, OffsetSelection(end=after), second)
     copies.latest = 9
-    with pytest.raises(NotArchived, match="may be missing; ingest has taken in offsets up to 7, its frontier, of 9"):
+    with pytest.raises(NotArchived, match="may be missing; ingest has reached the offset 7, its frontier, of 9"):
         meant(copies, OffsetSelection(end=after), now)
     assert meant(copies, OffsetSelection(end=second), now) == {0: (0, 4)}, "a later record is in"
 

@@ -142,6 +142,6 @@ def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world
     versions = {name: world.lake.version(name) for name in world.lake.names()}
     with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
         decode_again(platform, topic, OffsetSelection(start={9: 0}))
-    with pytest.raises(NotArchived, match="the frontier of what ingest has taken in"):
+    with pytest.raises(NotArchived, match="the frontier of what is ingested"):
         decode_again(platform, topic, OffsetSelection(start={0: 0}, end={0: 10_000_000}))
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions

@@ -123,7 +123,7 @@ class Certificate:
         """Why it is not complete; empty when it is."""
         found = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
         found += [late.fault for late in self.late if late.fault]
-        return [*found, *(f"{name}: no commit tells how far it was taken in" for name in self.untold)]
+        return [*found, *(f"{name}: no commit says how far it was read" for name in self.untold)]
 
     @property
     def is_complete(self) -> bool:

@@ -411,14 +411,14 @@ class Table:
         _require_late(self.late)
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
-                f"sequence_by begins with {self.sequence_by[0]!r} beside closes_at; "
+                f"sequence_by begins with {self.sequence_by[0]!r} with closes_at; "
                 f"expected event_time={self.event_time!r}.",
                 hint="Of several rows of one key the later one must also be the one that closes later.",
             )
         if self.closes_at and not (self.event_time and self.depends_within):
             raise BadDeclaration(
                 "closes_at needs event_time and depends_within.",
-                hint="They tell reconcile which rows a late record can change.",
+                hint="By them reconcile knows which rows a late record can change.",
             )
         if self.ends_at and (self.closes_at or not (self.event_time and self.depends_within)):
             raise BadDeclaration(

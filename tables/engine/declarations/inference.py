@@ -155,7 +155,7 @@ def _own_code() -> str:
 
 
 def _identity(source: Source) -> tuple[str, ...]:
-    """The columns that tell any two rows apart."""
+    """The columns that identify a row."""
     return source.same_record if isinstance(source, Topic) else tuple(source.primary_key)
 
 
@@ -195,11 +195,11 @@ class _Inferring:
         found = {column: frame.name_among(Column(name, column)) for column in identity}
         lost = [column for column, output in found.items() if output is None]
         if "sequence_by" in self.draft.given:
-            reasons["primary_key"] = "with sequence_by it says of which rows the greatest is kept"
+            reasons["primary_key"] = "with sequence_by it groups the rows whose greatest is kept"
         elif frame.is_multiplied:
             reasons["primary_key"] = "the function makes several rows of one"
         elif lost:
-            reasons["primary_key"] = f"the result lacks {', '.join(lost)} of {name}, which tell its rows apart"
+            reasons["primary_key"] = f"the result lacks {', '.join(lost)} of {name}, which identify its rows"
         else:
             parameters["primary_key"] = [output for output in found.values() if output]
             time = self._time_of(name)

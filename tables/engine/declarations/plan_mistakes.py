@@ -42,7 +42,7 @@ def find_mistakes(
     Args:
         relation: the plan.
         inputs: parameter of the function -> the columns of that input; None: not known.
-        identities: the same -> the columns that tell any two of its rows apart.
+        identities: the same -> the columns that identify a row of it.
     """
     return list(dict.fromkeys(_Finder(PlanReader(inputs), set(inputs), identities).find(relation)))
 
@@ -120,7 +120,7 @@ class _Finder:
         missing = [column for column in wanted if column not in (*ordered, *by)]
         if not ordered or (missing and None not in (*ordered, *by)):
             more = (
-                f"add {', '.join(missing)} to orderBy." if missing else "order by columns that tell any two rows apart."
+                f"add {', '.join(missing)} to orderBy." if missing else "order by columns that identify a row."
             )
             yield PlanMistake(
                 f"calls {name}() without a total order: of rows that are equal in it any can be first.",
@@ -128,7 +128,7 @@ class _Finder:
             )
 
     def _identity(self, frame: Frame) -> list[str]:
-        """The columns of the frame that tell any two of its rows apart; none where that is not known."""
+        """The columns that identify a row of the frame; none where that is not known."""
         if frame.group is not None:
             found = [frame.name_among(origin) for _, origin in frame.group.by]
         elif len(frame.inputs) == 1 and frame.inputs[0] in self._identities and not frame.is_multiplied:

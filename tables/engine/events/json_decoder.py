@@ -105,7 +105,7 @@ class JsonParser:
         """
         repeated = repeated_key(value)
         if repeated is not None:
-            raise ValueError(f"the key {repeated!r} stands twice")
+            raise ValueError(f"the key {repeated!r} is repeated")
         if self._is_flat or self.topic.unknown_fields == "ignore":
             return None
         if self.topic.unknown_fields == "keep":

@@ -174,7 +174,7 @@ def _json(value: msgspec.Raw, kind: FieldType) -> str | None:
     text = bytes(value)
     repeated = repeated_key(text)
     if repeated is not None:
-        raise Misfit(f"the key {repeated!r} stands twice")
+        raise Misfit(f"the key {repeated!r} is repeated")
     if text != b"null":
         return text.decode()
     if not kind.nullable:

@@ -145,7 +145,7 @@ def ensure_table(
     if missing:
         raise BadDeclaration(
             f"tables/{table.domain}/{table.name}.py: it reads {', '.join(missing)}, which could not be created.",
-            hint="`./twofold status` tells why.",
+            hint="`./twofold status` shows why.",
         )
     _create(_started(session), lake, registry, table)
 

@@ -229,7 +229,7 @@ def test_a_gap_in_the_log_makes_a_certificate_worthless(lake: Lake, log: Log) ->
 def test_a_table_of_which_no_stream_tells_has_no_certificate(lake: Lake, log: Log) -> None:
     log.ingest({0: 0}, {0: 1}, [(0, 0)])
     found = certify(lake, REGISTRY, DAYS)
-    assert found.faults == ["plant.hours: no commit tells how far it was taken in"]
+    assert found.faults == ["plant.hours: no commit says how far it was read"]
     assert not found.is_complete
 
 

@@ -115,10 +115,10 @@ def test_a_type_keeps_its_value(column: str, text: str, value: object) -> None:
             '{"push_id":1,"commits":[{"sha":"a","at":"0001-01-01T00:00:00+01:00"}]}',
             "expected a year from 1 to 9999 in UTC at `payload.commits[0].at`",
         ),
-        ("payload", '{"push_id":1,"push_id":2,"commits":[]}', "the key 'push_id' stands twice"),
-        ("payload", '{"push_id":1,"push_id" :2,"commits":[]}', "the key 'push_id' stands twice"),
-        ("payload", '{"push_id":1,"push_id":2,"ref":"\\u0022:","commits":[]}', "the key 'push_id' stands twice"),
-        ("labels", '{"a":1,"a":2}', "the key 'a' stands twice"),
+        ("payload", '{"push_id":1,"push_id":2,"commits":[]}', "the key 'push_id' is repeated"),
+        ("payload", '{"push_id":1,"push_id" :2,"commits":[]}', "the key 'push_id' is repeated"),
+        ("payload", '{"push_id":1,"push_id":2,"ref":"\\u0022:","commits":[]}', "the key 'push_id' is repeated"),
+        ("labels", '{"a":1,"a":2}', "the key 'a' is repeated"),
         ("labels", '{"a":"1"}', "Expected `int`, got `str`"),
         ("price", "1.001", "Expected decimal(6,2), got 1.001 at `price`"),
         ("price", "10000", "Expected decimal(6,2), got 10000 at `price`"),
@@ -127,7 +127,7 @@ def test_a_type_keeps_its_value(column: str, text: str, value: object) -> None:
         ("icon", '"?"', "base64"),
         ("local", '"2013-01-01T10:00:00Z"', "timezone"),
         ("extra", '{"a":1,}', "malformed"),
-        ("extra", '{"a":1,"a":2}', "the key 'a' stands twice"),
+        ("extra", '{"a":1,"a":2}', "the key 'a' is repeated"),
     ],
 )
 def test_what_does_not_fit_is_quarantined_with_its_place(column: str, text: str, expected: str) -> None:
@@ -162,8 +162,8 @@ def test_unknown_fields_are_kept_exactly_under_the_names_that_lead_to_them() -> 
 
 
 def test_a_key_that_stands_twice_is_found_among_unknown_fields_too() -> None:
-    assert reason(with_text("y", '{"b":1,"b":2}'), "keep") == "the key 'b' stands twice"
-    assert reason(with_text("y", '{"b":1,"b":2}'), "ignore") == "the key 'b' stands twice"
+    assert reason(with_text("y", '{"b":1,"b":2}'), "keep") == "the key 'b' is repeated"
+    assert reason(with_text("y", '{"b":1,"b":2}'), "ignore") == "the key 'b' is repeated"
 
 
 def test_records_of_one_batch_keep_their_own_rest() -> None:

@@ -114,11 +114,11 @@ def test_an_event_time_is_an_instant_in_utc(text: str, moment: datetime) -> None
         (with_field('"colour":"red"'), "unknown field `colour`"),
         (with_field('"colour":' + "[" * 400 + "]" * 400), "unknown field `colour`"),
         (with_field('"tags":["' + "x" * 1_000 + '"]'), "bytes: expected at most 1000"),
-        (with_field('"id":"b"'), "the key 'id' stands twice"),
-        (with_field('"id" :"b"'), "the key 'id' stands twice"),
-        (with_field('"id"\r\n\t :"b"'), "the key 'id' stands twice"),
-        (with_field('"\\u0069d":"b"'), "the key 'id' stands twice"),
-        (with_field('"small":1,"small":2'), "the key 'small' stands twice"),
+        (with_field('"id":"b"'), "the key 'id' is repeated"),
+        (with_field('"id" :"b"'), "the key 'id' is repeated"),
+        (with_field('"id"\r\n\t :"b"'), "the key 'id' is repeated"),
+        (with_field('"\\u0069d":"b"'), "the key 'id' is repeated"),
+        (with_field('"small":1,"small":2'), "the key 'small' is repeated"),
     ],
 )
 def test_a_record_that_does_not_fit_is_quarantined_with_the_reason(value: bytes | None, reason: str) -> None:
@@ -140,10 +140,10 @@ def test_a_key_that_stands_twice_in_a_complete_record_is_found() -> None:
     }
     whole = json.dumps(record, separators=(",", ":")).encode()
     assert decoded(whole).accepted["small"].to_pylist() == [1]
-    assert reasons(whole[:-1] + b',"small":2}') == ["the key 'small' stands twice"]
+    assert reasons(whole[:-1] + b',"small":2}') == ["the key 'small' is repeated"]
     # As many plain `":` as fields: only the white space, or the absent field, gives it away.
-    assert reasons(whole[:-1] + b',"small" :2}') == ["the key 'small' stands twice"]
-    assert reasons(whole.replace(b'"big":2', b'"small":2')) == ["the key 'small' stands twice"]
+    assert reasons(whole[:-1] + b',"small" :2}') == ["the key 'small' is repeated"]
+    assert reasons(whole.replace(b'"big":2', b'"small":2')) == ["the key 'small' is repeated"]
 
 
 def test_text_that_looks_like_a_key_is_no_key() -> None:
