@@ -119,9 +119,7 @@ class _Finder:
         wanted = self._identity(frames[0])
         missing = [column for column in wanted if column not in (*ordered, *by)]
         if not ordered or (missing and None not in (*ordered, *by)):
-            more = (
-                f"add {', '.join(missing)} to orderBy." if missing else "order by columns that identify a row."
-            )
+            more = f"add {', '.join(missing)} to orderBy." if missing else "order by columns that identify a row."
             yield PlanMistake(
                 f"calls {name}() without a total order: of rows that are equal in it any can be first.",
                 f"So that stream and batch choose the same one, {more}",

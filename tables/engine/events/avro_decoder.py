@@ -136,7 +136,7 @@ def _in_order(columns: dict[str, pa.Array], topic: Topic) -> dict[int, str]:
             for row, cell in enumerate(cells):
                 keys = [key for key, _ in cell or ()]
                 if len(set(keys)) < len(keys):
-                    found[row] = f"the key {next(k for k in keys if keys.count(k) > 1)!r} stands twice at `{name}`"
+                    found[row] = f"the key {next(k for k in keys if keys.count(k) > 1)!r} is repeated at `{name}`"
             ordered = [None if cell is None else sorted(cell, key=lambda entry: entry[0]) for cell in cells]
             columns[name] = pa.array(ordered, kind.arrow)
     return found

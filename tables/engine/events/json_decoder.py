@@ -101,7 +101,7 @@ class JsonParser:
         """The fields that the schema does not name, as JSON, where the topic keeps them.
 
         Raises:
-            ValueError: a key stands twice, or is not in the schema of a topic that refuses such keys.
+            ValueError: a repeated key, or one that is not in the schema of a topic that refuses such keys.
         """
         repeated = repeated_key(value)
         if repeated is not None:

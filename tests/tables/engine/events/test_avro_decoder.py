@@ -320,7 +320,7 @@ def test_a_key_that_is_in_a_map_twice_is_found(schemas: Path) -> None:
     result = decoded(
         topic(), by_id(1, start + b"\x04" + entry * 2 + b"\x00"), by_id(1, start + b"\x02" + entry + b"\x00")
     )
-    assert reason(result) == "the key 'a' stands twice at `labels`"
+    assert reason(result) == "the key 'a' is repeated at `labels`"
     assert result.accepted["labels"].to_pylist() == [[("a", 1)]]
 
 
