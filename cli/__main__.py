@@ -46,7 +46,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         explain_commands.why,
         explain_commands.late,
     ),
-    "Do by hand what the platform does by itself": (
+    "Run one step by hand": (
         run_commands.stream,
         run_commands.ingest_once,
         run_commands.maintain_once,

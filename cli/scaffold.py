@@ -209,10 +209,10 @@ def table(
     name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case letters, digits and _.")],
     domain: Annotated[str, typer.Option(help="The folder under tables/.")] = "flights",
     reads: Annotated[
-        str | None, typer.Option("--input", help="The topic or table that it reads; the domain's first topic without.")
+        str | None, typer.Option("--input", help="The topic or table that it reads. Default: the domain's first topic.")
     ] = None,
 ) -> None:
-    """Write tables/DOMAIN/NAME.py, which works, and tests/tables/test_NAME.py."""
+    """Write a working tables/DOMAIN/NAME.py, and tests/tables/test_NAME.py."""
     written = write_table(name, domain=domain, reads=reads)
     out.print(f"Wrote {written.declaration} and {written.test}.", soft_wrap=True)
     out.print(

@@ -112,7 +112,7 @@ def commands() -> str:
 
     known: Mapping[str, Any] = get_command(app).commands  # type: ignore[attr-defined]
     panels = {panel: [f.__name__.replace("_", "-") for f in functions] for panel, functions in COMMANDS.items()}
-    panels["Write a declaration"] = [name for name in known if name not in {n for ns in panels.values() for n in ns}]
+    panels["Write a declaration"] += [name for name in known if name not in {n for ns in panels.values() for n in ns}]
     parts = [
         "# Commands\n\n" + GENERATED + "`./twofold COMMAND --help` prints the same. Exit codes: 0 done, 1 failed for "
         "good, 2 bad argument, setting or declaration, 75 worth another try. With `--json` a command prints one JSON "

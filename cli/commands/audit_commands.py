@@ -26,22 +26,22 @@ def audit(
         list[str] | None,
         typer.Argument(metavar="[TABLE or TOPIC]...", help="All tables when none is named; a topic: all its records."),
     ] = None,
-    share: Annotated[float, typer.Option(help="The share of the rows to look at; it goes round with the days.")] = 0.05,
-    everything: Annotated[bool, typer.Option("--all", help="Look at all rows.")] = False,
+    share: Annotated[float, typer.Option(help="The share of the rows to check; another part each day.")] = 0.05,
+    everything: Annotated[bool, typer.Option("--all", help="Check all rows.")] = False,
     first: From = None,
     last: To = None,
     partitions: Partitions = None,
     as_json: Json = False,
 ) -> None:
-    """Recompute a share of the closed rows and hold the log against events and quarantine.
+    """Recompute a share of the closed rows, and compare the log with events and quarantine.
 
     Of a TOPIC every record is decoded again, from the archive and the broker, and compared with what was ingested; what
     is both archived and on the broker must be equal, and no offset may be without a reason. Where
     all is well, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and
-    --partitions look at a part of one TOPIC, for which none is kept.
+    --partitions check a part of one TOPIC, for which none is kept.
 
-    It finds what no late record announces; nothing is repaired. Fails when rows differ or records are missing; with
-    --json it only reports it, in `passed`.
+    It finds damage that no late record explains; nothing is repaired. Fails when rows differ or records are
+    missing; with --json it only reports it, in `passed`.
     """
     wanted = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
@@ -66,7 +66,7 @@ def certify(
     version: Annotated[int | None, typer.Option(help="Of its Delta versions; the newest without.", min=0)] = None,
     as_json: Json = False,
 ) -> None:
-    """Show which offsets of the log went into a version of TABLE, each checked to be there once.
+    """Show the offsets of the log that are in a version of TABLE, and check that each is there exactly once.
 
     Of a TOPIC: check that events and quarantine are what their certificate says, which an audit of the topic wrote. No
     log is needed. Fails when an offset is missing or there twice, or a block of records differs; with --json it only
@@ -180,9 +180,9 @@ def acknowledge(
     because: Annotated[str, typer.Option(help="What was lost, and who knows of it; kept in the ledger.")],
     as_json: Json = False,
 ) -> None:
-    """Note that the records of TOPIC that are lost are known to be: audits and status no longer fail for them.
+    """Record that the loss of records of TOPIC is known: audits and status no longer fail for it.
 
-    They stay in ledger.gaps, and every audit and certificate goes on counting them.
+    They stay in ledger.gaps, and every audit and certificate still counts them.
     """
     settings = Settings.from_environment()
     from tables.engine.declarations.registry import load

@@ -37,10 +37,10 @@ STRATEGIES = {
 
 
 def tables(
-    domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="All domains without one.")] = None,
+    domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="Only this domain.")] = None,
     as_json: Json = False,
 ) -> None:
-    """List every topic and table: how it is kept, from what, and how many rows it has."""
+    """List every topic and table with its strategy, its inputs and its number of rows."""
     from tables.engine.declarations.registry import load
     from tables.engine.delta.lake import Lake
 
@@ -99,13 +99,11 @@ def show(
 
 
 def sql(
-    query: Annotated[
-        str | None, typer.Argument(metavar="[QUERY]", help="What to ask; without it a prompt opens.")
-    ] = None,
+    query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The SQL; without it a prompt opens.")] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
 ) -> None:
-    """Ask the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name where it is unique.
+    """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name where it is unique.
 
     Reading only. Times are UTC. Without QUERY it opens a prompt, or reads the query from a pipe.
     """

@@ -22,14 +22,16 @@ TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by ful
 def rebuild(
     table: TableOrDomain,
     promote: Annotated[
-        bool, typer.Option("--promote", help="Put it in the live table's place; without it, it is only compared.")
+        bool, typer.Option("--promote", help="Publish it in the live table; without this option it is only compared.")
     ] = False,
     digest: Annotated[
         str | None,
         typer.Option(metavar="HEX", help="With --promote: only if exactly the rows differ that have this digest."),
     ] = None,
     approved_by: ApprovedBy = None,
-    fresh: Annotated[bool, typer.Option("--fresh", help="Begin again where an earlier run was cut short.")] = False,
+    fresh: Annotated[
+        bool, typer.Option("--fresh", help="Start over instead of continuing an interrupted run.")
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Run the streaming code over the whole archived log into a shadow of TABLE, and compare it with the live table.
@@ -70,7 +72,7 @@ def rebuild(
 
 
 def rollback(table: TableName, as_json: Json = False) -> None:
-    """Take the newest promotion of TABLE back, in one commit."""
+    """Revert the newest promotion of TABLE, in one commit."""
     settings = Settings.from_environment()
     from rebuild.promotion import rollback as take_back
     from tables.engine.declarations.registry import load

@@ -25,18 +25,19 @@ _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a mome
 def recover(
     table: TableName,
     at_most: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Go on though so many keys of the state, or rows, differ.")
+        int, typer.Option(min=0, metavar="N", help="Accept up to this many differing keys of the state, or rows.")
     ] = 0,
     from_archive: Annotated[
-        bool, typer.Option("--from-archive", help="Read the archived log, though the events reach back to its start.")
+        bool,
+        typer.Option("--from-archive", help="Read the archived log, even where the events reach back to its start."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Make the lost checkpoint or state of TABLE's stream again, prove that it is the same, and let the stream go on.
+    """Restore the lost checkpoint or state of TABLE's stream, verify that it is the same, and let the stream continue.
 
     The streaming code runs over all that the lost stream had read, to the same point, and writes nothing live. What is
-    still readable of the old state is compared key by key; where nothing is, the table. A difference is named, and
-    nothing is put in place. Refused while the stream of TABLE runs; the others of its domain go on.
+    still readable of the old state is compared key by key; where nothing is, the table. A difference is printed, and
+    nothing is restored. Refused while the stream of TABLE runs; the other streams of its domain continue.
     """
     settings = Settings.from_environment()
     from batch.log_reader import Log

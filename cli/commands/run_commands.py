@@ -52,7 +52,7 @@ To = Annotated[
     typer.Option("--to", metavar="POSITION", help="First offset after the range, or an append time, as above."),
 ]
 ApprovedBy = Annotated[
-    str | None, typer.Option(metavar="NAME", help="Who approved it, for the ledger of runs; you, without.")
+    str | None, typer.Option(metavar="NAME", help="Who approved it, for the ledger of runs. Default: the current user.")
 ]
 Partitions = Annotated[
     str | None, typer.Option("--partitions", metavar="NUMBERS", help="Only these partitions: 0,2. All without.")

@@ -24,16 +24,16 @@ def traffic(
     start: Annotated[str, typer.Option(help="First New York day.")] = "2013-01-01",
     end: Annotated[str, typer.Option(help="First day after the range.")] = "2013-02-01",
     speed: Annotated[
-        str, typer.Option(metavar="max|N", help="As fast as the broker takes it, or N times real time.")
+        str, typer.Option(metavar="max|N", help="As fast as the broker accepts it, or N times real time.")
     ] = "max",
-    seed: Annotated[int, typer.Option(help="Another one lets other records suffer.")] = 2013,
+    seed: Annotated[int, typer.Option(help="Seed of the random faults.")] = 2013,
     minutes: Annotated[float, typer.Option(metavar="SHARE", help="Records reported 1 to 45 minutes late.")] = 0.08,
     hours: Annotated[float, typer.Option(metavar="SHARE", help="Records reported 1 hour to 2 days late.")] = 0.015,
     duplicates: Annotated[float, typer.Option(metavar="SHARE", help="Records sent twice.")] = 0.01,
-    corrupt: Annotated[float, typer.Option(metavar="SHARE", help="Extra records that no reader may accept.")] = 0.005,
+    corrupt: Annotated[float, typer.Option(metavar="SHARE", help="Extra corrupt records.")] = 0.005,
     as_json: Json = False,
 ) -> None:
-    """Send a range of real days to the topics of DOMAIN, as they would have reached us.
+    """Send a range of real days to the topics of DOMAIN, with the delays and faults of a real source.
 
     Every acknowledgement of the broker goes to a journal, so that loss and duplication can be proven.
     """

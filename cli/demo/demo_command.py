@@ -37,7 +37,7 @@ def demo(
     ] = "2013-02-01",
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
 ) -> None:
-    """Show everything on a month of real flights, then prove it row by row.
+    """Run the whole platform on a month of real flights, then compare every table with the source files, row by row.
 
     Starts the platform, replays the month, lets Airflow reconcile and check it, compares every table with the source
     files, and leaves the platform running.
