@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from batch.offset_selection import Edge, OffsetSelection
+from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key
@@ -31,7 +31,7 @@ class AsOf:
     """
 
     platform: Platform
-    before: Mapping[str, Edge]
+    before: Mapping[str, LogPosition]
 
     def rows(self, table: Table) -> DataFrame:
         """The table's rows, and `_final`: whether a row had closed by then; of tables that close none, always.

@@ -9,7 +9,7 @@ from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
 from batch.audit.mismatches import RECORD
-from batch.offset_selection import Edge, OffsetSelection, require_past, require_there
+from batch.offset_selection import LogPosition, OffsetSelection, require_past, require_there
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.log_union import broker_frame, log_frame
@@ -97,7 +97,7 @@ class Log:
                     found[partition] = asked
         return found
 
-    def _resolved(self, topic: Topic, edge: Edge | None, otherwise: Mapping[int, int]) -> Mapping[int, int]:
+    def _resolved(self, topic: Topic, edge: LogPosition | None, otherwise: Mapping[int, int]) -> Mapping[int, int]:
         """The offset of each partition."""
         if isinstance(edge, datetime):
             edge = offsets_at(self.platform.lake, topic, edge)

@@ -11,7 +11,7 @@ from infra.offset_ranges import Range
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 
-Edge = Mapping[int, int] | datetime
+LogPosition = Mapping[int, int] | datetime
 """An offset by partition, or the time at which the broker appended a record, UTC."""
 
 
@@ -27,13 +27,13 @@ class OffsetSelection:
         archived: only records that the archive alone tells; None in `end` means as far as it reaches.
     """
 
-    start: Edge | None = None
-    end: Edge | None = None
+    start: LogPosition | None = None
+    end: LogPosition | None = None
     partitions: Sequence[int] | None = None
     archived: bool = False
 
     @classmethod
-    def before(cls, end: Edge) -> OffsetSelection:
+    def before(cls, end: LogPosition) -> OffsetSelection:
         """All records before an edge; with offsets, partitions that it does not name are left out."""
         return cls(start=None if isinstance(end, datetime) else dict.fromkeys(end, 0), end=end)
 

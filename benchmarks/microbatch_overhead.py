@@ -12,7 +12,7 @@ from unittest.mock import patch
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
 from benchmarks.stream_freshness import FIRST_DAY, produce
-from streaming.driver import upkeep
+from streaming.driver import table_query
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.stateful_query import Maintain
@@ -64,7 +64,7 @@ def main() -> int:
             work: list[tuple[str, Ingest | Maintain | ChangeDrivenStream]] = [
                 ("ingest", Ingest(p.spark, p.lake, p.registry, "flights"))
             ]
-            work += [(table.full_name, upkeep(p, table)) for table in p.registry.in_order("flights")]
+            work += [(table.full_name, table_query(p, table)) for table in p.registry.in_order("flights")]
             for name, one in work:
                 clock.spent = steps.spent = 0.0
                 query = one.start(available_now=True)

@@ -12,7 +12,7 @@ from infra.errors import BadArgument
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from batch.offset_selection import Edge
+    from batch.offset_selection import LogPosition
 
 _OFFSETS = re.compile(r"\d+:\d+(,\d+:\d+)*\Z")
 _NUMBERS = re.compile(r"\d+(,\d+)*\Z")
@@ -96,8 +96,8 @@ def parse_partitions(text: str | None, option: str, partitions: int) -> Sequence
     return chosen
 
 
-def parse_place(text: str | None, option: str, partitions: int) -> Edge | None:
-    """A place in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
+def parse_position(text: str | None, option: str, partitions: int) -> LogPosition | None:
+    """A position in a topic: offsets as for `parse_offsets`, or a time; None for None and for `earliest`.
 
     Raises:
         BadArgument: none of these.

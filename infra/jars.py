@@ -168,11 +168,11 @@ def _resolve(target: Path, *, jars: Sequence[Jar], cache: Path, scratch: Path) -
     except subprocess.TimeoutExpired:
         raise MissingTool(f"Fetching the JVM jars took longer than {TIMEOUT_S} s.", hint="Try again.") from None
     if ran.returncode != 0:
-        said = [
+        failures = [
             line.strip() for line in (ran.stdout + ran.stderr).splitlines() if "not found" in line or "ERROR" in line
         ]
         raise MissingTool(
-            "The JVM jars cannot be fetched: " + ("; ".join(said[:3]) or f"Ivy ended with {ran.returncode}."),
+            "The JVM jars cannot be fetched: " + ("; ".join(failures[:3]) or f"Ivy ended with {ran.returncode}."),
             hint="The first run needs the network. Name a proxy in JAVA_TOOL_OPTIONS (-Dhttps.proxyHost=...).",
         )
 

@@ -160,28 +160,28 @@ def _suite(context: Any, table: str, rules: Sequence[Rule]) -> Any:
 
 def _expectation(rule: Rule) -> Any:
     gxe: Any = import_module("great_expectations.expectations")
-    said: dict[str, Any] = {"notes": str(rule), "meta": {"rule": str(rule)}}
+    common: dict[str, Any] = {"notes": str(rule), "meta": {"rule": str(rule)}}
     match rule:
         case NotNull(columns=(column,)):
-            return gxe.ExpectColumnValuesToNotBeNull(column=column, **said)
+            return gxe.ExpectColumnValuesToNotBeNull(column=column, **common)
         case Between(columns=(column,)):
             low, high = _bounds(rule)
-            return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=low, max_value=high, **said)
+            return gxe.ExpectColumnValuesToBeBetween(column=column, min_value=low, max_value=high, **common)
         case OneOf(columns=(column,), values=values):
-            return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **said)
+            return gxe.ExpectColumnValuesToBeInSet(column=column, value_set=list(values), **common)
         case Matches(columns=(column,), portable=pattern):
             # Java and Python spell the end of the text differently; that nothing follows, they spell alike.
-            return gxe.ExpectColumnValuesToMatchRegex(column=column, regex=rf"^(?:{pattern})(?![\s\S])", **said)
+            return gxe.ExpectColumnValuesToMatchRegex(column=column, regex=rf"^(?:{pattern})(?![\s\S])", **common)
         case Unique(columns=(column,)):
-            return gxe.ExpectColumnValuesToBeUnique(column=column, **said)
+            return gxe.ExpectColumnValuesToBeUnique(column=column, **common)
         case Unique(columns=columns):
             return gxe.ExpectCompoundColumnsToBeUnique(
-                column_list=list(columns), ignore_row_if="any_value_is_missing", **said
+                column_list=list(columns), ignore_row_if="any_value_is_missing", **common
             )
         case FreshWithin(age=age):
-            return gxe.ExpectColumnValuesToBeBetween(column=_title(rule), max_value=age.total_seconds(), **said)
+            return gxe.ExpectColumnValuesToBeBetween(column=_title(rule), max_value=age.total_seconds(), **common)
         case Expression():
-            return gxe.ExpectColumnValuesToBeInSet(column=_title(rule), value_set=[True], **said)
+            return gxe.ExpectColumnValuesToBeInSet(column=_title(rule), value_set=[True], **common)
         case _:
             raise TypeError(f"{rule!r} has no expectation")
 

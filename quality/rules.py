@@ -198,17 +198,17 @@ def between(column: str, low: Bound | None, high: Bound | None) -> Between:
     """
     _column("between", column)
     lowest, highest = _bound(column, low), _bound(column, high)
-    said = f"between({column}, {low}, {high})"
+    rule = f"between({column}, {low}, {high})"
     if lowest is None and highest is None:
-        raise BadDeclaration(f"{said} has no bound.", hint="Give a low or a high bound.")
+        raise BadDeclaration(f"{rule} has no bound.", hint="Give a low or a high bound.")
     if lowest is not None and highest is not None:
         if _domains(lowest) != _domains(highest):
             raise BadDeclaration(
-                f"{said} has bounds of two types.",
+                f"{rule} has bounds of two types.",
                 hint="Write two numbers, two dates, or two timestamps with an offset.",
             )
         if lowest > highest:  # type: ignore[operator]
-            raise BadDeclaration(f"{said} is empty: low is above high.", hint="Swap the bounds.")
+            raise BadDeclaration(f"{rule} is empty: low is above high.", hint="Swap the bounds.")
     return Between((column,), lowest, highest, (low, high))
 
 
@@ -222,18 +222,18 @@ def one_of(column: str, values: Sequence[Value]) -> OneOf:
     if isinstance(values, str) or not isinstance(values, Sequence):
         raise BadDeclaration(f"one_of({column}, {values!r}): expected a list of values.", hint=f"Write [{values!r}].")
     distinct = tuple(dict.fromkeys(values))
-    said = f"one_of({column}, {list(distinct)})"
+    rule = f"one_of({column}, {list(distinct)})"
     if not distinct:
-        raise BadDeclaration(f"{said} lists no value.", hint="List the values that are allowed.")
+        raise BadDeclaration(f"{rule} lists no value.", hint="List the values that are allowed.")
     for value in distinct:
         if not isinstance(value, str | int | float) or _not_finite(value):
             raise BadDeclaration(
-                f"{said} holds {value!r}; expected texts, numbers or booleans.",
+                f"{rule} holds {value!r}; expected texts, numbers or booleans.",
                 hint="Null passes without being listed; forbid it with not_null.",
             )
     if len({_domains(value) for value in distinct}) > 1:
         raise BadDeclaration(
-            f"{said} mixes types.", hint="List texts, or numbers, or booleans, as the column holds them."
+            f"{rule} mixes types.", hint="List texts, or numbers, or booleans, as the column holds them."
         )
     return OneOf((column,), distinct)
 

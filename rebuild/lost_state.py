@@ -106,10 +106,10 @@ class Recover:
                 table=self.table.full_name, found="whole" if is_whole else "lost", versions=self._by_name(versions)
             )
         drop(self.live.lake.settings, self.table, "recovery")
-        found, aside, last = self._remade(last, from_archive=from_archive)
+        found, in_shadow, last = self._remade(last, from_archive=from_archive)
         if found.differing > at_most:
             raise UnexplainedDifference(
-                _told(found),
+                _described(found),
                 hint="Nothing was put in place. Find out what wrote to the checkpoint, the events or the table; "
                 f"`./twofold recover {found.table} --at-most {found.differing}` takes the new state all the same.",
                 table=found.table,
@@ -117,7 +117,7 @@ class Recover:
                 examples=found.examples,
             )
         if found.found == "lost":
-            adopt(self.live, aside, self.table, last)
+            adopt(self.live, in_shadow, self.table, last)
         drop(self.live.lake.settings, self.table, "recovery")
         return found
 
@@ -151,16 +151,16 @@ class Recover:
                 plan = steps(live, table, last)
         if plan is None:
             wanted = [(batch, self._archived(batch)) for batch in whole_steps(live, table, last)]
-            aside, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
-            plan = archived_steps(aside, wanted, self.read)
+            in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
+            plan = archived_steps(in_shadow, wanted, self.read)
         else:
-            aside, source, offsets = state_shadow(live, table), "events", self._ingested(last)
-        numbers = replay_state(aside, table, plan, last.settings)
-        made = Checkpoint.of_table(aside.lake.settings, table)
-        states = compare(aside.spark, self._lost.path, made.path, numbers)
+            in_shadow, source, offsets = state_shadow(live, table), "events", self._ingested(last)
+        numbers = replay_state(in_shadow, table, plan, last.settings)
+        made = Checkpoint.of_table(in_shadow.lake.settings, table)
+        states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
         rows = None
         if any(state.batch is None for state in states):
-            rows = compare_recovered_rows(live, aside, table, with_open=holds_no_more(live, table, last))
+            rows = compare_recovered_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
         is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
         found = Recovery(
             table=table.full_name,
@@ -171,7 +171,7 @@ class Recover:
             states=states,
             rows=rows,
         )
-        return found, aside, last
+        return found, in_shadow, last
 
     def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
         """Of each topic the offsets that the last micro-batch and those before it read."""
@@ -193,7 +193,7 @@ class Recover:
         return dict(zip(names, versions, strict=False))
 
 
-def _told(found: Recovery) -> str:
+def _described(found: Recovery) -> str:
     """A sentence that names the first differences."""
     lines = []
     for d in found.examples:

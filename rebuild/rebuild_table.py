@@ -42,22 +42,22 @@ def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
     from rebuild.reingest import reingest
     from tables.engine.delta.shadow_lake import drop, is_stale, shadow
 
-    aside = shadow(live, table)
-    if is_stale(aside):
+    in_shadow = shadow(live, table)
+    if is_stale(in_shadow):
         drop(live.lake.settings, table)
-        aside = shadow(live, table)
-    reingest(aside, _ranges(live, aside, log), log.read)
-    promotion = Promotion(live, aside, table)
+        in_shadow = shadow(live, table)
+    reingest(in_shadow, _ranges(live, in_shadow, log), log.read)
+    promotion = Promotion(live, in_shadow, table)
     promotion.settle()
     return promotion
 
 
-def _ranges(live: Platform, aside: Platform, log: Log) -> dict[str, Ranges]:
+def _ranges(live: Platform, in_shadow: Platform, log: Log) -> dict[str, Ranges]:
     """Of each topic all records, up to the offsets that the live platform has ingested."""
     from tables.engine.events.ingested_offsets import read_ingested_offsets
 
     ranges: dict[str, Ranges] = {}
-    for name, topic in aside.registry.topics.items():
+    for name, topic in in_shadow.registry.topics.items():
         ends = read_ingested_offsets(live.lake, topic).ends
         ranges[name] = {p: (start, ends[p]) for p, start in log.starts(name).items() if p in ends}
     return ranges

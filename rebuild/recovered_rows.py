@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def compare_recovered_rows(live: Platform, aside: Platform, table: Table, *, with_open: bool) -> Comparison:
+def compare_recovered_rows(live: Platform, in_shadow: Platform, table: Table, *, with_open: bool) -> Comparison:
     """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
 
     Closed rows of a table that drops late records are left out: which records were late depends on how the
@@ -30,15 +30,15 @@ def compare_recovered_rows(live: Platform, aside: Platform, table: Table, *, wit
 
     corrected = table.late == "correct"
     if corrected:
-        Reconcile(aside, table).run(verify=False)
-    bound = from_epoch_ms(Checkpoint.of_table(aside.lake.settings, table).watermark_ms() or 0)
+        Reconcile(in_shadow, table).run(verify=False)
+    bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
     is_open = F.col(str(table.closes_at)) >= F.lit(bound)
 
     def compared(platform: Platform) -> DataFrame:
         rows = platform.lake.frame(live.spark, table.full_name)
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
 
-    made = compared(aside)
+    made = compared(in_shadow)
     changes = pa.table(Target.of_table(live.spark, live.lake, table).difference(made, compared(live)).toArrow())
     kinds = changes[CHANGE].to_pylist()
     return Comparison(

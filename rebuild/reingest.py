@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from typing import TYPE_CHECKING
 
 from infra.offset_ranges import Ranges, RangesOf
-from streaming.driver import finish, upkeep
+from streaming.driver import finish, table_query
 from streaming.ingest.catch_up_plan import chunks
 from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
 from tables.engine.declarations.declaration import Topic
@@ -91,5 +91,5 @@ def _records(ranges: Ranges) -> int:
 
 def _maintain(shadow: Platform) -> None:
     for table in shadow.registry.in_order():
-        finish(upkeep(shadow, table).start(available_now=True))
+        finish(table_query(shadow, table).start(available_now=True))
         _log.info("maintained table=%s rows=%d", table.full_name, shadow.lake.rows(table.full_name))

@@ -39,8 +39,8 @@ def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
     info = live.lake.newest_info(table.full_name, "versions", within=100_000)
     if info is None or not last.is_between_commits:
         return info is None
-    told = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
-    return all(a <= b for a, b in zip(told, last.versions, strict=True))
+    known = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
+    return all(a <= b for a, b in zip(known, last.versions, strict=True))
 
 
 def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
@@ -59,7 +59,7 @@ def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
         raise FileNotFoundError(f"The inputs of {table.full_name} cannot be read as they were at {first}.")
     if ended[0].number == 0 or not any(first):
         return ended
-    places = [v for v in _told(lake, table, sources) if _is_before(v, first)]
+    places = [v for v in _known_versions(lake, table, sources) if _is_before(v, first)]
     oldest = bisect_left(places, True, key=partial(_is_readable, lake, sources))
     # The first is where the lost stream's own snapshot ended, as far as that is known.
     apart = _apart(lake, sources, [*places[oldest:], first], lake.settings.max_offsets)
@@ -72,21 +72,25 @@ def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBat
     return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
 
 
-def archived_steps(aside: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read) -> Iterator[MicroBatch]:
+def archived_steps(
+    in_shadow: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read
+) -> Iterator[MicroBatch]:
     """The same micro-batches over a shadow's own events, each once these are ingested, the last one twice.
 
     Args:
         wanted: each with the offsets `[start, end)`, by topic and partition, that it and those before it had read.
     """
-    table = aside.registry.in_order()[-1]
-    sources = aside.registry.upstream(table)
+    table = in_shadow.registry.in_order()[-1]
+    sources = in_shadow.registry.upstream(table)
 
     def all_so_far() -> MicroBatch:
-        return MicroBatch(ends=ends(aside.lake, sources, [aside.lake.version(s.full_name) + 1 for s in sources]))
+        return MicroBatch(
+            ends=ends(in_shadow.lake, sources, [in_shadow.lake.version(s.full_name) + 1 for s in sources])
+        )
 
     for batch, ranges in wanted:
-        for _ in ingested(aside, ranges, read):
-            if any(missing_ranges(aside, ranges).values()):
+        for _ in ingested(in_shadow, ranges, read):
+            if any(missing_ranges(in_shadow, ranges).values()):
                 yield all_so_far()
         yield replace(all_so_far(), watermark_ms=batch.watermark_ms, number=batch.number)
     last, _ = wanted[-1]
@@ -94,7 +98,7 @@ def archived_steps(aside: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]
 
 
 def replay_state(
-    aside: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]
+    in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]
 ) -> dict[int, int]:
     """Run the table's stream through these micro-batches, into a new checkpoint.
 
@@ -104,10 +108,10 @@ def replay_state(
     Returns:
         Number in the lost checkpoint -> number in the new one.
     """
-    checkpoint = Checkpoint.of_table(aside.lake.settings, table)
+    checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
     checkpoint.note_definition(fingerprint(table))
-    stream = Maintain(aside.spark, aside.lake, aside.registry, table)
-    settings = {**state_settings(aside.spark), **settings}
+    stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
+    settings = {**state_settings(in_shadow.spark), **settings}
     numbers: dict[int, int] = {}
     for number, batch in enumerate(plan):
         checkpoint.plan(number, replace(batch, settings=settings))
@@ -120,13 +124,13 @@ def replay_state(
     return numbers
 
 
-def adopt(live: Platform, aside: Platform, table: Table, last: MicroBatch) -> None:
+def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -> None:
     """Let the table's stream go on from the new state, where the lost one was.
 
     It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
     one had closed it leaves alone. The lost checkpoint is kept next to it.
     """
-    lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, aside))
+    lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, in_shadow))
     if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
         made.move(last.ends)
     ClosedRowGuard(lost, live.lake, table).record_watermark_again()
@@ -169,12 +173,12 @@ def _committed(live: Platform, table: Table) -> MicroBatch | None:
     info = lake.newest_info(table.full_name, "versions", within=100_000)
     if info is None:
         return None
-    told = [int(info["versions"].get(source.full_name, 0)) for source in sources]
+    known = [int(info["versions"].get(source.full_name, 0)) for source in sources]
     if live.registry.strategy(table).follows_changes:
-        return MicroBatch(ends=ends(lake, sources, told), number=int(info["batch"]))
+        return MicroBatch(ends=ends(lake, sources, known), number=int(info["batch"]))
     # A commit of several files may have been read in part, which is not visible here: such a one is read again.
-    versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, told, strict=True)]
-    watermark_ms = info["watermark_ms"] if versions == told else None
+    versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, known, strict=True)]
+    watermark_ms = info["watermark_ms"] if versions == known else None
     return MicroBatch(ends=ends(lake, sources, versions), watermark_ms=watermark_ms)
 
 
@@ -184,7 +188,7 @@ def _surely_read(lake: Lake, name: str, version: int) -> int:
     return version
 
 
-def _told(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
+def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
     """Up to where micro-batches read, by the table's commits, oldest first; what an earlier stream did is left out."""
     found: list[list[int]] = []
     for version in range(lake.version(table.full_name), -1, -1):

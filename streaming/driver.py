@@ -62,7 +62,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
-        queries = [_Kept(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
+        queries = [_SupervisedQuery(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
             for query in queries:
                 query.keep(settings, domain)
@@ -103,7 +103,7 @@ def _drain_table(platform: Platform, table: Table) -> None:
                 f"The stream of {table.full_name} is being recovered.", hint="Wait until that has ended."
             )
         _ensure(platform, table)
-        finish(upkeep(platform, table).start(available_now=True))
+        finish(table_query(platform, table).start(available_now=True))
 
 
 def _ensure(platform: Platform, table: Table) -> None:
@@ -114,7 +114,7 @@ def _ensure(platform: Platform, table: Table) -> None:
     platform.lake.describe(table.full_name, table.columns)
 
 
-def upkeep(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
+def table_query(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
     """What keeps the table fresh, by its strategy."""
     kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else Maintain
     return kind(platform.spark, platform.lake, platform.registry, table)
@@ -124,7 +124,7 @@ def upkeep(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
 def _domain(settings: Settings, domain: str) -> Iterator[Platform]:
     registry = load()
     registry.require_domain(domain)
-    with _only_driver(settings, domain), _telling(settings, domain):
+    with _only_driver(settings, domain), _noting_errors(settings, domain):
         ensure_topics(settings, specs(registry, domain))
         with opened(settings, domain, [domain], runs_streams=True, registry=registry) as platform:
             yield platform
@@ -142,12 +142,12 @@ def _only_driver(settings: Settings, domain: str) -> Iterator[None]:
 
 
 @contextmanager
-def _telling(settings: Settings, domain: str) -> Iterator[None]:
+def _noting_errors(settings: Settings, domain: str) -> Iterator[None]:
     """Notes a failure of the whole driver as one of ingest."""
     try:
         yield
     except TwofoldError as error:
-        _tell(settings, domain, "ingest", error.message)
+        _note_error(settings, domain, "ingest", error.message)
         raise
 
 
@@ -173,7 +173,7 @@ def _starters(
 
 def _start_table(platform: Platform, table: Table, pace: Pace) -> Running:
     _ensure(platform, table)
-    return upkeep(platform, table).start(available_now=False, pace=pace)
+    return table_query(platform, table).start(available_now=False, pace=pace)
 
 
 def _in_own_pool(platform: Platform, name: str, start: Callable[[], Running]) -> Callable[[], Running]:
@@ -198,7 +198,7 @@ def _pace(platform: Platform, domain: str) -> Callable[[], Pace]:
     return lambda: Pace(backlog, turns)
 
 
-class _Kept:
+class _SupervisedQuery:
     """A query that is started again when it fails; not while another process holds its lock."""
 
     def __init__(self, name: str, start: Callable[[], Running], lock: Path | None) -> None:
@@ -206,7 +206,7 @@ class _Kept:
         self._held = ExitStack()
         self._query: Running | None = None
         self._pause_s, self._next_try, self._running_since = 1.0, 0.0, 0.0
-        self._told = ""  # what was known to keep it from running when it was started
+        self._noted = ""  # what was known to keep it from running when it was started
 
     def keep(self, settings: Settings, domain: str) -> None:
         """Look at the query, and start it when it does not run and its pause is over."""
@@ -214,10 +214,10 @@ class _Kept:
         if self._query is not None and self._query.isActive:
             if now - self._running_since > _LONGEST_PAUSE_S:
                 self._pause_s = 1.0
-            if self._told and now - self._running_since > _SETTLED_S:
-                if _known(settings, domain, self._name).error == self._told:  # no newer failure
-                    _tell(settings, domain, self._name, "")
-                self._told = ""
+            if self._noted and now - self._running_since > _SETTLED_S:
+                if _known(settings, domain, self._name).error == self._noted:  # no newer failure
+                    _note_error(settings, domain, self._name, "")
+                self._noted = ""
             return
         if self._query is not None:
             error = self._query.exception()
@@ -230,7 +230,7 @@ class _Kept:
             try:
                 self._query = self._start()
                 self._running_since = now
-                self._told = _known(settings, domain, self._name).error
+                self._noted = _known(settings, domain, self._name).error
             except Exception as error:
                 self._failed(settings, domain, error)
 
@@ -251,10 +251,10 @@ class _Kept:
         self._next_try = time.monotonic() + self._pause_s
         _log.error("query failed domain=%s query=%s pause_s=%.0f error=%s", domain, self._name, self._pause_s, error)
         self._pause_s = min(self._pause_s * 2, _LONGEST_PAUSE_S)
-        _tell(settings, domain, self._name, _reason(error))
+        _note_error(settings, domain, self._name, _reason(error))
 
 
-def _tell(settings: Settings, domain: str, query: str, error: str) -> None:
+def _note_error(settings: Settings, domain: str, query: str, error: str) -> None:
     """Note why a query has failed, with what is known of it; an empty error where it runs."""
     last = _known(settings, domain, query)
     if error or last.error:

@@ -18,7 +18,7 @@ import pyarrow.compute as pc
 from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile
 from infra.offset_ranges import Ranges
-from streaming.driver import upkeep
+from streaming.driver import table_query
 from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
@@ -146,7 +146,7 @@ class World:
         wanted = {self.registry.find_table(name).full_name for name in tables}
         for tables_at_once in self._ranks():
             streams = [
-                upkeep(Platform(self.spark, self.lake, self.registry), table).start(available_now=True)
+                table_query(Platform(self.spark, self.lake, self.registry), table).start(available_now=True)
                 for table in tables_at_once
                 if not wanted or table.full_name in wanted
             ]

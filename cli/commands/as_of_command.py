@@ -17,7 +17,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from batch.offset_selection import Edge
+    from batch.offset_selection import LogPosition
     from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
 
@@ -97,12 +97,12 @@ def _print(table: Table, position: str, first: Sequence[Mapping[str, Any]], coun
     out.print(f"[dim]{min(count, MOST_ROWS):,} of {count:,} rows; --to FILE writes all.[/]")
 
 
-def _before(positions: Sequence[str], tables: Sequence[Table], registry: Registry) -> Mapping[str, Edge]:
+def _before(positions: Sequence[str], tables: Sequence[Table], registry: Registry) -> Mapping[str, LogPosition]:
     """Topic -> the given position; one time holds for all topics that the tables are computed from."""
     topics = {name for table in tables for name in registry.above(table).topics}
     if len(positions) == 1 and "@" not in positions[0]:
         return dict.fromkeys(sorted(topics), parse_time(positions[0], "POSITION"))
-    before: dict[str, Edge] = {}
+    before: dict[str, LogPosition] = {}
     for position in positions:
         name, at_sign, offsets = position.partition("@")
         if not at_sign:

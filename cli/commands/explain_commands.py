@@ -54,17 +54,17 @@ def why(
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
     schema = pa.schema(lake.open(declared.full_name).schema())
-    told = read_history(lake, declared, parse_key(key, declared.primary_key, schema))
-    if not told.chapters and told.now is None:
+    history = read_history(lake, declared, parse_key(key, declared.primary_key, schema))
+    if not history.versions and history.now is None:
         raise BadArgument(
-            f"{told.table} has no row {_key(told.key)}, and never had one since version {told.since}.",
-            hint=f'`./twofold sql "FROM {told.table} LIMIT 5"` shows some.',
+            f"{history.table} has no row {_key(history.key)}, and never had one since version {history.since}.",
+            hint=f'`./twofold sql "FROM {history.table} LIMIT 5"` shows some.',
         )
-    told, why_not = _in_archive(told, lake.settings)
+    history, why_not = _in_archive(history, lake.settings)
     if as_json:
-        print_json(told)
+        print_json(history)
         return
-    _print_story(told)
+    _print_history(history)
     if why_not:
         out.print(f"[dim]{why_not}[/]")
 
@@ -102,68 +102,68 @@ def late(
         print_json(documents if table in registry.domains else documents[0])
 
 
-def _in_archive(told: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
+def _in_archive(history: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
     """The story with the archived segments of its records, or why they are not named."""
     from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
     from tables.engine.ledgers.row_history import in_archive
 
-    topics = {r.source for chapter in told.chapters for r in chapter.records if r.offset is not None}
+    topics = {r.source for entry in history.versions for r in entry.records if r.offset is not None}
     if not topics:
-        return told, ""
+        return history, ""
     try:
-        return in_archive(told, open_archive(settings, sorted(topics))), ""
+        return in_archive(history, open_archive(settings, sorted(topics))), ""
     except BrokerUnreachable:
-        return told, "The broker does not answer, so the archived segments of the records are not known."
+        return history, "The broker does not answer, so the archived segments of the records are not known."
 
 
 def _no_session() -> NoReturn:
     raise RuntimeError("looking at what was late needs no Spark")
 
 
-def _print_story(told: RowHistory) -> None:
-    out.print(f"[bold]{escape(told.table)}[/]  {escape(_key(told.key))}")
+def _print_history(history: RowHistory) -> None:
+    out.print(f"[bold]{escape(history.table)}[/]  {escape(_key(history.key))}")
     out.print()
-    if told.since:
-        out.print(f"[dim]The log no longer holds the history before version {told.since}.[/]")
-    for number, chapter in enumerate(told.chapters, 1):
-        _print_chapter(number, chapter, told)
-    if told.now is None:
+    if history.since:
+        out.print(f"[dim]The log no longer holds the history before version {history.since}.[/]")
+    for number, entry in enumerate(history.versions, 1):
+        _print_version(number, entry, history)
+    if history.now is None:
         out.print("[bold]Now[/]  the row does not exist.")
         return
-    rest = {column: value for column, value in told.now.items() if column not in told.key}
+    rest = {column: value for column, value in history.now.items() if column not in history.key}
     out.print("[bold]Now[/]  " + escape(_values(rest)), soft_wrap=True)
 
 
-def _print_chapter(number: int, chapter: RowVersion, told: RowHistory) -> None:
-    by = CAUSES.get(chapter.by, escape(chapter.by))
-    place = f"version {chapter.version}" if chapter.version is not None else "no new version"
-    out.print(f"[bold]{number}. {shown(chapter.at)}[/]  {place}: {DEEDS[chapter.change]} by {by}")
-    for column, was, became in _columns(chapter, told.key):
-        arrow = f"{was} [bold]→[/] {became}" if chapter.change == "update" else (became if chapter.after else was)
+def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
+    by = CAUSES.get(entry.by, escape(entry.by))
+    place = f"version {entry.version}" if entry.version is not None else "no new version"
+    out.print(f"[bold]{number}. {shown(entry.at)}[/]  {place}: {DEEDS[entry.change]} by {by}")
+    for column, was, became in _columns(entry, history.key):
+        arrow = f"{was} [bold]→[/] {became}" if entry.change == "update" else (became if entry.after else was)
         out.print(f"     {escape(column)}: {arrow}", soft_wrap=True)
     facts = []
-    if chapter.batch is not None:
-        facts.append(f"micro-batch {chapter.batch}")
-    if chapter.run:
-        facts.append(f"run {chapter.run}")
-    if chapter.inputs:
-        facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in chapter.inputs.items()))
-    if chapter.fingerprint:
-        same = "as declared now" if chapter.fingerprint == told.definition else "[red]not as declared now[/]"
-        commit = f", git commit {chapter.commit}" if chapter.commit else ""
-        facts.append(f"definition {chapter.fingerprint} ({same}{commit})")
+    if entry.batch is not None:
+        facts.append(f"micro-batch {entry.batch}")
+    if entry.run:
+        facts.append(f"run {entry.run}")
+    if entry.inputs:
+        facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in entry.inputs.items()))
+    if entry.fingerprint:
+        same = "as declared now" if entry.fingerprint == history.definition else "[red]not as declared now[/]"
+        commit = f", git commit {entry.commit}" if entry.commit else ""
+        facts.append(f"definition {entry.fingerprint} ({same}{commit})")
     if facts:
         out.print(f"     [dim]{'; '.join(facts)}[/]", soft_wrap=True)
-    for record in chapter.records[:MOST_RECORDS]:
+    for record in entry.records[:MOST_RECORDS]:
         out.print(f"     because of {escape(_record(record))}", soft_wrap=True)
-    if len(chapter.records) > MOST_RECORDS:
-        out.print(f"     [dim]and of {len(chapter.records) - MOST_RECORDS:,} more; --json lists all.[/]")
+    if len(entry.records) > MOST_RECORDS:
+        out.print(f"     [dim]and of {len(entry.records) - MOST_RECORDS:,} more; --json lists all.[/]")
     out.print()
 
 
-def _columns(chapter: RowVersion, key: Mapping[str, object]) -> list[tuple[str, str, str]]:
-    before, after = chapter.before or {}, chapter.after or {}
+def _columns(entry: RowVersion, key: Mapping[str, object]) -> list[tuple[str, str, str]]:
+    before, after = entry.before or {}, entry.after or {}
     return [
         (column, escape(_text(before.get(column))), escape(_text(after.get(column))))
         for column in dict.fromkeys([*before, *after])
@@ -225,6 +225,6 @@ def _print_late(table: Table, records: Sequence[LateRecord]) -> None:
     out.print(make_table(None, columns, rows, right=["partition", "offset"], whole=["what became of it"]))
     if len(records) > MOST_LATE:
         out.print(f"[dim]The first {MOST_LATE} of {len(records):,}; --json lists all.[/]")
-    told = ", ".join(f"{number:,} {fate}" for fate, number in counts(records))
+    history = ", ".join(f"{number:,} {fate}" for fate, number in counts(records))
     behind = f" were {table.watermark} or more behind the newest" if table.closes_at else " made reconcile look"
-    out.print(f"{len(records):,} record{'' if len(records) == 1 else 's'}{behind}: {told}.")
+    out.print(f"{len(records):,} record{'' if len(records) == 1 else 's'}{behind}: {history}.")

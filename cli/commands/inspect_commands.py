@@ -340,7 +340,7 @@ def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, obj
     return [dict(zip(columns, row, strict=True)) for row in result.fetchall()]
 
 
-def _told(audit: LastAudit) -> str:
+def _described(audit: LastAudit) -> str:
     """What the newest audit looked at and found."""
     share = "all" if audit.of == 1 else f"part {audit.turn + 1} of {audit.of}"
     found = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
@@ -358,7 +358,7 @@ def _print_page(page: Page) -> None:
             age += f", its rows visible {shown_span(page.freshness_s)} after the broker had them"
     facts = {**page.declaration, "rows": rows, "freshness": age}
     if page.audit:
-        facts["audited"] = _told(page.audit)
+        facts["audited"] = _described(page.audit)
     facts["file"] = f"tables/{page.name.replace('.', '/')}.py"
     width = max(len(fact) for fact in facts)
     out.print()

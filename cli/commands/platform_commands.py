@@ -123,12 +123,12 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
     programs = _broker(settings)
     if spark:
         programs.append(_spark(settings))
-    with ThreadPoolExecutor(max_workers=1) as beside:
+    with ThreadPoolExecutor(max_workers=1) as executor:
         warm = None
         if fresh:
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
             supervisor.start(settings, programs)
-            warm = beside.submit(_wait_spark, settings) if spark else None
+            warm = executor.submit(_wait_spark, settings) if spark else None
         if airflow:
             with step("Airflow's database"):
                 programs += _airflow(settings)
@@ -151,7 +151,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
             out.print(f"  {escape(failed.error)}", soft_wrap=True)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
-                (warm or beside.submit(_wait_spark, settings)).result()
+                (warm or executor.submit(_wait_spark, settings)).result()
         if airflow:
             with step("Airflow"):
                 _wait_airflow(settings)

@@ -12,7 +12,7 @@ import typer
 from rich.markup import escape
 
 from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
-from cli.parsing import parse_partitions, parse_place, parse_time, require_order
+from cli.parsing import parse_partitions, parse_position, parse_time, require_order
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
@@ -281,8 +281,8 @@ def parse_selection(
 
     topic = load().find_topic(name)
     span = OffsetSelection(
-        start=parse_place(first, "--from", topic.partitions),
-        end=parse_place(last, "--to", topic.partitions),
+        start=parse_position(first, "--from", topic.partitions),
+        end=parse_position(last, "--to", topic.partitions),
         partitions=parse_partitions(partitions, "--partitions", topic.partitions),
         archived=archived,
     )

@@ -82,11 +82,11 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
 
     began = time.monotonic()
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
-        told = ""
+        printed = ""
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
             doing = _doing(client.task_instances(dag, run))
-            if doing != told:
-                told = doing
+            if doing != printed:
+                printed = doing
                 _say(status, f"{dag}: {doing or state}")
             if time.monotonic() - began > FINISHED_S:
                 raise ProcessFailed(
@@ -96,9 +96,9 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
     tasks = client.task_instances(dag, run)
     if state != "success":
         failed = next((t for t in tasks if t.state == "failed"), None)
-        said = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
+        log = client.task_log(dag, run, failed.task_id, failed.try_number) if failed else ""
         raise ProcessFailed(
-            f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(said.splitlines()[-12:]),
+            f"{dag} failed{f' in {failed.task_id}' if failed else ''}:\n" + "\n".join(log.splitlines()[-12:]),
             hint="Its page in Airflow shows more.",
         )
     ran = sum(task.state == "success" for task in tasks)

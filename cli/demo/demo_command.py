@@ -47,7 +47,7 @@ def demo(
     settings = Settings.from_environment()
     _require_source(first, last)
     try:
-        account = _tell(settings, first, last, seconds)
+        account = _run(settings, first, last, seconds)
     except KeyboardInterrupt:
         out.print("Stopped. What was started runs on; ./twofold down stops it.")
         raise
@@ -57,7 +57,7 @@ def demo(
         )
 
 
-def _tell(settings: Settings, start: date, end: date, seconds: float) -> Account:
+def _run(settings: Settings, start: date, end: date, seconds: float) -> Account:
     from cli.commands.platform_commands import print_addresses, start_platform
     from tables.engine.declarations.registry import load
 

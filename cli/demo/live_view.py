@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
     Show = Callable[["LiveTraffic", Snapshot], None]
 
-TELL_S = 5.0
+PRINT_S = 5.0
 
 
 @dataclass
@@ -104,11 +104,11 @@ def feeding(feed: LiveTraffic) -> Iterator[threading.Thread]:
 def moving() -> Iterator[Show]:
     """A picture that moves on a terminal; a line every few seconds anywhere else."""
     if not out.is_terminal:
-        told = [0.0]
+        printed = [0.0]
 
         def tell(feed: LiveTraffic, now: Snapshot) -> None:
-            if time.monotonic() - told[0] > TELL_S:
-                told[0] = time.monotonic()
+            if time.monotonic() - printed[0] > PRINT_S:
+                printed[0] = time.monotonic()
                 out.print(_line(feed, now), soft_wrap=True)
 
         yield tell

@@ -208,8 +208,8 @@ class Client:
             return cast("dict[str, Any]", json.load(answer))
 
     def _refusal(self, method: str, path: str, error: urllib.error.HTTPError) -> BadArgument | ProcessFailed:
-        said = error.read().decode(errors="replace")
-        message = f"Airflow refuses {method} {path}: {error.code} {said[:500]}"
+        body = error.read().decode(errors="replace")
+        message = f"Airflow refuses {method} {path}: {error.code} {body[:500]}"
         return BadArgument(message) if error.code in (400, 404, 409, 422) else ProcessFailed(message)
 
 

@@ -168,14 +168,14 @@ def _launch(settings: Settings) -> None:
     supervisord.socket_path(settings).unlink(missing_ok=True)
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     log = supervisord.directory(settings) / "launch.log"
-    with log.open("w") as said:
+    with log.open("w") as output:
         launched = subprocess.run(
             [sys.executable, "-m", "supervisor.supervisord", "-c", supervisord.configuration_file(settings)],
             env=with_tag(environment, supervisord.process_tag(settings)),
             cwd=ROOT,
             stdin=subprocess.DEVNULL,
-            stdout=said,
-            stderr=said,
+            stdout=output,
+            stderr=output,
             check=False,
         )
     deadline = time.monotonic() + START_TIMEOUT_S
@@ -192,14 +192,14 @@ def _sweep(settings: Settings) -> None:
     """End every process of this home: politely those that supervise, then all that is left."""
     import psutil
 
-    told = []
+    signalled = []
     for process in tagged_processes(supervisord.process_tag(settings)):
         with contextlib.suppress(psutil.Error):
             if {"infra.process.process_reaper", "supervisor.supervisord"} & set(process.cmdline()):
                 process.terminate()
-                told.append(process)
+                signalled.append(process)
     deadline = time.monotonic() + 5 + max((order.stop_wait_s for order in supervisord.orders(settings)), default=0)
-    while not all(has_ended(process) for process in told) and time.monotonic() < deadline:
+    while not all(has_ended(process) for process in signalled) and time.monotonic() < deadline:
         time.sleep(0.05)
     kill_tagged(supervisord.process_tag(settings))
 

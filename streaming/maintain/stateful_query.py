@@ -130,7 +130,7 @@ class Maintain(TableStream):
         return derive(self.table, self._by_parameter(inputs))
 
     def _marked(self, topic: Topic) -> DataFrame:
-        events = self._fence.reached_by(self._events(topic), topic)
+        events = self._guard.reached_by(self._events(topic), topic)
         return events.withWatermark(topic.event_time, f"{self.table.watermark_ms} milliseconds")
 
     def _by_parameter(self, inputs: Mapping[str, DataFrame]) -> dict[str, DataFrame]:
@@ -172,7 +172,7 @@ class Maintain(TableStream):
         if not self._strategy.has_state:
             rows = one_of_each_key(frame, self.table, self._strategy)
             return self._upsert(rows.toArrow() if is_small(self.lake.settings, rows_in) else rows, stamp, **how)
-        frame = one_of_each_key(self._fence.beyond(frame), self.table, self._strategy)
+        frame = one_of_each_key(self._guard.beyond(frame), self.table, self._strategy)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if is_small(self.lake.settings, rows_in, REVISED):
             rows = frame.toArrow()

@@ -64,7 +64,7 @@ class TableStream:
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
         self._fingerprint = fingerprint(self.table)
-        self._fence = ClosedRowGuard(self._checkpoint, self.lake, self.table)
+        self._guard = ClosedRowGuard(self._checkpoint, self.lake, self.table)
 
     @property
     def _every_ms(self) -> int:
@@ -82,9 +82,9 @@ class TableStream:
         if before != self._fingerprint and not self._checkpoint.is_new:
             self._checkpoint.note_definition(before or "unknown")
             self._checkpoint.set_aside()
-        self._fence.record_watermark_once()
+        self._guard.record_watermark_once()
         if self._checkpoint.definition not in ("", self._fingerprint):
-            self._fence.delete_open_rows(self._writer)
+            self._guard.delete_open_rows(self._writer)
         self._checkpoint.note_definition(self._fingerprint)
 
     def _require_still_one_definition(self) -> None:

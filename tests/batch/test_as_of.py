@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.as_of import FINAL, AsOf
-from batch.offset_selection import Edge
+from batch.offset_selection import LogPosition
 from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
@@ -43,7 +43,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     return world
 
 
-def as_of(world: World, name: str, before: Mapping[str, Edge]) -> list[dict[str, object]]:
+def as_of(world: World, name: str, before: Mapping[str, LogPosition]) -> list[dict[str, object]]:
     platform = Platform(world.spark, world.lake, world.registry)
     rows = AsOf(platform, before).rows(world.registry.find_table(name)).toArrow().to_pylist()
     return sorted(rows, key=lambda row: tuple(map(str, row.values())))
@@ -56,7 +56,7 @@ def appended_at(world: World, offset: int) -> datetime:
 
 @pytest.mark.parametrize("by_time", [False, True])
 def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
-    before: dict[str, Edge] = {TOPIC: appended_at(world, 4) if by_time else {0: 4}}
+    before: dict[str, LogPosition] = {TOPIC: appended_at(world, 4) if by_time else {0: 4}}
     hours = [(r["sensor"], r["hour"], r["total"], r[FINAL]) for r in as_of(world, "hours", before)]
     # The newest event is of 5:00, and the stream waits an hour: what closes before 4:00 was final.
     assert hours == [

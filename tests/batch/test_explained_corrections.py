@@ -104,7 +104,7 @@ def test_a_correction_that_is_not_in_the_ledger_is_missed_by_the_fold(world: Wor
 
 def test_the_story_of_a_row_is_told_in_order(world: World) -> None:
     told = read_history(world.lake, world.registry.find_table("delays_by_hour"), HOUR)
-    first, last = told.chapters[0], told.chapters[-1]
+    first, last = told.versions[0], told.versions[-1]
     assert (first.by, first.change) == ("stream", "insert")
     assert first.batch is not None
     assert (last.by, last.before, last.after) == (
@@ -113,7 +113,7 @@ def test_the_story_of_a_row_is_told_in_order(world: World) -> None:
         {"flights": 3, "mean_delay_min": 20.0, "p90_delay_min": 32.0, "late_share": pytest.approx(2 / 3)},
     )
     assert [(r.partition, r.offset, r.late_by_ms) for r in last.records] == [(0, LATE_OFFSET, LATE_BY_MS)]
-    assert [c.at for c in told.chapters] == sorted(c.at for c in told.chapters)
+    assert [c.at for c in told.versions] == sorted(c.at for c in told.versions)
     assert told.definition == last.fingerprint
     assert told.now is not None
     assert told.now["flights"] == 3
@@ -207,7 +207,7 @@ def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own:
         3,
     )
     assert unexplained_changes(own.lake, table) == 0
-    chapters = read_history(own.lake, table, HOUR).chapters
+    chapters = read_history(own.lake, table, HOUR).versions
     assert [c.by for c in chapters][-3:] == ["late", "unknown", "repair"]
 
 

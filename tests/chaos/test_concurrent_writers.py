@@ -17,7 +17,7 @@ import pytest
 from batch.reconcile import Reconcile
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
-from streaming.driver import upkeep
+from streaming.driver import table_query
 from streaming.maintain.change_driven import ChangeDrivenQuery
 from tables.engine.delta.compaction import compact
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
@@ -92,7 +92,7 @@ def _running(world: World) -> Iterator[list[StreamingQuery]]:
     """All that keeps the tables fresh, under their domain's lock as a driver holds it; gives the streaming queries."""
     platform = Platform(world.spark, world.lake, world.registry)
     with exclusive(world.settings.driver_lock(world.domain)):
-        kept = [upkeep(platform, world.registry.find_table(name)) for name in TABLES]
+        kept = [table_query(platform, world.registry.find_table(name)) for name in TABLES]
         running = [one.start(available_now=False) for one in kept]
         try:
             yield [query for query in running if not isinstance(query, ChangeDrivenQuery)]

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 
 import pytest
 
-from cli.parsing import parse_offsets, parse_partitions, parse_place, parse_speed, parse_time
+from cli.parsing import parse_offsets, parse_partitions, parse_position, parse_speed, parse_time
 from infra.errors import BadArgument
 
 
@@ -44,13 +44,13 @@ def test_other_texts_are_no_offsets(text: str) -> None:
 
 
 def test_a_place_is_offsets_a_time_or_the_earliest() -> None:
-    assert parse_place("1200", "--from", 2) == {0: 1200, 1: 1200}
-    assert parse_place("1:7", "--from", 2) == {1: 7}
-    assert parse_place("2013-01-05T06:30", "--from", 2) == datetime(2013, 1, 5, 6, 30, tzinfo=UTC)
-    assert parse_place("earliest", "--from", 2) is None
+    assert parse_position("1200", "--from", 2) == {0: 1200, 1: 1200}
+    assert parse_position("1:7", "--from", 2) == {1: 7}
+    assert parse_position("2013-01-05T06:30", "--from", 2) == datetime(2013, 1, 5, 6, 30, tzinfo=UTC)
+    assert parse_position("earliest", "--from", 2) is None
     for text in ("yesterday", "2013-13-01", ""):
         with pytest.raises(BadArgument, match="expected"):
-            parse_place(text, "--from", 2)
+            parse_position(text, "--from", 2)
 
 
 def test_partitions_are_numbers_that_the_topic_has() -> None:

@@ -122,7 +122,7 @@ def _story(*_: object) -> Any:
         table="flights.delays_by_hour",
         key={"origin": HOSTILE},
         now={"origin": HOSTILE, "n": HOSTILE},
-        chapters=[chapter],
+        versions=[chapter],
         since=0,
         definition="f",
     )

@@ -10,7 +10,7 @@ import pytest
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming import progress
-from streaming.driver import _Kept
+from streaming.driver import _SupervisedQuery
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import read_ingested_offsets
@@ -75,7 +75,7 @@ def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Setti
     registry = Registry(load().topics, {})
     world = World(spark, log, registry=registry)
     send(log, 0)
-    kept = _Kept("ingest", lambda: Ingest.start(started, available_now=False), None)
+    kept = _SupervisedQuery("ingest", lambda: Ingest.start(started, available_now=False), None)
     started = Ingest(spark, world.lake, registry, DOMAIN)
 
     def ingested(names: list[str]) -> bool:

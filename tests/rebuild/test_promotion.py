@@ -18,7 +18,7 @@ from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from rebuild.promotion import Promotion, rollback
 from rebuild.rebuild_table import rebuild_in_shadow
-from streaming.driver import upkeep
+from streaming.driver import table_query
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import Writer
@@ -140,7 +140,7 @@ def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World
 def test_a_stream_of_the_old_definition_ends_when_the_new_one_is_promoted(
     world: World, tmp_path: Path, name: str
 ) -> None:
-    old = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(name))
+    old = table_query(Platform(world.spark, world.lake, world.registry), world.registry.find_table(name))
     following = old.start(available_now=False)
     after = changed(world, tmp_path / "new", DOUBLED_HOURS, DAYS_FILE.replace('F.sum("total")', '(F.sum("total") * 3)'))
     if name == "days":

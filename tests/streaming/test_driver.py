@@ -14,7 +14,7 @@ from infra.errors import BadDeclaration, SchemaMismatch
 from infra.process.file_locks import exclusive, is_held
 from infra.settings import Settings
 from streaming import driver
-from streaming.driver import _Kept, _starters
+from streaming.driver import _starters, _SupervisedQuery
 from streaming.progress import read
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.lake import Lake
@@ -45,12 +45,12 @@ def started() -> list[Query]:
     return []
 
 
-def kept(settings: Settings, started: list[Query]) -> _Kept:
+def kept(settings: Settings, started: list[Query]) -> _SupervisedQuery:
     def start() -> Query:
         started.append(Query())
         return started[-1]
 
-    return _Kept("hours", start, settings.stream_lock("plant.hours"))
+    return _SupervisedQuery("hours", start, settings.stream_lock("plant.hours"))
 
 
 def test_a_query_waits_while_its_checkpoint_is_made_anew(settings: Settings, started: list[Query]) -> None:

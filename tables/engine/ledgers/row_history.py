@@ -81,12 +81,12 @@ class RowHistory:
     table: str
     key: Mapping[str, Any]
     now: Mapping[str, Any] | None
-    chapters: Sequence[RowVersion]
+    versions: Sequence[RowVersion]
     since: int
     definition: str
 
 
-def in_archive(told: RowHistory, archive: Archive) -> RowHistory:
+def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
     """The story, each of its records with the archived segment that holds it."""
 
     def placed(record: Record) -> Record:
@@ -96,8 +96,8 @@ def in_archive(told: RowHistory, archive: Archive) -> RowHistory:
         segment = partitions[record.partition].segment_of(record.offset)
         return replace(record, segment=str(segment) if segment else None)
 
-    chapters = [replace(chapter, records=[placed(r) for r in chapter.records]) for chapter in told.chapters]
-    return replace(told, chapters=chapters)
+    versions = [replace(entry, records=[placed(r) for r in entry.records]) for entry in history.versions]
+    return replace(history, versions=versions)
 
 
 def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory:
@@ -108,17 +108,17 @@ def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory
     ledgers = Ledgers(lake)
     feed = _changes(lake, name, key, since, newest)
     corrections = {c["version"]: c for c in ledgers.corrections(name, key={c: key[c] for c in table.primary_key})}
-    chapters = []
+    versions = []
     for version, sides in feed:
         (commit,) = lake.commits(name, version - 1, version)
-        chapters.append(_row_version(table, commit, sides, corrections.get(version)))
+        versions.append(_row_version(table, commit, sides, corrections.get(version)))
     now = _live(lake, name, key)
-    chapters += _looks(ledgers, table, [c.run for c in chapters if c.run], now or _last(feed))
+    versions += _looks(ledgers, table, [c.run for c in versions if c.run], now or _last(feed))
     return RowHistory(
         table=name,
         key=to_plain_json(key),
         now=to_plain_json(now) if now else None,
-        chapters=sorted(chapters, key=lambda c: c.at),
+        versions=sorted(versions, key=lambda c: c.at),
         since=since,
         definition=fingerprint(table),
     )
@@ -149,11 +149,13 @@ def _row_version(
     )
 
 
-def _looks(ledgers: Ledgers, table: Table, told: Sequence[str], row: Mapping[str, Any] | None) -> Iterator[RowVersion]:
+def _looks(
+    ledgers: Ledgers, table: Table, reported: Sequence[str], row: Mapping[str, Any] | None
+) -> Iterator[RowVersion]:
     """Runs that were forced to recompute the row, and found it right."""
     by_run: dict[str, list[Record]] = {}
     for run, e in ledgers.evidence(table.full_name) if row else ():
-        if run not in told and e.scope and row and is_held(table, row, e):
+        if run not in reported and e.scope and row and is_held(table, row, e):
             record = Record(source=e.source, partition=e.partition, offset=e.offset, late_by_ms=e.late_by_ms)
             by_run.setdefault(run, []).append(record)
     for run, records in by_run.items():

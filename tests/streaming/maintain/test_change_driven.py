@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from infra.errors import TwofoldError
-from streaming.driver import upkeep
+from streaming.driver import table_query
 from streaming.maintain import change_driven
 from streaming.maintain.backlog import Backlog
 from streaming.maintain.change_driven import ChangeDrivenStream
@@ -133,7 +133,7 @@ def test_a_failure_ends_it_and_is_told(world: World, monkeypatch: pytest.MonkeyP
     world.append({"readings": [reading("a", 1, 1)]})
     monkeypatch.setattr(Refresher, "publish", _crash)
     platform = Platform(world.spark, world.lake, world.registry)
-    following = upkeep(platform, world.registry.find_table(NAME)).start(available_now=False)
+    following = table_query(platform, world.registry.find_table(NAME)).start(available_now=False)
     with pytest.raises(_CrashError):
         following.awaitTermination()
     assert (following.isActive, type(following.exception())) == (False, _CrashError)
@@ -158,7 +158,7 @@ def test_in_a_driver_it_waits_while_its_inputs_fill_and_takes_all_of_them_at_onc
     inputs = Inputs(world)
     inputs.next_version("plant.readings")
     pace = Pace(cast(Any, inputs), Turns(1, lambda: False))
-    following = upkeep(Platform(world.spark, world.lake, world.registry), world.registry.find_table(NAME))
+    following = table_query(Platform(world.spark, world.lake, world.registry), world.registry.find_table(NAME))
     assert isinstance(following, ChangeDrivenStream)
     following.step(pace)
     inputs.fill = True

@@ -19,7 +19,7 @@ def test_a_record_is_told_with_its_segment_once_that_is_archived() -> None:
     records = [Record(source=source, partition=p, offset=offset) for source, p, offset in places]
     chapter = RowVersion(version=1, at=datetime(2013, 1, 1, tzinfo=UTC), change="update", by="late", records=records)
     told = in_archive(
-        RowHistory(table="t", key={}, now=None, chapters=[chapter], since=0, definition=""), archive
-    ).chapters[0]
+        RowHistory(table="t", key={}, now=None, versions=[chapter], since=0, definition=""), archive
+    ).versions[0]
     assert [record.segment for record in told.records] == [str(held), None, None, None]
     assert str(held).startswith(f"{TOPIC}-0/{100:020d}-")
