@@ -126,14 +126,24 @@ def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, setting
     running.stop()
 
 
-def test_a_mistake_that_only_the_analysis_finds_keeps_a_table_out_as_check_names_it(
+TEXT_TIME = '''\
+"""The year of each reading."""
+from tables import table
+
+
+@table(primary_key=["sensor"], event_time="year", recompute_by=["sensor"])
+def years(readings):
+    return readings.selectExpr("sensor", "date_format(read_at, 'yyyy') AS year")
+'''
+
+
+def test_a_mistake_that_only_the_analysis_finds_keeps_a_table_out(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    odd = HOURS.replace("def hours", "def odd").replace("@table(", '@table(checks=[between("sensor", 0, 1)],')
-    registry = plant(tmp_path, odd=odd.replace("import F, table", "import F, between, table"))
-    faults = ensure_domain(spark, Lake(settings), registry, "plant")
-    assert list(faults) == ["plant.odd"]
-    assert "judges a number; sensor is" in faults["plant.odd"].message
+    faults = ensure_domain(spark, Lake(settings), plant(tmp_path, years=TEXT_TIME), "plant")
+    assert {name: fault.message for name, fault in faults.items()} == {
+        "plant.years": "tables/plant/years.py: event_time='year' is a string; expected a timestamp or a date."
+    }
 
 
 def test_a_mistake_in_a_changed_definition_is_named_before_the_change_is_refused(

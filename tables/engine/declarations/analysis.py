@@ -101,13 +101,8 @@ def _analyse(
         known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
         return [_explained(place, error, known)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
-    return [*impure, *wrong_columns(table, rows.columns), *wrong_results(table, rows)], schema
-
-
-def wrong_results(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
-    """Times of another type, and rules that do not fit the columns."""
-    yield from _wrong_times(table, rows.schema)
-    yield from _wrong_rules(table, rows)
+    wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *_wrong_rules(table, rows)]
+    return [*impure, *wrong], schema
 
 
 def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:
@@ -125,7 +120,8 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
     return BadDeclaration(f"{place} fails: {kind}{line}", hint=f"Its inputs have {', '.join(known)}.")
 
 
-def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+def wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns that the declaration uses as times, and that are of another type."""
     for what, kinds in {
         "event_time": ("timestamp", "date"),
         "ends_at": ("timestamp", "date"),

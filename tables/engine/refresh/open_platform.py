@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
-from tables.engine.declarations.analysis import require_no_mistake, wrong_results
+from tables.engine.declarations.analysis import require_no_mistake, wrong_times
 from tables.engine.declarations.column_types import with_nullable_parts
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
@@ -162,7 +162,7 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
     except BadDeclaration:
         require_no_mistake(spark, registry, table)  # names all mistakes, as `check` does
         raise
-    for mistake in wrong_results(table, spark.createDataFrame([], columns)):
+    for mistake in wrong_times(table, columns):
         raise mistake
     schema = with_comments(with_nullable_parts(to_arrow_schema(columns, timezone="UTC")), table.columns)
     lake.ensure(table.full_name, schema, statistics=table.statistics)
