@@ -146,7 +146,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             '@table(sequence_by=["read_at"])\ndef t(readings):\n    return readings\n',
-            "of which rows the greatest is kept",
+            "groups the rows whose greatest is kept",
             id="latest of what",
         ),
         pytest.param(
