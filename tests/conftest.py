@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import shutil
 import sys
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
-# No JVM of a test lives long enough for what the second compiler costs: a third of the CPU time of a short one.
+# Few JVMs of a test live long enough for what the second compiler costs: a third of the CPU time of a short one.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 LONG = ("platform", "chaos", "batch")
@@ -43,6 +44,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
+
+
+def pytest_sessionfinish() -> None:
+    """Clients of a broker that has stopped go on logging, to a stream that pytest has closed."""
+    logging.raiseExceptions = False
 
 
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
@@ -69,7 +75,9 @@ def spark() -> Iterator[SparkSession]:
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     # One task at a time: each of the workers has a session, and the machine two cores.
-    spark = session(Settings(home=home, spark_master="local[1]", shuffle_partitions=1), "tests")
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("JAVA_TOOL_OPTIONS")  # this one lives as long as its worker
+        spark = session(Settings(home=home, spark_master="local[1]", shuffle_partitions=1), "tests")
     # Many tests want a failure, each of which Spark would log with its stack.
     spark.sparkContext.setLogLevel("OFF")
     yield spark

@@ -9,14 +9,13 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
-from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.backlog import rows_changed
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.table_stream import TableStream, use_pool
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
-from tables.engine.delta.sizes import CHANGED, is_small, most_rows
+from tables.engine.delta.sizes import CHANGED, most_rows
 from tables.engine.events.metadata_columns import OFFSET
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Scope, hull, merged, scopes_of
@@ -66,7 +65,6 @@ class ChangeDrivenStream(TableStream):
             self._require_still_one_definition()
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
-            tune_for_batch_size(self._refresher.spark, few=is_small(self.lake.settings, rows_in))
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
             written = self._refresher.publish(scopes, info, check=False) if scopes else Written()

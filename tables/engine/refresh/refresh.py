@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from infra.duckdb_session import duckdb_utc, query
 from infra.spark.local_rows import frame_of
+from infra.spark.spark_session import tune_for_batch_size
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.registry import Registry
@@ -19,7 +20,7 @@ from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.file_pruning import PrunedFiles, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
-from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, most_rows
+from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, is_small, most_rows
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.derived_rows import (
     declared_columns,
@@ -245,6 +246,9 @@ class Refresher:
         wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
+        known = [one.rows for one in read if one.rows is not None]
+        few = len(known) == len(read) and is_small(self.lake.settings, sum(known))
+        tune_for_batch_size(self.spark, few=few)
         if all(one.is_near for one in read):
             should = derived.toArrow()
         elif all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
