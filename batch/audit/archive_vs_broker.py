@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from batch.audit.marker_offsets import note_transactions
 from batch.audit.mismatches import Mismatch, find_mismatches
+from batch.audit.missing_offsets import note_transactions
 from batch.log_reader import Log
 from infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
 from tables.engine.declarations.declaration import Topic

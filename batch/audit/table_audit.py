@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from batch.audit.marker_offsets import explain_missing
+from batch.audit.missing_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import Work, publish, reconcile_below
-from infra.offset_ranges import Range, Ranges, condition
+from infra.offset_ranges import Range, condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
 from tables.engine.events.record_decoder import OFFSET, PARTITION
@@ -16,8 +16,6 @@ from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.run_result import RunResult, run_name
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
-
     from infra.settings import Settings
 
 
@@ -54,16 +52,14 @@ def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> lis
     """`replay` on a platform that is open."""
     log = Log(platform, [topic.full_name])
     ranges = log.ranges(topic, span, datetime.now(UTC))
-    outcomes = _redecode(platform, topic, log.read(topic, ranges), ranges) if ranges else []
+    outcomes = []
+    if ranges:
+        work = Work(
+            run=run_name("replay"),
+            records=sum(last - first for first, last in ranges.values()),
+            ranges=len(ranges),
+            covered=lambda live: live.where(condition(ranges, PARTITION, OFFSET)),
+            info={"offsets": {p: list(r) for p, r in ranges.items()}},
+        )
+        outcomes = publish(platform, topic, log.read(topic, ranges), work)
     return outcomes + reconcile_below(platform, topic)
-
-
-def _redecode(platform: Platform, topic: Topic, raw: DataFrame, ranges: Ranges) -> list[RunResult]:
-    work = Work(
-        run=run_name("replay"),
-        records=sum(last - first for first, last in ranges.values()),
-        ranges=len(ranges),
-        covered=lambda live: live.where(condition(ranges, PARTITION, OFFSET)),
-        info={"offsets": {p: list(r) for p, r in ranges.items()}},
-    )
-    return publish(platform, topic, raw, work)

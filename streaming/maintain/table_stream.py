@@ -96,7 +96,7 @@ class TableStream:
         version = self._writer.newest().version()
         if version == self._seen:
             return
-        info = self.lake.newest_info(self.table.full_name, FINGERPRINT, within=100_000, at=version)
+        info = self.lake.newest_info(self.table.full_name, FINGERPRINT, at=version)
         if info and info[FINGERPRINT] != self._fingerprint:
             raise DefinitionChanged(
                 f"{self.table.full_name}: its rows are of the definition {info[FINGERPRINT]} since version {version}; "

@@ -13,7 +13,7 @@ from infra.offset_ranges import Range, Spans, size, subtract, within
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tables.engine.events.ingested_offsets import offsets_at, read_ingested_offsets
 from tables.engine.events.late_rows import Late, late_rows
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.lost_offsets import gaps, places
@@ -22,7 +22,6 @@ from tables.engine.ledgers.transaction_offsets import in_transactions
 if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
-_ALL_COMMITS = 100_000
 _NO_OFFSET = 2**63 - 1  # lies behind every one
 
 
@@ -143,7 +142,7 @@ def certify(lake: Lake, registry: Registry, table: Table, version: int | None = 
     """
     at = lake.version(table.full_name) if version is None else version
     inputs, untold = _taken_in(lake, registry, table, at)
-    marked = lake.newest_info(table.full_name, "fingerprint", within=_ALL_COMMITS, at=at)
+    marked = lake.newest_info(table.full_name, "fingerprint", at=at)
     return Certificate(
         table=table.full_name,
         version=at,
@@ -227,9 +226,9 @@ def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConn
     connection = duckdb_utc()
     connection.register("events", lake.open(topic.full_name, newest).scan(columns=[PARTITION, OFFSET]))
     connection.register("quarantine", lake.open(topic.full_name + QUARANTINE).scan(columns=[PARTITION, OFFSET]))
-    starts, ends, log = _bounds(lake, topic, newest if version is None else version)
+    taken, log = offsets_at(lake, topic, newest if version is None else version)
     # What is newest may have grown on; of the events themselves no row can lie beyond their own frontier.
-    bounds = [(p, starts[p], end, _NO_OFFSET if version is None else end) for p, end in ends.items()]
+    bounds = [(p, start, end, _NO_OFFSET if version is None else end) for p, (start, end) in taken.items()]
     columns = [pa.array([bound[n] for bound in bounds], pa.int64()) for n in range(4)]
     connection.register("bounds", pa.table(columns, names=["p", "s", "e", "until"]))
     return connection, log
@@ -260,25 +259,6 @@ def _in(partition: int, some: Spans) -> int:
     return size({partition: some.get(partition, ())})
 
 
-def _bounds(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, int], dict[int, int], str]:
-    """Of each partition where ingest began, and where it was at a version of the events table; and the topic's id."""
-    name = topic.full_name
-    newest = lake.newest_info(name, "ends", within=_ALL_COMMITS, at=version)
-    if newest is None:
-        return {}, {}, ""
-    ends, log = {int(p): int(offset) for p, offset in newest["ends"].items()}, str(newest.get("log", ""))
-    starts: dict[int, int] = {}
-    try:
-        for commit in lake.commits(name, -1, version):
-            for p, offset in commit.info.get("starts", {}).items():
-                starts.setdefault(int(p), int(offset))
-            if ends.keys() <= starts.keys():
-                break
-    except FileNotFoundError:  # the oldest commits were cleaned up: a log begins at 0
-        return dict.fromkeys(ends, 0), ends, log
-    return {p: starts.get(p, 0) for p in ends}, ends, log
-
-
 def _duplicates(lake: Lake, topic: Topic, version: int) -> int:
     rows = lake.open(topic.full_name, version).scan(columns=list(topic.same_record), predicate=f"{OFFSET} IS NOT NULL")
     columns = ", ".join(f'"{column}"' for column in topic.same_record)
@@ -292,7 +272,7 @@ def _names(registry: Registry, table: Table) -> set[str]:
 
 def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tuple[dict[str, int], list[str]]:
     """Every topic and table above -> its version that is in by every way to the table; and those of which none is."""
-    info: Mapping[str, Any] = lake.newest_info(table.full_name, "versions", within=_ALL_COMMITS, at=version) or {}
+    info: Mapping[str, Any] = lake.newest_info(table.full_name, "versions", at=version) or {}
     found: dict[str, int] = {}
     untold: list[str] = []
     for source in registry.upstream(table):

@@ -12,7 +12,6 @@ import pyarrow as pa
 
 from tables.engine.checks.hash_buckets import row_hash
 from tables.engine.declarations.declaration import Topic
-from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
@@ -118,7 +117,7 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
     head |= {"events_version": versions[0], "quarantine_version": versions[1]}
     rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=_SCHEMA)
     if len(rows):
-        append_new(Writer(lake, CERTIFICATES), f"certificates/{topic.full_name}", lambda: rows)
+        Writer(lake, CERTIFICATES).append_new(f"certificates/{topic.full_name}", lambda: rows)
         oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
         with suppress(CommitFailedError):  # somebody else removes them
             lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")

@@ -61,7 +61,7 @@ def decoding(topic: Topic) -> str:
 
 def recorded(lake: Lake, table: Table) -> str | None:
     """The fingerprint of the definition by which the newest rows of the table were computed; None before any were."""
-    info = lake.newest_info(table.full_name, FINGERPRINT, within=100_000)
+    info = lake.newest_info(table.full_name, FINGERPRINT)
     return None if info is None else str(info[FINGERPRINT])
 
 
@@ -275,7 +275,6 @@ def _paths(tree: ast.AST) -> Iterator[tuple[str, ...]]:
 
 def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
     """What the code imports from this repository when it runs."""
-    package = module.rpartition(".")[0]
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:
@@ -284,7 +283,7 @@ def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
                     top = importlib.import_module(alias.name.split(".")[0])
                     yield (alias.asname, found) if alias.asname else (alias.name.split(".")[0], top)
         elif isinstance(node, ast.ImportFrom):
-            source = importlib.util.resolve_name("." * node.level + (node.module or ""), package or None)
+            source = _source(node, module)
             if _is_our_module(source):
                 for alias in node.names:
                     yield alias.asname or alias.name, _member(source, alias.name)

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tables.engine.declarations.unresolved_plan import Column, Frame, PlanReader
+from tables.engine.declarations.unresolved_plan import Column, Frame, PlanReader, expressions_of, parts
 
 _CLOCK = ("current_timestamp", "current_date", "now", "localtimestamp", "curdate")
 _CHANCE = ("rand", "random", "randn", "uuid", "shuffle", "monotonically_increasing_id", "spark_partition_id")
@@ -65,7 +65,7 @@ class _Finder:
                 "Leave the order to those who query the table; for the first rows of a group take F.max_by, F.min_by.",
                 only_on_stream=True,
             )
-        expressions = list(_expressions(one))
+        expressions = list(expressions_of(one))
         frames = [self._reader.read(child) for child in below]
         for expression in expressions:
             yield from self._of_expression(expression, frames)
@@ -84,14 +84,14 @@ class _Finder:
             yield PlanMistake(f"reads {name!r}, which is none of its parameters.", _PURE)
 
     def _of_expression(self, expression: Any, frames: Sequence[Frame]) -> Iterator[PlanMistake]:
-        for kind, one in _parts(expression):
+        for kind, one in parts(expression):
             called: list[str] = []
             if kind == "unresolved_function":
                 called = [one.function_name.lower()]
                 if one.is_distinct or called == ["count_distinct"]:
                     yield PlanMistake(
                         "counts distinct values exactly, which a stream cannot.",
-                        'Use F.approx_count_distinct, and declare approximate={"COLUMN": 0.05}; or leave closes_at '
+                        'Use F.approx_count_distinct, and declare tolerances={"COLUMN": 0.05}; or leave closes_at '
                         "out: the table then follows changes.",
                         only_on_stream=True,
                     )
@@ -146,7 +146,7 @@ class _Finder:
         if "*" in known:
             return
         for expression in expressions:
-            for kind, one in _parts(expression):
+            for kind, one in parts(expression):
                 if kind != "unresolved_attribute":
                     continue
                 names = [part.strip("`") for part in one.unparsed_identifier.split(".")]
@@ -175,29 +175,6 @@ def _children(message: Any) -> Iterator[Any]:
             yield from value if found.is_repeated else (value,)
 
 
-def _expressions(message: Any) -> Iterator[Any]:
-    """The outermost expressions of a relation, those of what it reads left out."""
-    for found, value in message.ListFields():
-        if found.message_type is None or found.message_type.name == "Relation":
-            continue
-        for one in value if found.is_repeated else (value,):
-            if found.message_type.name == "Expression":
-                yield one
-            elif hasattr(one, "ListFields"):
-                yield from _expressions(one)
-
-
-def _parts(expression: Any) -> Iterator[tuple[str, Any]]:
-    """An expression and all in it, by kind."""
-    kind = expression.WhichOneof("expr_type")
-    if kind is None:
-        return
-    one = getattr(expression, kind)
-    yield kind, one
-    for inner in _expressions(one):
-        yield from _parts(inner)
-
-
 def _is_function(expression: Any) -> bool:
     return bool(expression.WhichOneof("expr_type") == "unresolved_function")
 
@@ -205,7 +182,7 @@ def _is_function(expression: Any) -> bool:
 def _is_window(expression: Any) -> bool:
     return any(
         kind == "unresolved_function" and one.function_name.lower() in ("window", "session_window")
-        for kind, one in _parts(expression)
+        for kind, one in parts(expression)
     )
 
 

@@ -255,11 +255,12 @@ class PlanReader:
         return self._with(frame, columns, one.expressions, is_open=is_open)
 
     def _with(self, frame: Frame, columns: Mapping[str, Origin], expressions: Iterable[Any], *, is_open: bool) -> Frame:
-        expressions = list(expressions)
+        all_parts = [part for expression in expressions for part in parts(expression)]
         made = replace(frame, columns=columns, is_open=is_open, qualified={})
-        if any(_holds(e, lambda kind, _: kind == "window") for e in expressions):
+        if any(kind == "window" for kind, _ in all_parts):
             made = replace(made, several="a window function", group=None, join=None)
-        return replace(made, is_multiplied=frame.is_multiplied or _multiplies(expressions))
+        called = {one.function_name.lower() for kind, one in all_parts if kind == "unresolved_function"}
+        return replace(made, is_multiplied=frame.is_multiplied or not called.isdisjoint(_MULTIPLYING))
 
     def _with_columns(self, one: Any) -> Frame:
         frame = self.read(one.input)
@@ -509,24 +510,24 @@ def _interval(expression: Any) -> tuple[int, str] | None:
         return None
 
 
-def _multiplies(expressions: Iterable[Any]) -> bool:
-    def explodes(kind: str, one: Any) -> bool:
-        return kind == "unresolved_function" and one.function_name.lower() in _MULTIPLYING
-
-    return any(_holds(expression, explodes) for expression in expressions)
-
-
-def _holds(expression: Any, wanted: Callable[[str, Any], bool]) -> bool:
+def parts(expression: Any) -> Iterator[tuple[str, Any]]:
+    """An expression and all in it, by kind."""
     kind = expression.WhichOneof("expr_type")
     if kind is None:
-        return False
+        return
     one = getattr(expression, kind)
-    if wanted(kind, one):
-        return True
-    if kind == "alias":
-        return _holds(one.expr, wanted)
-    if kind == "cast":
-        return _holds(one.expr, wanted)
-    if kind == "unresolved_function":
-        return any(_holds(argument, wanted) for argument in one.arguments)
-    return False
+    yield kind, one
+    for inner in expressions_of(one):
+        yield from parts(inner)
+
+
+def expressions_of(message: Any) -> Iterator[Any]:
+    """The outermost expressions of a relation, those of what it reads left out."""
+    for found, value in message.ListFields():
+        if found.message_type is None or found.message_type.name == "Relation":
+            continue
+        for one in value if found.is_repeated else (value,):
+            if found.message_type.name == "Expression":
+                yield one
+            elif hasattr(one, "ListFields"):
+                yield from expressions_of(one)

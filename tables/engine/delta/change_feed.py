@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -85,6 +85,12 @@ def changed_rows(
     if after >= through:
         return schema.empty_table()
     return _changed_rows(table, name, after + 1, through, schema)
+
+
+def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
+    """Of a row of a change feed whether it is what the row was `before` or `after`, and the table's own columns."""
+    side = "before" if row["_change_type"] in ("update_preimage", "delete") else "after"
+    return side, {column: value for column, value in row.items() if not column.startswith(("_commit", "_change"))}
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:

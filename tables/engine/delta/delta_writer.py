@@ -111,6 +111,27 @@ class Writer:
         frame = self._frame(rows)
         return self._commit(rows, stamp, lambda table: self._append_spark(frame, stamp))
 
+    def append_new(self, app: str, new: Callable[[], pa.Table]) -> pa.Table:
+        """Append the rows that `new` gives, which reads the table to know them.
+
+        Args:
+            app: who writes; of several that write at once under one name, one does, and the others ask `new` again.
+
+        Returns:
+            The rows that were written: none when the table has them all, so that it may be asked for again after a
+            crash.
+
+        Raises:
+            WriteConflict: others were first each time. Retryable.
+        """
+        for _ in range(_ATTEMPTS):
+            # Before the table is read: whoever writes meanwhile takes this number, and this commit is skipped.
+            number = self.next_number(app)
+            rows = new()
+            if not len(rows) or not self.append(rows, CommitTag(app=app, version=number)).skipped:
+                return rows
+        raise WriteConflict(f"{self.name}: others write as {app}.", hint="Run it again; look for a second driver.")
+
     def upsert(
         self,
         rows: pa.Table | DataFrame,

@@ -252,7 +252,7 @@ class Lake:
         return None
 
     def newest_info(
-        self, name: str, wanted: str, within: int = 500, *, at: int | None = None
+        self, name: str, wanted: str, within: int = 100_000, *, at: int | None = None
     ) -> Mapping[str, Any] | None:
         """The newest commit's `info` that holds the key `wanted`, of those whose rows the table has.
 

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING
 
 from infra.duckdb_session import query
-from infra.offset_ranges import Ranges
+from infra.offset_ranges import Range, Ranges
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.record_decoder import OFFSET, PARTITION, REPLAYED
@@ -83,7 +84,7 @@ def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False)
     """Read the frontier from the table's newest commit of ingest; from its rows where the log lacks one."""
     name = topic.full_name + (QUARANTINE if quarantine else "")
     table = lake.open(name)  # one version for all that is read: a driver may commit meanwhile
-    info = lake.newest_info(name, "ends", at=table.version())
+    info = lake.newest_info(name, "ends", within=500, at=table.version())
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(table, topic)
         ends, starts = _numbers(info["ends"]), _numbers(info["starts"])
@@ -92,6 +93,23 @@ def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False)
         found = _scanned(table, None if quarantine else topic.event_time)
     # Rows go back with a restore, transaction ids do not: numbers that were used stay used.
     return replace(found, number=table.transaction_version(INGEST) or 0)
+
+
+def offsets_at(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, Range], str]:
+    """Of each partition the offsets `[start, end)` that were ingested at a version of the events, and the topic's id.
+
+    A log whose oldest commits were cleaned up begins at 0.
+    """
+    newest = lake.newest_info(topic.full_name, "ends", at=version)
+    if newest is None:
+        return {}, ""
+    ends, starts = _numbers(newest["ends"]), dict[int, int]()
+    with suppress(FileNotFoundError):
+        for commit in lake.commits(topic.full_name, -1, version):
+            starts = {**_numbers(commit.info.get("starts", {})), **starts}
+            if ends.keys() <= starts.keys():
+                break
+    return {p: (starts.get(p, 0), end) for p, end in ends.items()}, str(newest.get("log", ""))
 
 
 def _numbers(ends: Mapping[str, int]) -> dict[int, int]:

@@ -42,12 +42,6 @@ class CausingRecord:
     start_ms: int | None = None
     end_ms: int | None = None
 
-    def holds(self, row: Mapping[str, Any], first_ms: int | None, last_ms: int | None) -> bool:
-        """Whether it can have changed a row (in JSON's form) that covers this time."""
-        return all(row.get(column) == value for column, value in self.scope.items()) and self.may_affect(
-            first_ms, last_ms
-        )
-
     def may_affect(self, first_ms: int | None, last_ms: int | None) -> bool:
         """Whether it can have changed rows of this time."""
         if None in (self.start_ms, self.end_ms, first_ms, last_ms):
@@ -57,7 +51,8 @@ class CausingRecord:
 
 def is_held(table: Table, row: Mapping[str, Any], evidence: CausingRecord) -> bool:
     """Whether the record can have changed this row of the table."""
-    return evidence.holds({c: to_plain_json(row[c]) for c in evidence.scope if c in row}, *span_of(table, row))
+    has_values = all(to_plain_json(row.get(column)) == value for column, value in evidence.scope.items())
+    return has_values and evidence.may_affect(*span_of(table, row))
 
 
 def span_of(table: Table, row: Mapping[str, Any]) -> tuple[int | None, int | None]:

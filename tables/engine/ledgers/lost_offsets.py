@@ -11,27 +11,17 @@ import pyarrow as pa
 
 from infra.errors import BadArgument
 from infra.offset_ranges import Range, Ranges, batches_of_size, spans, subtract, without
-from tables.engine.delta.append_once import append_new
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import TIMESTAMP
+from tables.engine.ledgers import transaction_offsets
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 GAPS = "ledger.gaps"
 SCHEMA = pa.schema(
-    [
-        ("topic", pa.string()),
-        ("partition", pa.int32()),
-        ("start", pa.int64()),
-        ("end", pa.int64()),
-        ("recorded_at", TIMESTAMP),
-        ("why", pa.string()),
-        ("log", pa.string()),
-        ("acknowledged_at", TIMESTAMP),
-        ("because", pa.string()),
-    ]
+    [*transaction_offsets.SCHEMA, ("why", pa.string()), ("acknowledged_at", TIMESTAMP), ("because", pa.string())]
 )
 _KEY = ("topic", "log", "partition", "start", "end")
 
@@ -95,7 +85,7 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
     def new() -> pa.Table:
         return pa.Table.from_pylist([asdict(gap) for gap in _beyond(found, gaps(lake, topic))], schema=SCHEMA)
 
-    return [Gap(**row) for row in append_new(Writer(lake, GAPS, spark), f"gaps/{topic}", new).to_pylist()]
+    return [Gap(**row) for row in Writer(lake, GAPS, spark).append_new(f"gaps/{topic}", new).to_pylist()]
 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:

@@ -14,6 +14,7 @@ from infra.duckdb_session import query
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
+from tables.engine.delta.change_feed import side_of
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.ledgers.causes import is_held
 from tables.engine.ledgers.json_values import to_plain_json
@@ -186,8 +187,7 @@ def _changes(
     feed = pa.RecordBatchReader.from_stream(lake.open(name).load_cdf(starting_version=since, ending_version=newest))
     versions: dict[int, dict[str, dict[str, Any]]] = {}
     for row in _where(feed, key):
-        values = {c: v for c, v in row.items() if not c.startswith(("_commit", "_change"))}
-        side = "before" if row["_change_type"] in ("update_preimage", "delete") else "after"
+        side, values = side_of(row)
         versions.setdefault(row["_commit_version"], {})[side] = values
     return sorted(versions.items())
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from tables.engine.declarations.declaration import Table
-from tables.engine.delta.append_once import append_new
+from tables.engine.delta.change_feed import side_of
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit
@@ -253,12 +253,11 @@ class Ledgers:
         rows = self._read(CORRECTIONS, table, since_ms, *bounds)
         return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
 
-    def evidence(self, table: str, run: str | None = None) -> list[tuple[str, CausingRecord]]:
-        """Runs of a table, or one of them, with the records that forced them, by source and offset."""
-        return list(self.iterate_evidence(table, run))
+    def evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, CausingRecord]]:
+        """Runs of a table, or one of them, with the records that forced them, by source and offset.
 
-    def iterate_evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, CausingRecord]]:
-        """The same, for what may be more than memory has room for as objects."""
+        One after the other: they may be more than memory has room for as objects.
+        """
         rows = self._of_run(EVIDENCE, table, run) if run else self._read(EVIDENCE, table)
         order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
         for batch in rows.drop_columns(["table", "recorded_at"]).sort_by(order).to_batches(max_chunksize=_AT_ONCE):
@@ -271,16 +270,14 @@ class Ledgers:
         sides: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
         feed = pa.table(self._lake.open(table.full_name).load_cdf(starting_version=version, ending_version=version))
         for row in feed.to_pylist():
-            kind = row.pop("_change_type")
-            values = {c: v for c, v in row.items() if not c.startswith("_commit")}
-            side = "before" if kind in ("update_preimage", "delete") else "after"
+            side, values = side_of(row)
             sides[to_json({c: values[c] for c in table.primary_key})][side] = values
         changed = ChangedRows(
             Changed(name, to_plain_json(row), *span_of(table, row))
             for name, both in sides.items()
             for row in both.values()
         )
-        causes = changed.causes(e for _, e in self.iterate_evidence(table.full_name, str(info["run"])))
+        causes = changed.causes(e for _, e in self.evidence(table.full_name, str(info["run"])))
         for name, both in sides.items():
             why = causes.get(name, Causes())
             yield {
@@ -309,7 +306,7 @@ class Ledgers:
         def new() -> pa.Table:
             return rows.slice(0, 0) if self._has(name, table, run) else rows
 
-        append_new(self._writer(name), f"runs/{table}", new)
+        self._writer(name).append_new(f"runs/{table}", new)
 
     def _has(self, name: str, table: str, run: str) -> bool:
         return bool(len(self._of_run(name, table, run, columns=["run"])))

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from infra.offset_ranges import Range, Spans, joined, subtract
-from tables.engine.delta.append_once import append_new
 from tables.engine.delta.datafusion_sql import literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
@@ -65,4 +64,4 @@ def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession |
         ]
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 
-    append_new(Writer(lake, TRANSACTIONS, spark), f"transactions/{topic}", new)
+    Writer(lake, TRANSACTIONS, spark).append_new(f"transactions/{topic}", new)

@@ -136,8 +136,8 @@ def test_evidence_names_the_records_that_forced_a_run_once(lake: Lake, ledgers: 
     (row,) = rows(lake, EVIDENCE)
     assert (row["source"], row["partition"], row["offset"], row["late_by_ms"]) == ("plant.readings", 1, 42, 9_000)
     assert (json.loads(row["scope"]), row["start_ms"], row["end_ms"]) == ({"sensor": "a"}, 5, 7)
-    assert ledgers.evidence(TABLE) == [("late-1", evidence)]
-    assert ledgers.evidence(TABLE, "late-2") == []
+    assert list(ledgers.evidence(TABLE)) == [("late-1", evidence)]
+    assert list(ledgers.evidence(TABLE, "late-2")) == []
 
 
 def test_a_correction_names_exactly_the_records_that_can_have_changed_its_row(ledgers: Ledgers, hours: Writer) -> None:
@@ -313,7 +313,7 @@ def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
     by_run(hours, run, ("a", "update", 1, 2))
     assert ledgers.record_corrections(HOURS) == 1
     ledgers.record_run(outcome(run), None, "f00d")
-    assert ledgers.evidence(TABLE, run) == [(run, record)]
+    assert list(ledgers.evidence(TABLE, run)) == [(run, record)]
     assert [c["run"] for c in ledgers.corrections(TABLE, after=1)] == [run]
 
 
