@@ -12,8 +12,8 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
-from tables.engine.declarations.analysis import empty_inputs
-from tables.engine.declarations.declaration import Draft, Table
+from tables.engine.declarations.analysis import empty_input
+from tables.engine.declarations.declaration import Draft, Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
@@ -21,7 +21,7 @@ from tests.worlds import World
 from traffic.fault_injection import FaultInjection
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
+    from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import StructType
 
     from infra.settings import Settings
@@ -57,12 +57,23 @@ def assert_rows(
     if foreign := sorted(set(inputs) - set(declared.inputs)):
         raise BadArgument(f"{name} does not read {', '.join(foreign)}.", hint=f"It reads {', '.join(declared.inputs)}.")
     frames = {}
-    for source, empty in empty_inputs(spark, registry, declared).items():
+    for source, empty in _empty_inputs(spark, registry, declared).items():
         schema = _with_nulls(empty.schema)
         given = [_converted(row, schema, source) for row in inputs.get(source, ())]
         frames[source] = spark.createDataFrame(given, schema)
     rows = one_of_each_key(derive(declared, frames), declared, registry.strategy(declared))
     _require_equal(declared, rows.toArrow().to_pylist(), [_utc(row) for row in gives])
+
+
+def _empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
+    """Parameter of the table's function -> that input without rows."""
+    found = {}
+    for name, source in zip(table.inputs, registry.upstream(table), strict=True):
+        if isinstance(source, Topic):
+            found[name] = empty_input(spark, source, table)
+        else:
+            found[name] = spark.createDataFrame([], source.derive(**_empty_inputs(spark, registry, source)).schema)
+    return found
 
 
 def assert_parity(

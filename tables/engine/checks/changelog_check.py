@@ -19,20 +19,11 @@ from tables.engine.refresh.row_diff import difference_of_tables
 _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 
 
-def check_changelog(lake: Lake, table: Table) -> pa.Table:
-    """The rows that the stream's commits, and of every batch run the corrections in the ledger, add up to.
-
-    What somebody wrote past the platform is in neither of them. Of a log that was cleaned, what the commits that are
-    left add up to: rows that none of these changed are not among them.
-    """
-    newest = lake.version(table.full_name)
-    return _left(_last_changes(lake, table, newest, lake.oldest_commit(table.full_name, -1, newest)))
-
-
 def unexplained_changes(lake: Lake, table: Table) -> int:
-    """How many rows of the table are not what its history adds up to; 0 when every change of it is accounted for.
+    """How many rows of the table are not what the stream's commits, and the corrections of batch runs, add up to.
 
-    Of a log that was cleaned, rows that the commits that are left changed.
+    What somebody wrote past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
+    that are left changed are looked at.
     """
     newest = lake.version(table.full_name)
     oldest = lake.oldest_commit(table.full_name, -1, newest)
@@ -44,12 +35,8 @@ def unexplained_changes(lake: Lake, table: Table) -> int:
         same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.primary_key)
         found = query(f"SELECT live.* FROM live SEMI JOIN changed ON {same}", live=rows, changed=changed)
         rows = found.cast(schema)
-    return len(difference_of_tables(_left(changed), rows, table.primary_key))
-
-
-def _left(changed: pa.Table) -> pa.Table:
-    """The rows that these changes leave."""
-    return changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
+    left = changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
+    return len(difference_of_tables(left, rows, table.primary_key))
 
 
 def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:

@@ -55,21 +55,6 @@ def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) ->
         raise BadDeclaration(own[0].message, hint=own[0].hint, more=others)
 
 
-def empty_inputs(spark: SparkSession, registry: Registry, table: Table) -> dict[str, DataFrame]:
-    """Parameter of the table's function -> that input without rows.
-
-    Raises:
-        PySparkException: the function of a table that it reads fails.
-    """
-    found = {}
-    for name, source in zip(table.inputs, registry.upstream(table), strict=True):
-        if isinstance(source, Topic):
-            found[name] = empty_input(spark, source, table)
-        else:
-            found[name] = spark.createDataFrame([], source.derive(**empty_inputs(spark, registry, source)).schema)
-    return found
-
-
 def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
     """What the table's function sees of a topic without records."""
     from pyspark.sql import types as T
