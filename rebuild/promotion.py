@@ -89,7 +89,7 @@ class Promotion:
             WriteConflict: records arrive faster than they are ingested, and the table's rows have no time by which
                 those that they touch could be left out.
         """
-        counts = {row[CHANGE]: row["count"] for row in self.shown.groupBy(CHANGE).count().collect()}
+        counts = {row[CHANGE]: row["count"] for row in self._shown.groupBy(CHANGE).count().collect()}
         mine, theirs = self._made.columns, self._current.columns
         return Comparison(
             table=self.table.full_name,
@@ -99,7 +99,7 @@ class Promotion:
             changed=counts.get("update", 0),
             new_columns=[c for c in mine if c not in theirs],
             gone_columns=[c for c in theirs if c not in mine],
-            examples=differences_of(self.table, pa.table(self.shown.limit(5).toArrow())),
+            examples=differences_of(self.table, pa.table(self._shown.limit(5).toArrow())),
             before=None if self._bound_ms is None else from_epoch_ms(self._bound_ms),
             digest=self.digest,
         )
@@ -132,7 +132,7 @@ class Promotion:
         if self._is_of_other_columns:
             written = self._target.replace(self._settled(self._made), info)
         else:
-            written = self._target.publish(_Shadowed(self, info), check=True)
+            written = self._target.publish(lambda n: (self._difference() if n else self._shown, info), check=True)
         if cause == "definition":
             accept_definition(lake, self.table, info)
         return run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
@@ -142,18 +142,18 @@ class Promotion:
         """Twelve hex digits of exactly the rows that differ, in whatever order, and of the columns that come and go."""
         from pyspark.sql import functions as F
 
-        changes = self.shown
+        changes = self._shown
         rows = changes.select(row_hash(changes, changes.columns).alias("_hash"))
         total = F.sum(F.col("_hash").cast("decimal(20,0)")).cast("string")
         facts = rows.agg(F.count("*"), total, F.bit_xor("_hash")).collect()[0]
         return hashlib.sha256(repr([*facts, *self._made.dtypes, *self._current.dtypes]).encode()).hexdigest()[:12]
 
     @cached_property
-    def shown(self) -> DataFrame:
+    def _shown(self) -> DataFrame:
         """The difference that is compared, and published."""
-        return self.difference().persist()
+        return self._difference().persist()
 
-    def difference(self) -> DataFrame:
+    def _difference(self) -> DataFrame:
         """How the settled rows of the live table differ from those of the new one."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
@@ -221,17 +221,6 @@ class Promotion:
         return min((ms for ms in found if ms is not None), default=None)
 
 
-@dataclass(frozen=True)
-class _Shadowed:
-    """What a shadow says of the live table."""
-
-    promotion: Promotion
-    info: Mapping[str, object]
-
-    def changes(self, attempt: int) -> DataFrame:
-        return self.promotion.difference() if attempt else self.promotion.shown
-
-
 def rollback(platform: Platform, table: Table) -> RunResult:
     """Take back what last gave the table other rows as a whole: a promotion, or the acceptance of a new definition.
 
@@ -255,37 +244,30 @@ def rollback(platform: Platform, table: Table) -> RunResult:
     else:
         commits = lake.commits(name, first, last)
         versions = [c.version for c in commits if c.info.get("run") == taken_back["run"] and c.changes]
-        written = target.publish(_Undone(target, versions, info), check=False)
+        written = target.publish(lambda _: (_undone(target, versions), info), check=False)
     return run.end(written, keep=True, definition=before, scopes=1)
 
 
-@dataclass(frozen=True)
-class _Undone:
-    """The rows of a table before some commits, without those that were changed since."""
+def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
+    """How the table differs from what it was before some commits, without the rows that were changed since."""
+    live = target.newest()
+    before, after = sides_of(target.lake, target.name, versions, target.key)
+    connection = duckdb_utc()
+    # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
+    now = pa.table(live.scan()).cast(after.schema)
+    for name, rows in {"live": now, "before": before, "after": after}.items():
+        connection.register(name, rows)
+    keys = ", ".join(f'"{c}"' for c in target.key)
 
-    target: Target
-    versions: Sequence[int]
-    info: Mapping[str, object]
+    def of_keys(rows: str, join: str, others: str) -> pa.Table:
+        same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
+        return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
 
-    def changes(self, attempt: int) -> pa.Table:
-        target, live = self.target, self.target.newest()
-        before, after = sides_of(target.lake, target.name, self.versions, target.key)
-        connection = duckdb_utc()
-        # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
-        now = pa.table(live.scan()).cast(after.schema)
-        for name, rows in {"live": now, "before": before, "after": after}.items():
-            connection.register(name, rows)
-        keys = ", ".join(f'"{c}"' for c in target.key)
-
-        def of_keys(rows: str, join: str, others: str) -> pa.Table:
-            same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
-            return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
-
-        now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
-        undone = target.difference(before, after)
-        connection.register("undone", undone)
-        connection.register("changed_since", target.difference(after, now))
-        return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
+    now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
+    undone = target.difference(before, after)
+    connection.register("undone", undone)
+    connection.register("changed_since", target.difference(after, now))
+    return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
 
 
 def _promoted(ledgers: Ledgers, name: str) -> Mapping[str, Any]:

@@ -59,16 +59,16 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
     newest_ms = read_ingested_offsets(platform.lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
     events = _Decoded(platform, topic.full_name, list(topic.columns), accepted(decoded, topic), work)
+    quarantine = _Decoded(platform, topic.full_name + QUARANTINE, ["value", "reasons"], rejected(decoded), work)
     try:
-        quarantine = _Decoded(platform, topic.full_name + QUARANTINE, ["value", "reasons"], rejected(decoded), work)
         # A record that changes sides is for a moment on both, never on neither.
         events.publish(f"{CHANGE} <> 'delete'")
         quarantine.publish("true")
         events.publish(f"{CHANGE} = 'delete'")
-        return [events.outcome(), quarantine.outcome()]
     finally:
-        events.close()
+        outcomes = [events.end(), quarantine.end()]
         decoded.unpersist()
+    return outcomes
 
 
 def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
@@ -87,20 +87,15 @@ class _Decoded:
         self._should, self._work = should, work
         self._version = platform.lake.version(name)
         self._written = Written()
-        self._kinds = "true"
 
     def publish(self, kinds: str) -> None:
         """Publish changes of these kinds, a condition in SQL."""
-        self._kinds = kinds
-        self._written += self._target.publish(self, check=False)
+        info = {"cause": _CAUSE, "run": self._work.run, **self._work.info}
 
-    def changes(self, attempt: int) -> DataFrame:
-        differing = self._difference() if attempt else self._first
-        return differing.where(self._kinds)
+        def changes(attempt: int) -> tuple[DataFrame, Mapping[str, object]]:
+            return (self._difference() if attempt else self._first).where(kinds), info
 
-    @property
-    def info(self) -> Mapping[str, object]:
-        return {"cause": _CAUSE, "run": self._work.run, **self._work.info}
+        self._written += self._target.publish(changes, check=False)
 
     @cached_property
     def _first(self) -> DataFrame:
@@ -110,12 +105,10 @@ class _Decoded:
     def _difference(self) -> DataFrame:
         return self._target.difference(self._should, self._work.covered(self._target.live()))
 
-    def close(self) -> None:
+    def end(self) -> RunResult:
         """Forget what was computed."""
         if "_first" in self.__dict__:
             self._first.unpersist()
-
-    def outcome(self) -> RunResult:
         outcome = RunResult(
             table=self._target.name,
             cause=_CAUSE,

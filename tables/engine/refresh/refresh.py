@@ -100,7 +100,12 @@ class Refresher:
         """
         if not scopes:
             return Written()
-        return self._target.publish(_Scoped(self, scopes, info), check=check)
+
+        def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
+            found = self.difference(scopes)
+            return (self.moved(found) if attempt else found), self._info(info)
+
+        return self._target.publish(changes, check=check)
 
     @property
     def has_other_columns(self) -> bool:
@@ -116,7 +121,7 @@ class Refresher:
         """
         scopes = everything(self.table)
         rows = self._wanted(scopes).closed(self._derived(scopes)[0])
-        return self._target.replace(rows, _Scoped(self, scopes, info).info)
+        return self._target.replace(rows, self._info(info))
 
     def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
         """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.
@@ -182,10 +187,11 @@ class Refresher:
             self._open[name] = self.lake.open(name, self.versions[name])
         return self._open[name]
 
-    @property
-    def read(self) -> dict[str, int]:
-        """The version of each input that the last recomputation read."""
-        return {name: int(table.version()) for name, table in self._open.items()}
+    def _info(self, info: Mapping[str, object]) -> Mapping[str, object]:
+        """What the commit of the last recomputation says of itself."""
+        closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
+        read = {name: int(table.version()) for name, table in self._open.items()}
+        return {**info, FINGERPRINT: fingerprint(self.table), **closed, "inputs": read}
 
     def moved(self, changes: Rows) -> Rows:
         """A difference, each insert that meets a row of its key as an update of that row.
@@ -341,25 +347,6 @@ class Refresher:
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
         return rows
-
-
-@dataclass(frozen=True)
-class _Scoped:
-    """What scopes of a table should hold, as the source of a publication."""
-
-    refresher: Refresher
-    scopes: Sequence[Scope]
-    about: Mapping[str, object]
-
-    def changes(self, attempt: int) -> Rows:
-        changes = self.refresher.difference(self.scopes)
-        return self.refresher.moved(changes) if attempt else changes
-
-    @property
-    def info(self) -> Mapping[str, object]:
-        made = self.refresher
-        closed = {} if made.closed_before_ms is None else {"watermark_ms": made.closed_before_ms}
-        return {**self.about, FINGERPRINT: fingerprint(made.table), **closed, "inputs": made.read}
 
 
 def everything(table: Table) -> list[Scope]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, Protocol, TypeAlias
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 
@@ -25,29 +25,19 @@ if TYPE_CHECKING:
 
     Rows: TypeAlias = pa.Table | DataFrame
     """Rows in this process, or in Spark where they may be many."""
+    Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
+    """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
+    of itself, see `tables.engine.delta.delta_writer.CommitTag`.
+
+    It reads the target before what it is compared with, so that the latter can only be ahead: a row that a stream adds
+    meanwhile is missing in both or in the target alone, and never looks superfluous. Its argument is 0 at first, and
+    greater where others changed some of these rows before they could be published.
+    """
 
 FENCE = "refresh"
 """The transaction id of every rewrite of a table's rows: of two at once the slower one computes again."""
 _ATTEMPTS = 5
 _log = logging.getLogger("twofold.refresh")
-
-
-class Source(Protocol):
-    """What says what rows of a target should be."""
-
-    def changes(self, attempt: int) -> Rows:
-        """How the target's rows differ now from what they should be, as `Target.difference` says it.
-
-        Whoever implements it reads the target before what it is compared with, so that the latter can only be ahead: a
-        row that a stream adds meanwhile is missing in both or in the target alone, and never looks superfluous.
-
-        Args:
-            attempt: 0 at first; greater where others changed some of these rows before they could be published.
-        """
-
-    @property
-    def info(self) -> Mapping[str, object]:
-        """What the commit of the last `changes` says of itself, see `tables.engine.delta.delta_writer.CommitTag`."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,8 +103,8 @@ class Target:
         of_engine: Any = difference_of_tables if isinstance(live, pa.Table) else difference_of_frames
         return of_engine(should, live, self.key, self.compared, self.approximate)
 
-    def publish(self, source: Source, *, check: bool) -> Written:
-        """Bring the table to what the source says, in one commit; none when nothing differs.
+    def publish(self, changes_of: Changes, *, check: bool) -> Written:
+        """Publish what differs in one commit; none when nothing does.
 
         Rewrites that overlap in time are fenced by the transaction id `refresh`: the slower one finds that the number
         it read has been used, and computes again. A row that anybody else changed meanwhile is left alone and looked at
@@ -130,7 +120,7 @@ class Target:
         total = Written()
         for attempt in range(_ATTEMPTS):
             number = self.writer.next_number(FENCE)
-            changes = source.changes(attempt)
+            changes, info = changes_of(attempt)
             if not isinstance(changes, pa.Table):
                 changes = collect_if_small(self.lake.settings, changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
@@ -138,7 +128,7 @@ class Target:
                 return total
             if check:
                 self.require_good(changes)
-            stamp = CommitTag(app=FENCE, version=number, info=source.info)
+            stamp = CommitTag(app=FENCE, version=number, info=info)
             written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
             total += written
             if written.changed >= wanted or (self.greatest and written.is_nothing):
