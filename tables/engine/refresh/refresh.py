@@ -85,7 +85,7 @@ class Refresher:
         self._target = Target.of_table(self.spark, self.lake, self.table)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
-        self._closings: dict[Scope, int] | None = None
+        self._closings: Mapping[Scope, int] = {}
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
@@ -142,18 +142,21 @@ class Refresher:
         """
         scopes = self._whole(scopes)
         small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
-        return self._target.difference(*self.sides(scopes)) if small is None else self._target.difference(*small)
+        if small is not None:
+            return self._target.difference(*small)
+        self._closings = self._next_closings(scopes)
+        return self._target.difference(*self.sides(scopes))
 
     def next_closing_ms(self, scope: Scope) -> int:
         """Until when no row of a scope closes, as far as the last difference has seen its open rows.
 
         Where it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. Where rows
-        are many it did not look for open ones, and the scope waits for the watermark to move.
+        are many it has looked at live ones alone.
 
         Args:
             scope: one of those whose difference was asked for, with an interval.
         """
-        if self._closings is None or scope.interval is None:
+        if scope.interval is None:
             return self.closed_before_ms or 0
         return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
 
@@ -248,7 +251,7 @@ class Refresher:
 
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
-        table, self._closings = self._target.newest(), None
+        table = self._target.newest()
         wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
@@ -280,8 +283,7 @@ class Refresher:
                 open_rows, table.scan(columns=list(self.table.primary_key), predicate=wanted.open_sql(schema))
             )
         should = should.select(schema.names).cast(schema)
-        if has_open_rows:
-            self._closings = self._next_closings(table, should, known, wanted)
+        self._closings = self._next_closings(scopes, should if has_open_rows else None)
         should = chosen(should, wanted.exact_join(schema, open_rows))
         files = prune_files(table, wanted.bounds(schema.names))
         live = files.read_if_small(wanted.exact_join(schema), known, bound, schema.names)
@@ -291,17 +293,19 @@ class Refresher:
             live = chosen(rows, wanted.exact_join(schema))
         return (should, live) if len(live) <= bound else None
 
-    def _next_closings(
-        self, table: DeltaTable, should: pa.Table, scopes: pa.Table, wanted: ScopeFilter
-    ) -> dict[Scope, int]:
-        """When the first open row of a scope closes, recomputed or live; a scope that has none is not in it."""
+    def _next_closings(self, scopes: Sequence[Scope], should: pa.Table | None = None) -> dict[Scope, int]:
+        """When the first open row of a scope closes, live or recomputed; a scope that has none is not in it."""
+        table, wanted = self._target.newest(), self._wanted(scopes)
+        if not wanted.leaves_open_rows or not any(scope.interval for scope in scopes):
+            return {}
         columns, schema = self.table.statistics, pa.schema(table.schema())
-        schema = pa.schema([schema.field(name) for name in columns])
+        known, schema = wanted.as_table({f.name: f.type for f in schema}), pa.schema([schema.field(c) for c in columns])
         predicate = " AND ".join(filter(None, [wanted.near_sql(schema), wanted.open_sql(schema)]))
         live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
+        parts = [live.read_all(), *([] if should is None else [should.select(columns)])]
         connection = duckdb_utc()
-        connection.register("scopes", scopes)
-        connection.register("rows", pa.concat_tables([should.select(columns), live.read_all()]))
+        connection.register("scopes", known)
+        connection.register("rows", pa.concat_tables(parts))
         closings = connection.sql(wanted.next_closings(schema)).fetchall()
         return {wanted.scopes[number]: closes_ms for number, closes_ms in closings}
 

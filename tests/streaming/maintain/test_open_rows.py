@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tables.engine.delta.delta_writer import Written
+from tables.engine.delta.sizes import COMPARED
 from tables.engine.refresh.refresh import Refresher
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE
@@ -109,9 +110,11 @@ def test_a_late_record_of_an_open_row_revises_it_at_once(
     assert days(world) == {("a", 0): (5, 47), ("a", 1): (2, 80)}
 
 
+@pytest.mark.parametrize("compared", [COMPARED, 0], ids=["few rows", "many rows"])
 def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
-    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
+    monkeypatch.setattr("tables.engine.refresh.refresh.COMPARED", compared)
     world, recomputed = World(spark, settings, "plant", plant(tmp_path, days=DAYS)), []
     publish = Refresher.publish
 
