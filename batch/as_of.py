@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key
+from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.scope import from_epoch_ms
 
@@ -45,15 +45,14 @@ class AsOf:
     def _derived(self, table: Table) -> DataFrame:
         from pyspark.sql import functions as F
 
+        def before(source: Topic | Table) -> DataFrame:
+            return self._derived(source).drop(FINAL) if isinstance(source, Table) else self._events(source)
+
         registry = self.platform.registry
-        strategy, inputs = registry.strategy(table), {}
-        for name, source in zip(table.inputs, registry.upstream(table), strict=True):
-            rows = self._derived(source).drop(FINAL) if isinstance(source, Table) else self._events(source)
-            inputs[name] = input_of(source, rows, table, strategy)
         is_final = F.lit(True) if table.closes_at is None else self._is_closed(table, table.closes_at)
-        rows = derive(table, inputs).withColumn(FINAL, is_final)
+        rows = derive_over(registry, table, before).withColumn(FINAL, is_final)
         # Of a key that has closed rows one of these stays, as in the table once it was reconciled.
-        return one_of_each_key(rows, table, strategy, closed=FINAL)
+        return one_of_each_key(rows, table, registry.strategy(table), closed=FINAL)
 
     def _is_closed(self, table: Table, closes_at: str) -> Column:
         from pyspark.sql import functions as F

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
+from batch.reconcile import Reconcile
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import RangesOf
-from rebuild.promotion import Comparison
-from rebuild.recovered_rows import compare_recovered_rows
+from rebuild.promotion import Comparison, compare_rows
 from rebuild.reingest import Read
 from rebuild.state_replay import (
     adopt,
@@ -18,7 +18,6 @@ from rebuild.state_replay import (
     go_on_after,
     holds_no_more,
     last_known,
-    offsets_at_version,
     replay_state,
     steps,
     whole_steps,
@@ -26,10 +25,16 @@ from rebuild.state_replay import (
 from tables.engine.checks.state_store_diff import StateComparison, compare
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.delta.shadow_lake import drop, shadow, state_shadow
+from tables.engine.delta.shadow_lake import drop, shadow
+from tables.engine.events.ingested_offsets import offsets_at
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Difference
+from tables.engine.refresh.scope import from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from tables.engine.refresh.target import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Source = Literal["events", "archive"]
 _NAMED = 5
@@ -154,13 +159,13 @@ class Recover:
             in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
             plan = archived_steps(in_shadow, wanted, self.read)
         else:
-            in_shadow, source, offsets = state_shadow(live, table), "events", self._ingested(last)
+            in_shadow, source, offsets = shadow(live, table, "recovery", shares_events=True), "events", self._ingested(last)
         numbers = replay_state(in_shadow, table, plan, last.settings)
         made = Checkpoint.of_table(in_shadow.lake.settings, table)
         states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
         rows = None
         if any(state.batch is None for state in states):
-            rows = compare_recovered_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
+            rows = _compare_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
         is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
         found = Recovery(
             table=table.full_name,
@@ -177,7 +182,7 @@ class Recover:
         """Of each topic the offsets that the last micro-batch and those before it read."""
         topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
         return {
-            topic.full_name: offsets_at_version(self.live.lake, topic, version)
+            topic.full_name: offsets_at(self.live.lake, topic, version - 1)[0]
             for topic, version in zip(topics, last.versions, strict=True)
         }
 
@@ -191,6 +196,29 @@ class Recover:
     def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
         names = [source.full_name for source in self.live.registry.upstream(self.table)]
         return dict(zip(names, versions, strict=False))
+
+
+def _compare_rows(live: Platform, in_shadow: Platform, table: Table, *, with_open: bool) -> Comparison:
+    """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
+
+    Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
+    stream cut its inputs, which is not known any more.
+    """
+    from pyspark.sql import functions as F
+
+    corrected = table.late == "correct"
+    if corrected:
+        Reconcile(in_shadow, table).run(verify=False)
+    bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
+    is_open = F.col(str(table.closes_at)) >= F.lit(bound)
+
+    def compared(platform: Platform) -> DataFrame:
+        rows = platform.lake.frame(live.spark, table.full_name)
+        return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
+
+    made = compared(in_shadow)
+    changes = Target.of_table(live.spark, live.lake, table).difference(made, compared(live))
+    return compare_rows(table, made, changes, None if with_open else bound)
 
 
 def _described(found: Recovery) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -18,7 +18,7 @@ from batch.unexplained import differences_of
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, WriteConflict
 from infra.offset_ranges import condition
-from tables.engine.checks.hash_buckets import row_hash
+from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, recorded
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
@@ -69,6 +69,20 @@ class Comparison:
         return not (self.differing or self.new_columns or self.gone_columns)
 
 
+def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
+    """What the difference between rows that were made anew and those of the live table says."""
+    counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+    return Comparison(
+        table=table.full_name,
+        rows=made.count(),
+        missing=counts.get("insert", 0),
+        extra=counts.get("delete", 0),
+        changed=counts.get("update", 0),
+        examples=differences_of(table, pa.table(changes.limit(5).toArrow())),
+        before=before,
+    )
+
+
 @dataclass(frozen=True)
 class Promotion:
     """A table in the shadow lake on its way to the live one."""
@@ -89,18 +103,12 @@ class Promotion:
             WriteConflict: records arrive faster than they are ingested, and the table's rows have no time by which
                 those that they touch could be left out.
         """
-        counts = {row[CHANGE]: row["count"] for row in self._shown.groupBy(CHANGE).count().collect()}
         mine, theirs = self._made.columns, self._current.columns
-        return Comparison(
-            table=self.table.full_name,
-            rows=self._settled(self._made).count(),
-            missing=counts.get("insert", 0),
-            extra=counts.get("delete", 0),
-            changed=counts.get("update", 0),
+        before = None if self._bound_ms is None else from_epoch_ms(self._bound_ms)
+        return replace(
+            compare_rows(self.table, self._settled(self._made), self._shown, before),
             new_columns=[c for c in mine if c not in theirs],
             gone_columns=[c for c in theirs if c not in mine],
-            examples=differences_of(self.table, pa.table(self._shown.limit(5).toArrow())),
-            before=None if self._bound_ms is None else from_epoch_ms(self._bound_ms),
             digest=self.digest,
         )
 
@@ -142,10 +150,8 @@ class Promotion:
         """Twelve hex digits of exactly the rows that differ, in whatever order, and of the columns that come and go."""
         from pyspark.sql import functions as F
 
-        changes = self._shown
-        rows = changes.select(row_hash(changes, changes.columns).alias("_hash"))
-        total = F.sum(F.col("_hash").cast("decimal(20,0)")).cast("string")
-        facts = rows.agg(F.count("*"), total, F.bit_xor("_hash")).collect()[0]
+        rows = self._shown.select(row_hash(self._shown, self._shown.columns).alias(HASH))
+        facts = rows.agg(F.count("*"), *totals()).collect()[0]
         return hashlib.sha256(repr([*facts, *self._made.dtypes, *self._current.dtypes]).encode()).hexdigest()[:12]
 
     @cached_property
@@ -234,7 +240,7 @@ def rollback(platform: Platform, table: Table) -> RunResult:
     ledgers.catch_up(table)
     taken_back = _promoted(ledgers, name)
     first, last = taken_back["version_before"], taken_back["version_after"]
-    before = str((lake.newest_info(name, FINGERPRINT, within=100_000, at=first) or {}).get(FINGERPRINT) or "")
+    before = str((lake.newest_info(name, FINGERPRINT, at=first) or {}).get(FINGERPRINT) or "")
     run = Run(lake, ledgers, table, "rollback")
     target = Target.of_table(platform.spark, lake, table)
     info = {**run.info, "undoes": last, FINGERPRINT: before}

@@ -4,28 +4,24 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
 
+from batch.log_reader import Log
+from infra.errors import ProcessFailed
+from infra.offset_ranges import Ranges
+from infra.process.file_locks import exclusive
 from infra.settings import Settings
-
-if TYPE_CHECKING:
-    from batch.log_reader import Log
-    from infra.offset_ranges import Ranges
-    from rebuild.promotion import Promotion
-    from tables.engine.declarations.declaration import Table
-    from tables.engine.refresh.open_platform import Platform
+from rebuild.promotion import Promotion
+from rebuild.reingest import reingest
+from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.registry import load
+from tables.engine.delta.shadow_lake import drop, is_stale, shadow
+from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tables.engine.refresh.open_platform import Platform, opened
 
 
 @contextmanager
 def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
     """The rebuilt table, up to the offsets that the live platform has ingested."""
-    from batch.log_reader import Log
-    from infra.errors import ProcessFailed
-    from infra.process.file_locks import exclusive
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.shadow_lake import drop
-    from tables.engine.refresh.open_platform import opened
-
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
         if not ours:
@@ -38,10 +34,6 @@ def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion
 
 def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
     """Bring the table's shadow to the offsets that the live platform has ingested."""
-    from rebuild.promotion import Promotion
-    from rebuild.reingest import reingest
-    from tables.engine.delta.shadow_lake import drop, is_stale, shadow
-
     in_shadow = shadow(live, table)
     if is_stale(in_shadow):
         drop(live.lake.settings, table)
@@ -54,8 +46,6 @@ def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
 
 def _ranges(live: Platform, in_shadow: Platform, log: Log) -> dict[str, Ranges]:
     """Of each topic all records, up to the offsets that the live platform has ingested."""
-    from tables.engine.events.ingested_offsets import read_ingested_offsets
-
     ranges: dict[str, Ranges] = {}
     for name, topic in in_shadow.registry.topics.items():
         ends = read_ingested_offsets(live.lake, topic).ends

@@ -5,7 +5,6 @@ from __future__ import annotations
 import logging
 from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from contextlib import suppress
 from dataclasses import replace
 from functools import partial
 from itertools import accumulate
@@ -36,7 +35,7 @@ def last_known(live: Platform, table: Table) -> MicroBatch | None:
 
 def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
     """Whether no later micro-batch than this one has written to the table."""
-    info = live.lake.newest_info(table.full_name, "versions", within=100_000)
+    info = live.lake.newest_info(table.full_name, "versions")
     if info is None or not last.is_between_commits:
         return info is None
     known = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
@@ -153,24 +152,10 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
         checkpoint.end(0)
 
 
-def offsets_at_version(lake: Lake, topic: Topic, version: int) -> dict[int, tuple[int, int]]:
-    """Of each partition the offsets `[start, end)` that the events below a version hold; 0 where they begin unknown."""
-    info = lake.newest_info(topic.full_name, "ends", within=100_000, at=version - 1) if version else None
-    ends = {int(partition): int(end) for partition, end in info["ends"].items()} if info else {}
-    starts: dict[int, int] = {}
-    with suppress(FileNotFoundError):
-        for commit in lake.commits(topic.full_name, -1, version - 1):
-            for partition, start in commit.info.get("starts", {}).items():
-                starts.setdefault(int(partition), int(start))
-            if starts.keys() >= ends.keys():
-                break
-    return {partition: (starts.get(partition, 0), end) for partition, end in ends.items()}
-
-
 def _committed(live: Platform, table: Table) -> MicroBatch | None:
     """The newest micro-batch by the table's commits."""
     lake, sources = live.lake, live.registry.upstream(table)
-    info = lake.newest_info(table.full_name, "versions", within=100_000)
+    info = lake.newest_info(table.full_name, "versions")
     if info is None:
         return None
     known = [int(info["versions"].get(source.full_name, 0)) for source in sources]

@@ -20,7 +20,7 @@ EXACT_JSON = {
     "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
 }
 _DAY, _PART = "_day", "_part"
-_ONE, _HASH = "_one", "_hash"
+_ONE, HASH = "_one", "_hash"
 
 
 @dataclass(frozen=True)
@@ -107,31 +107,30 @@ def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], c
     from pyspark.sql import functions as F
 
     both = one.withColumn(_ONE, F.lit(True)).unionByName(other.withColumn(_ONE, F.lit(False)))
-    hashed = both.select(
-        *(number.alias(name) for name, number in by.items()), _ONE, row_hash(one, columns).alias(_HASH)
-    )
-    sides = [
-        aggregate.alias(f"{what}_{side}")
-        for side, is_side in (("one", F.col(_ONE)), ("other", ~F.col(_ONE)))
-        for what, aggregate in {
-            "rows": F.count_if(is_side),
-            # A sum of longs would overflow.
-            "sum": F.sum(F.when(is_side, F.col(_HASH).cast("decimal(20,0)"))),
-            "xor": F.bit_xor(F.when(is_side, F.col(_HASH))),
-        }.items()
-    ]
-    equal = [F.col(f"{what}_one").eqNullSafe(F.col(f"{what}_other")) for what in ("rows", "sum", "xor")]
-    groups = hashed.groupBy(*by).agg(*sides)
-    found = groups.select(*by, "rows_one", "rows_other", (equal[0] & equal[1] & equal[2]).alias("_equal"))
+    numbers = [number.alias(name) for name, number in by.items()]
+    hashed = both.select(*numbers, _ONE, row_hash(one, columns).alias(HASH))
+    found: dict[tuple[int, ...], dict[bool, tuple[int, str, int]]] = {}
+    for row in hashed.groupBy(*by, _ONE).agg(F.count("*").alias("rows"), *totals()).toArrow().to_pylist():
+        sides = found.setdefault(tuple(row[name] for name in by), {})
+        sides[row[_ONE]] = row["rows"], row["total"], row["xor"]
+    none = (0, "", 0)
     return [
         Group(
-            place=tuple(group[name] for name in by),
-            one=group["rows_one"],
-            other=group["rows_other"],
-            is_equal=group["_equal"],
+            place=place,
+            one=sides.get(True, none)[0],
+            other=sides.get(False, none)[0],
+            is_equal=sides.get(True) == sides.get(False),
         )
-        for group in found.toArrow().to_pylist()
+        for place, sides in found.items()
     ]
+
+
+def totals() -> tuple[Column, Column]:
+    """Aggregates `total` and `xor` of the column `_hash`: equal for equal rows in whatever order."""
+    from pyspark.sql import functions as F
+
+    # A sum of longs would overflow.
+    return F.sum(F.col(HASH).cast("decimal(20,0)")).cast("string").alias("total"), F.bit_xor(HASH).alias("xor")
 
 
 def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]]) -> DataFrame:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from tables.engine.checks.hash_buckets import row_hash
+from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import Writer
@@ -76,10 +76,10 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
     from pyspark.sql import functions as F
 
     good = events.where(f"{OFFSET} IS NOT NULL").select(
-        PARTITION, OFFSET, row_hash(events, [PARTITION, OFFSET, *topic.columns]).alias("_hash"), F.lit(1).alias("_good")
+        PARTITION, OFFSET, row_hash(events, [PARTITION, OFFSET, *topic.columns]).alias(HASH), F.lit(1).alias("_good")
     )
     bad = quarantine.select(
-        PARTITION, OFFSET, row_hash(quarantine, [PARTITION, OFFSET, "value"]).alias("_hash"), F.lit(0).alias("_good")
+        PARTITION, OFFSET, row_hash(quarantine, [PARTITION, OFFSET, "value"]).alias(HASH), F.lit(0).alias("_good")
     )
     rows = (
         good.unionByName(bad)
@@ -87,9 +87,7 @@ def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Bl
         .agg(
             F.sum("_good").alias("events"),
             F.sum(1 - F.col("_good")).alias("quarantined"),
-            # A sum of longs would overflow.
-            F.sum(F.col("_hash").cast("decimal(20,0)")).cast("string").alias("total"),
-            F.bit_xor("_hash").alias("xor"),
+            *totals(),
         )
         .collect()
     )

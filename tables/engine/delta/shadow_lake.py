@@ -25,33 +25,27 @@ def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow
     return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
 
 
-def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow") -> Platform:
+def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow", *, shares_events: bool = False) -> Platform:
     """The table and all that it reads, directly or through others, in a lake of their own, as far as it was filled.
 
-    It shares nothing with the live platform: its streams may run while those of the same names do.
+    Its streams may run while those of the same names do.
+
+    Args:
+        shares_events: the events are those of the live platform, with which the shadow shares nothing otherwise.
     """
-    registry = platform.registry.above(table)
-    lake = Lake(shadow_settings(platform.lake.settings, table, purpose))
-    if not lake.settings.home.exists():
-        lake.settings.home.mkdir(parents=True)
+    registry, live = platform.registry.above(table), platform.lake
+    settings = shadow_settings(live.settings, table, purpose)
+    lake = _SharingEvents(settings, live, frozenset(registry.topics)) if shares_events else Lake(settings)
+    if not settings.home.exists():
+        settings.home.mkdir(parents=True)
         _decoded_by(lake).write_text(json.dumps(_decodings(registry)))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
     return Platform(lambda: platform.spark.newSession(), lake, registry)
 
 
-def state_shadow(platform: Platform, table: Table) -> Platform:
-    """A table of topics in a lake of its own for a recovery, while their events are those of the live lake."""
-    live = platform.lake
-    registry = platform.registry.above(table)
-    lake = _StateShadow(shadow_settings(live.settings, table, "recovery"), live, frozenset(registry.topics))
-    for domain in registry.domains:
-        ensure_domain(lambda: platform.spark, lake, registry, domain)
-    return Platform(lambda: platform.spark.newSession(), lake, registry)
-
-
 @dataclass(frozen=True)
-class _StateShadow(Lake):
+class _SharingEvents(Lake):
     """A lake of its own but for some tables, which are those of another one."""
 
     other: Lake

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +15,7 @@ from infra.duckdb_session import query
 from infra.errors import BadDeclaration
 from tables.engine.declarations.declaration import NAMING, Strategy, Table, Topic
 from tables.engine.declarations.inference import RECORD
+from tables.engine.declarations.plan_mistakes import IMPURE
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 
 if TYPE_CHECKING:
@@ -25,10 +26,7 @@ if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
     from tables.engine.delta.lake import Lake
 
-_IMPURE_FUNCTIONS = (
-    "current_timestamp|current_date|now|localtimestamp|rand|randn|uuid|shuffle|"
-    "monotonically_increasing_id|spark_partition_id|input_file_name"
-)
+_IMPURE_FUNCTIONS = "|".join(sorted(IMPURE))
 # A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
 _IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
 
@@ -68,6 +66,12 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
     return rows
 
 
+def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Table], DataFrame]) -> DataFrame:
+    """The table's rows for what these frames hold of its inputs. Raises as `derive`."""
+    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
+    return derive(table, {name: input_of(source, frame_of(source), table, strategy) for name, source in sources})
+
+
 def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
     """What the table's function sees of the rows of one input; of a stream of events they bear a watermark already."""
     if isinstance(source, Table):
@@ -89,9 +93,7 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
 
 def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:
     """The columns of what the table's function returns; no row is read."""
-    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
-    frames = {name: input_of(s, lake.frame(spark, s.full_name), table, strategy) for name, s in sources}
-    return derive(table, frames).schema
+    return derive_over(registry, table, lambda source: lake.frame(spark, source.full_name)).schema
 
 
 def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:

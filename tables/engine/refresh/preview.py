@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
-from tables.engine.refresh.derived_rows import derive, input_of, one_of_each_key
+from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -22,12 +22,8 @@ def preview(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
         BadArgument: a topic of which nothing was ingested yet.
         BadDeclaration: the function does not fit its inputs or its own declaration.
     """
-    strategy = registry.strategy(table)
-    frames = {
-        name: input_of(source, _rows(spark, lake, registry, source), table, strategy)
-        for name, source in zip(table.inputs, registry.upstream(table), strict=True)
-    }
-    return one_of_each_key(derive(table, frames), table, strategy)
+    rows = derive_over(registry, table, lambda source: _rows(spark, lake, registry, source))
+    return one_of_each_key(rows, table, registry.strategy(table))
 
 
 def _rows(spark: SparkSession, lake: Lake, registry: Registry, source: Topic | Table) -> DataFrame:
