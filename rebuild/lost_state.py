@@ -159,7 +159,11 @@ class Recover:
             in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
             plan = archived_steps(in_shadow, wanted, self.read)
         else:
-            in_shadow, source, offsets = shadow(live, table, "recovery", shares_events=True), "events", self._ingested(last)
+            in_shadow, source, offsets = (
+                shadow(live, table, "recovery", shares_events=True),
+                "events",
+                self._ingested(last),
+            )
         numbers = replay_state(in_shadow, table, plan, last.settings)
         made = Checkpoint.of_table(in_shadow.lake.settings, table)
         states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
