@@ -43,16 +43,17 @@ class Subject:
     Attributes:
         log_of: cases -> every record in the order of the log.
         owners: cases -> every name in the records of a case, and the number of the case.
+        oracle: the records, and the world that has ingested them -> what its tables must hold.
     """
 
     domain: str
     registry: Registry
     log_of: Callable[[Sequence[Any]], list[Sent]]
     owners: Callable[[Sequence[Any]], dict[str, int]]
-    oracle: Callable[[Sequence[Sent]], Answers]
+    oracle: Callable[[Sequence[Sent], World], Answers]
 
 
-FLIGHTS = Subject(domain="flights", registry=load(), log_of=log_of, owners=owners, oracle=Oracle)
+FLIGHTS = Subject(domain="flights", registry=load(), log_of=log_of, owners=owners, oracle=lambda log, _: Oracle(log))
 
 
 @dataclass
@@ -87,7 +88,7 @@ def run(
         names = list(tables) or [t.full_name for t in subject.registry.in_order(subject.domain)]
         unexplained = list(_live(world, schedule, log, names))
         watermarks = [from_epoch_ms(ms) for name in names if (ms := world.watermark_ms(name))]
-        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), subject.oracle(log)
+        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), subject.oracle(log, world)
         for name in names:
             found = judged(world, name, oracle.expected(name, before), before, oracle.is_final)
             if not found.equal:

@@ -25,7 +25,7 @@ SHOP = Subject(
     registry=load(Path(__file__).parent / "declared"),
     log_of=log_of,
     owners=owners,
-    oracle=Oracle,
+    oracle=lambda log, _: Oracle(log),
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
