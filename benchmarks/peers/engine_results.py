@@ -20,13 +20,38 @@ COLUMNS = {
     "busiest_routes": "origin, destination, starts_at, closes_at, flights, flights_per_hour",
     "flights": "flight_id, carrier, flight, tail_number, origin, destination, scheduled_at, departed_at, "
     "departure_delay_min, arrived_at, arrival_delay_min, air_time_min, outcome, expires_at",
+    "q1_currency": "auction, bidder, price, date_time, extra",
+    "q2_selection": "auction, bidder, date_time, price",
+    "q3_local_items": "seller, name, city, state, id",
+    "q7_highest_bids": "starts_at, ends_at, auction, bidder, price, date_time, extra",
+    "q11_user_sessions": "bidder, starts_at, last_bid_at, bid_count, ends_at",
+    "q14_calculation": "auction, bidder, price, bid_time_type, date_time, extra, c_counts",
+    "q17_auction_days": "auction, day, ends_at, total_bids, rank1_bids, rank2_bids, rank3_bids, min_price, max_price, "
+    "avg_price, sum_price",
+    "q20_expanded_bids": "auction, bidder, price, channel, url, bid_date_time, bid_extra, item_name, description, "
+    "initial_bid, reserve, auction_date_time, expires, seller, category, auction_extra",
 }
-CLOSES_AT = {"delays_by_hour": "closes_at", "busiest_routes": "closes_at", "flights": "expires_at"}
-_INSTANTS = frozenset({"hour", "closes_at", "starts_at", "scheduled_at", "departed_at", "arrived_at", "expires_at"})
+CLOSES_AT = {
+    "delays_by_hour": "closes_at",
+    "busiest_routes": "closes_at",
+    "flights": "expires_at",
+    **dict.fromkeys(("q7_highest_bids", "q11_user_sessions", "q17_auction_days"), "ends_at"),
+}
+"""Table -> when a row is final; rows of the others are so at once."""
+_INSTANTS = frozenset(
+    {
+        *("hour", "closes_at", "starts_at", "scheduled_at", "departed_at", "arrived_at", "expires_at"),
+        *("date_time", "ends_at", "last_bid_at", "day", "bid_date_time", "auction_date_time", "expires"),
+    }
+)
 _TYPES = {
     **dict.fromkeys(("flights", "flight", "departure_delay_min", "arrival_delay_min", "air_time_min"), "BIGINT"),
     **dict.fromkeys(("mean_delay_min", "p90_delay_min", "late_share", "flights_per_hour"), "DOUBLE"),
+    **dict.fromkeys(("auction", "bidder", "price", "seller", "id", "bid_count", "c_counts", "total_bids"), "BIGINT"),
+    **dict.fromkeys(("rank1_bids", "rank2_bids", "rank3_bids", "min_price", "max_price", "avg_price"), "BIGINT"),
+    **dict.fromkeys(("sum_price", "initial_bid", "reserve", "category"), "BIGINT"),
 }
+_EUROS = {table: {"price": "DECIMAL(23, 3)"} for table in ("q1_currency", "q14_calculation")}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +102,8 @@ def read(connection: DuckDBPyConnection, relation: str, table: str, place: Path,
     if (place / "_delta_log").exists():
         source = f"read_parquet([{listed}], filename = true, union_by_name = true)"
     else:
-        types = ", ".join(f"{name}: '{_TYPES.get(name, 'VARCHAR')}'" for name in names)
+        known = _TYPES | _EUROS.get(table, {})
+        types = ", ".join(f"{name}: '{known.get(name, 'VARCHAR')}'" for name in names)
         source = f"read_json([{listed}], format = 'newline_delimited', columns = {{{types}}}, filename = true)"
     connection.execute(
         f"""CREATE TEMPORARY TABLE {relation} AS
@@ -93,7 +119,8 @@ def differing(table: str, before: str, places: Sequence[Path]) -> dict[str, int]
     with duckdb_utc() as connection:
         for number, place in enumerate(places):
             read(connection, f"r{number}", table, place, live=True)
-            connection.execute(f"DELETE FROM r{number} WHERE {CLOSES_AT[table]} >= TIMESTAMP '{before}'")
+            if closes_at := CLOSES_AT.get(table):
+                connection.execute(f"DELETE FROM r{number} WHERE {closes_at} >= TIMESTAMP '{before}'")
         counts = {"rows": connection.sql("SELECT count(*) FROM r0").fetchall()[0][0]}
         for number, place in enumerate(places[1:], 1):
             one, other = f"SELECT {names} FROM r0", f"SELECT {names} FROM r{number}"

@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from benchmarks.peers import flink_environment
+from benchmarks.peers.domains import domain_of
 from benchmarks.peers.engine_process import READY, Drain, Task
 from infra.settings import ROOT, Settings
 from tables.engine.delta.lake import Lake
@@ -35,7 +36,7 @@ class Engine:
     def place(self, settings: Settings, home: Path, table: str) -> Path:
         """Where it leaves a table."""
         if self.name == OWN:
-            return Path(Lake(replace(settings, home=home)).uri(f"flights.{table}"))
+            return Path(Lake(replace(settings, home=home)).uri(f"{domain_of(table)}.{table}"))
         return home / table
 
     def drains(self, settings: Settings, task: Task) -> list[Drain]:

@@ -10,7 +10,8 @@ import sys
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
-from benchmarks.peers.engine_process import Task, drain, until_stopped
+from benchmarks.peers import flink_nexmark
+from benchmarks.peers.engine_process import NEXMARK, Task, drain, until_stopped
 
 OPTIONS = {
     "parallelism.default": "2",
@@ -85,19 +86,26 @@ QUERIES = {
 }
 
 
+RESULTS |= flink_nexmark.RESULTS
+QUERIES |= flink_nexmark.QUERIES
+TOPICS = {
+    "departures": (DEPARTURES, DEPARTED, "flight_id, kind, occurred_at"),
+    "arrivals": (ARRIVALS, LANDED, "flight_id, arrived_at"),
+}
+"""Topic -> its columns, those that queries read, and what tells its records apart."""
+
+
 def open_environment(task: Task) -> TableEnvironment:
     """The topics as tables and views; bounded at their ends of now when the task drains."""
     environment = TableEnvironment.create(EnvironmentSettings.in_streaming_mode())
     for name, value in OPTIONS.items():
         environment.get_config().set(name, value)
-    topics = {
-        "departures": (DEPARTURES, DEPARTED, "flight_id, kind, occurred_at"),
-        "arrivals": (ARRIVALS, LANDED, "flight_id, arrived_at"),
-    }
+    is_nexmark = task.tables[0] in NEXMARK
+    domain, topics = ("nexmark", flink_nexmark.TOPICS) if is_nexmark else ("flights", TOPICS)
     for name, (columns, kept, identity) in topics.items():
         options = {
             "connector": "kafka",
-            "topic": f"flights.{name}",
+            "topic": f"{domain}.{name}",
             "properties.bootstrap.servers": task.bootstrap,
             "properties.group.id": "peers",
             "scan.startup.mode": "earliest-offset",

@@ -6,44 +6,43 @@ import threading
 import time
 from dataclasses import replace
 
+from benchmarks.peers.domains import domain_of, registry_of
 from benchmarks.peers.engine_process import READY, Task, drain
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming import driver
 from streaming.ingest.ingest_query import Ingest
-from streaming.maintain.stateful_query import Maintain
-from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import ensure_domain
-
-DOMAIN = "flights"
+from tables.engine.refresh.open_platform import Platform, ensure_domain
 
 
 def drain_topics(task: Task, settings: Settings) -> None:
     """Ingest, then each table, round by round."""
-    spark, registry = session(Settings.from_environment(), "peers"), load()
+    spark, registry = session(Settings.from_environment(), "peers"), registry_of(task.tables)
+    domain = domain_of(task.tables[0])
 
     def fill() -> None:
         lake = Lake(settings)
-        Ingest(spark, lake, registry, DOMAIN).start(available_now=True).awaitTermination()
+        Ingest(spark, lake, registry, domain).start(available_now=True).awaitTermination()
         for name in task.tables:
-            stream = Maintain(spark, lake, registry, registry.find_table(name))
+            stream = driver.upkeep(Platform(spark, lake, registry), registry.find_table(name))
             stream.start(available_now=True).awaitTermination()
 
-    drain(task, fill, prepare=lambda: ensure_domain(spark, Lake(settings), registry, DOMAIN))
+    drain(task, fill, prepare=lambda: ensure_domain(spark, Lake(settings), registry, domain))
     spark.stop()
 
 
 def follow_topics(task: Task, settings: Settings) -> None:
-    """The domain's stream driver with these tables, until SIGTERM."""
+    """The domain's stream driver with these tables, until SIGTERM; of the platform's own domains only."""
+    domain = domain_of(task.tables[0])
 
     def report() -> None:
-        while not list(settings.progress.glob(f"{DOMAIN}/*.json")):
+        while not list(settings.progress.glob(f"{domain}/*.json")):
             time.sleep(0.2)
         print(READY, flush=True)
 
     threading.Thread(target=report, daemon=True).start()
-    driver.run(settings, DOMAIN, tables=task.tables)
+    driver.run(settings, domain, tables=task.tables)
 
 
 def main() -> None:

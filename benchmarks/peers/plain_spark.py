@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
+from benchmarks.peers.domains import registry_of
 from benchmarks.peers.engine_process import Task, drain, until_stopped
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
 from tables.engine.declarations.inference import RECORD
-from tables.engine.declarations.registry import load
 from tables.engine.events.record_decoder import events_schema
 
 if TYPE_CHECKING:
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-JOINS = frozenset({"flights"})  # a row is written once, when it is final; all others are revised by a MERGE
+REVISED = frozenset({"delays_by_hour", "busiest_routes", "q7_highest_bids", "q17_auction_days"})
+"""Tables of windows, whose rows a MERGE revises; of all others a row is written once, when it is final."""
+UNBOUNDED = "4 seconds"  # the watermark of a table without one, for the deduplication
 
 
 def events(spark: SparkSession, topic: Topic, table: Table, task: Task, max_offsets: int) -> DataFrame:
@@ -38,7 +40,7 @@ def events(spark: SparkSession, topic: Topic, table: Table, task: Task, max_offs
         .load()
         .select(F.from_json(F.col("value").cast("string"), schema).alias("r"))
         .select("r.*")
-        .withWatermark(topic.event_time, table.watermark)
+        .withWatermark(topic.event_time, table.watermark if table.closes_at else UNBOUNDED)
         .dropDuplicates(list(topic.same_record))
     )
     return rows.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.lineage_columns else rows
@@ -48,13 +50,13 @@ def start(spark: SparkSession, table: Table, task: Task, max_offsets: int) -> St
     """The query of a table: the rows of a join are appended, windows are merged by `foreachBatch`."""
     from delta.tables import DeltaTable
 
-    sources = [source for source in load().upstream(table) if isinstance(source, Topic)]
+    sources = [source for source in registry_of(task.tables).upstream(table) if isinstance(source, Topic)]
     inputs = {source.name: events(spark, source, table, task, max_offsets) for source in sources}
     rows = table.derive(**inputs).drop(*(table.lineage_columns or ()))
     place = str(task.home / table.name)
     writer = rows.writeStream.option("checkpointLocation", str(task.home / "checkpoints" / table.name))
     writer = writer.trigger(availableNow=True) if task.rounds else writer
-    if table.name in JOINS:
+    if table.name not in REVISED:
         return writer.format("delta").outputMode("append").start(place)
     spark.createDataFrame([], rows.schema).write.format("delta").save(place)
     merge = _merging(DeltaTable.forPath(spark, place), table)
@@ -74,7 +76,7 @@ def _merging(target: DeltaTable, table: Table) -> Callable[[DataFrame, int], Non
 def main() -> None:
     task, settings = Task.from_arguments(), Settings.from_environment()
     spark = session(settings, "plain")
-    tables = [load().find_table(name) for name in task.tables]
+    tables = [registry_of(task.tables).find_table(name) for name in task.tables]
 
     def all_started() -> list[StreamingQuery]:
         return [start(spark, table, task, settings.max_offsets) for table in tables]
