@@ -6,6 +6,7 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from datetime import date
+from decimal import Decimal
 from typing import Any
 
 import pyarrow as pa
@@ -88,11 +89,13 @@ def _again(text: str) -> str:
 
 
 def _plain(value: Any) -> Any:
-    """As the ledger writes it: times in ISO 8601, bytes in hex."""
+    """As the ledger writes it: times in ISO 8601, bytes in hex, decimals as texts."""
     if isinstance(value, Mapping):
         return {name: _plain(inner) for name, inner in value.items()}
     if isinstance(value, list):
         return [_plain(inner) for inner in value]
     if isinstance(value, bytes):
         return value.hex()
+    if isinstance(value, Decimal):
+        return str(value)
     return value.isoformat() if isinstance(value, date) else value
