@@ -230,9 +230,9 @@ def _completed(
             with _in_file(file.path), together_with(file.mistakes):
                 read = file.reads(known)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
-                table, columns[file.full_name] = _table(file, read, {**topics, **tables}, columns)
+                table, returned = _table(file, read, {**topics, **tables}, columns)
                 _check(table, Registry(topics, {**tables, table.full_name: table}))
-                tables[table.full_name] = table
+            tables[table.full_name], columns[table.full_name] = table, returned
         except BadDeclaration as fault:
             faults[file.full_name] = fault
     return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)

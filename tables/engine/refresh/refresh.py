@@ -255,9 +255,6 @@ class Refresher:
         wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
-        known = [one.rows for one in read if one.rows is not None]
-        few = len(known) == len(read) and is_small(self.lake.settings, sum(known))
-        tune_for_batch_size(self.spark, few=few)
         if all(one.is_near for one in read):
             should = derived.toArrow()
         elif all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
@@ -310,9 +307,15 @@ class Refresher:
         return {wanted.scopes[number]: closes_ms for number, closes_ms in closings}
 
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
-        """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs."""
+        """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs.
+
+        The session plans its next queries for as many rows.
+        """
         wanted = self._wanted(scopes)
         read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
+        known = [one.rows for one in read if one.rows is not None]
+        few = len(known) == len(read) and is_small(self.lake.settings, sum(known))
+        tune_for_batch_size(self.spark, few=few)
         rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
         if not wanted.leaves_open_rows:
             return one_of_each_key(rows, self.table, self._strategy), read

@@ -69,7 +69,7 @@ def test_a_certificate_shows_each_partition_and_what_was_taken_in(cli: Cli) -> N
     assert "flights.delays_by_hour, version 5: 40 rows" in ran.out
     [line] = [line for line in ran.out.splitlines() if line.strip().startswith("flights.departures  ")]
     assert line.split() == ["flights.departures", "2", "[0,", "12)", "11", "1", "0", "0", "yes"]
-    assert "Taken in: flights.departures up to version 7. Definition f00d." in ran.out
+    assert "Included:  flights.departures up to version 7. Definition f00d." in ran.out
     assert "3 events repeat another one" in ran.out
 
 

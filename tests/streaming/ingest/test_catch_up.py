@@ -325,7 +325,7 @@ def test_a_topic_that_was_made_anew_is_refused(plant: Plant) -> None:
     plant.reaches(0, 0, 0, 30)
     with pytest.raises(LogGap, match=r"offsets up to .* were ingested, .* another one of the same name") as refused:
         plant.fill()
-    assert "deleted and made anew" in str(refused.value.hint)
+    assert "deleted and created again" in str(refused.value.hint)
 
 
 def test_a_log_that_ends_before_what_was_ingested_is_refused(plant: Plant) -> None:
