@@ -20,6 +20,7 @@ from infra.settings import Settings
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.shadow_lake import shadow_settings
+from tables.engine.events.record_decoder import HEADERS_TYPE
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
 from tests.chaos.executioner import Obstructor, stepped
 from tests.chaos.final_state import assert_each_transaction_is_there_once
@@ -86,6 +87,7 @@ def _damage(made: World) -> None:
         "_appended_at": refused["_appended_at"],
         "key": raw["key"],
         "value": raw["value"],
+        "headers": pa.nulls(6, HEADERS_TYPE),
         "reasons": pa.array([["a bug"]] * 6),
     }
     write_deltalake(made.lake.uri(TOPIC + QUARANTINE), pa.table(columns), mode="append")

@@ -22,6 +22,7 @@ from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tables.engine.events.record_decoder import HEADERS_TYPE
 from tables.engine.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
@@ -74,6 +75,7 @@ def damage(world: World) -> tuple[int, int]:
             "_appended_at": lost["_appended_at"],
             "key": pa.array([b"key"] * len(lost)),
             "value": pa.array([b"{}"] * len(lost)),
+            "headers": pa.nulls(len(lost), HEADERS_TYPE),
             "reasons": pa.array([["a bug"]] * len(lost)),
         }
     )
