@@ -71,8 +71,9 @@ def _made_for(settings: Settings) -> str:
     # Java repeats the options of its environment here, and its mode with them; they change nothing of the classes.
     bare = {name: value for name, value in os.environ.items() if name not in _OPTIONS}
     ran = subprocess.run([launcher, "-version"], env=bare, capture_output=True, text=True, timeout=30, check=True)
-    # The JVM compares the paths of its jars, too.
-    places = [str(launcher), str(Path(pyspark.__file__).parent), str(settings.jars)]
+    # The JVM compares the paths of its jars, too, and when they were written.
+    package = Path(pyspark.__file__).parent
+    places = [str(launcher), str(package), str((package / "jars").stat().st_mtime_ns), str(settings.jars)]
     return "\n".join([*places, ran.stderr, pyspark.__version__, (settings.jars / JARS).read_text()])
 
 

@@ -193,22 +193,20 @@ def test_history_is_rewritten_once_beside_a_stream_in_the_ledger_and_reversibly(
     beside: dict[str, dict[str, Any]] = {}
     publish = Target.publish
 
-    def beside_a_stream(target: Target, source: Any, *, check: bool) -> Written:
+    def beside_a_stream(target: Target, changes_of: Any, *, check: bool) -> Written:
         """Once the difference is known, a record of sensor `c` comes, and the stream writes its row."""
         name = target.name.partition(".")[2]
-        changes = source.changes
-        if name in FILES and name not in beside and world.lake is target.lake:
 
-            def raced(attempt: int) -> Any:
-                found = changes(attempt)
+        def raced(attempt: int) -> Any:
+            found = changes_of(attempt)
+            if name in FILES and name not in beside and world.lake is target.lake:
                 if not beside:
                     world.append({TOPIC: [reading("c", 10, 1.0)]})
                 if name not in beside:
                     beside[name] = _add_row(world, name, 2.0 if (cause, name) == ("definition", "days") else 1.0)
-                return found
+            return found
 
-            source = _Raced(source, raced)
-        return publish(target, source, check=check)
+        return publish(target, raced, check=check)
 
     monkeypatch.setattr(Target, "publish", beside_a_stream)
     first = rewrite.run()
@@ -252,15 +250,6 @@ def test_what_a_stream_is_about_to_take_in_or_took_in_meanwhile_is_not_unexplain
         assert [o.unexplained for o in one.run(verify=True)] == [0], one.table.full_name
     damage(world, "each")
     assert Reconcile(platform, world.registry.find_table("each")).run(verify=True)[-1].unexplained == 1
-
-
-class _Raced:
-    def __init__(self, source: Any, changes: Callable[[int], Any]) -> None:
-        self._source, self.changes = source, changes
-
-    @property
-    def info(self) -> Mapping[str, object]:
-        return self._source.info  # type: ignore[no-any-return]
 
 
 def _add_row(world: World, name: str, total: float) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Refresher:
         small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
         if small is not None:
             return self._target.difference(*small)
-        self._closings = self._next_closings(scopes)
+        self._closings = self._next_closings(self._target.newest(), scopes)
         return self._target.difference(*self.sides(scopes))
 
     def next_closing_ms(self, scope: Scope) -> int:
@@ -280,7 +280,7 @@ class Refresher:
                 open_rows, table.scan(columns=list(self.table.primary_key), predicate=wanted.open_sql(schema))
             )
         should = should.select(schema.names).cast(schema)
-        self._closings = self._next_closings(scopes, should if has_open_rows else None)
+        self._closings = self._next_closings(table, scopes, should if has_open_rows else None)
         should = chosen(should, wanted.exact_join(schema, open_rows))
         files = prune_files(table, wanted.bounds(schema.names))
         live = files.read_if_small(wanted.exact_join(schema), known, bound, schema.names)
@@ -290,9 +290,11 @@ class Refresher:
             live = chosen(rows, wanted.exact_join(schema))
         return (should, live) if len(live) <= bound else None
 
-    def _next_closings(self, scopes: Sequence[Scope], should: pa.Table | None = None) -> dict[Scope, int]:
+    def _next_closings(
+        self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
+    ) -> dict[Scope, int]:
         """When the first open row of a scope closes, live or recomputed; a scope that has none is not in it."""
-        table, wanted = self._target.newest(), self._wanted(scopes)
+        wanted = self._wanted(scopes)
         if not wanted.leaves_open_rows or not any(scope.interval for scope in scopes):
             return {}
         columns, schema = self.table.statistics, pa.schema(table.schema())
