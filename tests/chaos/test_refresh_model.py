@@ -168,6 +168,7 @@ class Stream:
 
     Attributes:
         reads: the next version of the events.
+        planned: the version that a micro-batch ends before which died, and which is done again as it was planned.
     """
 
     lake: Lake
@@ -175,6 +176,7 @@ class Stream:
     batch: int = 0
     watermark_ms: int = 0
     newest_ms: int = 0
+    planned: int | None = None
     seen: set[tuple[str, int]] = field(default_factory=set)
     sums: dict[Window, tuple[int, float]] = field(default_factory=dict)
 
@@ -186,9 +188,10 @@ class Stream:
     def step(self, commits: int, dies: str) -> None:
         """One micro-batch; it is done again by the next step when the stream dies in it."""
         newest = self.lake.version(LOOSE.full_name)
-        ends = newest + 1 if self.batch == 0 else min(self.reads + commits, newest + 1)
+        ends = self.planned or (newest + 1 if self.batch == 0 else min(self.reads + commits, newest + 1))
         if ends == self.reads:
             return
+        self.planned = ends
         rows = self._read(ends)
         # Spark drops by the watermark of the micro-batch before this one.
         late_ms, watermark_ms = self.watermark_ms, max(self.watermark_ms, self.newest_ms - DELAY_MS, 0)
@@ -213,6 +216,7 @@ class Stream:
             return
         self.checkpoint.end(self.batch)
         self.seen, self.sums, self.reads, self.batch = seen, sums, ends, self.batch + 1
+        self.planned = None
         self.newest_ms = max([self.newest_ms, *(cast(int, epoch_ms(row["read_at"])) for row in rows)])
         self.watermark_ms = watermark_ms
 
