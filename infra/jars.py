@@ -99,11 +99,6 @@ def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
     return sorted(missing + extra + wrong)
 
 
-def classpath(settings: Settings, configuration: Configuration) -> list[Path]:
-    """The jars of one configuration, in the order of `jars.lock`."""
-    return [settings.jars / jar.path for jar in pinned() if jar.configuration == configuration]
-
-
 def replace(directory: Path, jars: Sequence[Jar]) -> None:
     """Fetch jars into `directory`, instead of those that it has of their configurations.
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.archive.format.record_rows import COLUMNS, HEADERS
+from infra.archive.format.record_columns import COLUMNS, HEADERS
 from tables.engine.checks import topic_certificates
 from tables.engine.checks.hash_buckets import compare_groups
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.archive.format.record_rows import COLUMNS, schema
+from infra.archive.format.record_columns import COLUMNS, schema
 from infra.archive.read_plan import Archive
 from infra.archive.read_tasks import read_task, tasks
 from infra.offset_ranges import RangesOf

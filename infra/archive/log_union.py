@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from infra.archive.archive_frame import frame
-from infra.archive.format.record_rows import COLUMNS, HEADERS, schema
+from infra.archive.format.record_columns import COLUMNS, HEADERS, schema
 from infra.archive.read_plan import Archive, Bounds
 from infra.errors import LogGap, NotArchived
 from infra.kafka.topic_admin import PartitionOffsets, offsets

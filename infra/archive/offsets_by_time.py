@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from infra.archive.format.record_rows import schema
+from infra.archive.format.record_columns import schema
 from infra.archive.format.segment_indexes import time_index
 from infra.archive.read_plan import Archive, Bounds
 from infra.archive.segment_manifest import ArchivedPartition, Piece

@@ -10,7 +10,7 @@ from math import ceil
 import msgspec
 import pyarrow as pa
 
-from infra.archive.format.record_rows import schema
+from infra.archive.format.record_columns import schema
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import Part, read_all
 from infra.archive.segment_store import Store

@@ -10,13 +10,13 @@ import numpy.typing as npt
 import pyarrow as pa
 from crc32c import crc32c
 
-from infra.archive.format import codecs, record_parser, record_rows
+from infra.archive.format import codecs, record_columns, record_parser, record_rows
 from infra.archive.format.record_batches import CHECKED_FROM, CONTROL, HEADER_BYTES, MAX_BATCH_BYTES, Batches
-from infra.archive.format.record_parser import Bytes
 from infra.archive.format.segment import Segment
 from infra.archive.format.segment_indexes import Aborted
 from infra.archive.format.transaction_visibility import Visibility
 from infra.archive.segment_store import Store
+from infra.compiled import Bytes
 
 WINDOW_BYTES = 8 << 20  # read at once
 _BEYOND_BYTES = 256 << 10  # read at once to see how a transaction ends behind a part
@@ -45,7 +45,7 @@ class Part:
     contiguous: bool
 
 
-def read(part: Part, store: Store, columns: Sequence[str] = record_rows.COLUMNS) -> Iterator[pa.RecordBatch]:
+def read(part: Part, store: Store, columns: Sequence[str] = record_columns.COLUMNS) -> Iterator[pa.RecordBatch]:
     """The part's records in order of their offsets, without those of aborted transactions and without markers.
 
     Raises:
@@ -68,7 +68,7 @@ def read(part: Part, store: Store, columns: Sequence[str] = record_rows.COLUMNS)
 
 
 def read_all(
-    parts: Iterable[Part], store: Store, columns: Sequence[str] = record_rows.COLUMNS
+    parts: Iterable[Part], store: Store, columns: Sequence[str] = record_columns.COLUMNS
 ) -> Iterator[pa.RecordBatch]:
     """The records of parts one after the other, in this process; raises as `read`."""
     for part in parts:

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
-from infra.archive.format.record_rows import schema
+from infra.archive.format.record_columns import schema
 from infra.archive.log_union import broker_frame
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from infra.archive.format.record_rows import HEADERS
+from infra.archive.format.record_columns import HEADERS
 from infra.errors import BrokerUnreachable, LogGap
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf

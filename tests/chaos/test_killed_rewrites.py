@@ -16,11 +16,11 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from infra.archive.format.record_columns import HEADERS_TYPE
 from infra.settings import Settings
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.shadow_lake import shadow_settings
-from tables.engine.events.record_decoder import HEADERS_TYPE
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
 from tests.chaos.executioner import Obstructor, stepped
 from tests.chaos.final_state import assert_each_transaction_is_there_once

@@ -7,7 +7,7 @@ the batch's, then key, value and headers with their lengths. Numbers are zigzag 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import Any, cast
 
 import numba
 import numpy as np
@@ -15,10 +15,9 @@ import numpy.typing as npt
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
+from infra.compiled import Bytes, Numbers, compiled
+
 Ends = npt.NDArray[np.int32]
-F = TypeVar("F", bound=Callable[..., object])
 
 OK, LENGTH, VARINT, FIELD, CONTENT, OFFSET, TRAILING, HEADERS, TIMESTAMP = range(9)
 REASONS = {
@@ -42,11 +41,7 @@ WIDTH = LAST_DELTA + 1
 BEGIN = (0, -1, 0, -1)  # the state before the first record
 
 
-def _compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-
-
-@_compiled
+@compiled
 def _varint(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """A zigzag number and where it ends; -1 for that when it does not end before `end`."""
     if at >= end:
@@ -85,7 +80,7 @@ def _memcpy(typing: Any, into: Any, used: Any, data: Any, at: Any, length: Any) 
 _move = cast("Callable[[Bytes, int, Bytes, int, int], None]", intrinsic(_memcpy))
 
 
-@_compiled
+@compiled
 def copy_behind(data: Bytes, at: int, length: int, into: Bytes, used: int) -> int:
     """Copy bytes behind those that are used, none when the length is -1; returns how many are used then."""
     if length <= 0:
@@ -94,7 +89,7 @@ def copy_behind(data: Bytes, at: int, length: int, into: Bytes, used: int) -> in
     return used + length
 
 
-@_compiled
+@compiled
 def parse(
     data: Bytes,
     batches: npt.NDArray[np.int64],

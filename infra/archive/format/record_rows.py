@@ -1,4 +1,4 @@
-"""The columns of archived records as Arrow, those of the Spark Kafka source."""
+"""Archived records as Arrow, in the columns of the Spark Kafka source."""
 
 from __future__ import annotations
 
@@ -10,23 +10,9 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infra.archive.format import record_parser
-from infra.archive.format.record_parser import Bytes
-from infra.errors import BadArgument
+from infra.archive.format.record_columns import HEADERS, SCHEMA, schema
+from infra.compiled import Bytes
 
-HEADERS = "headers"
-SCHEMA = pa.schema(
-    [
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-        pa.field("topic", pa.string()),
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", pa.timestamp("us", tz="UTC")),
-        pa.field("timestampType", pa.int32()),
-        pa.field(HEADERS, pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))),
-    ]
-)
-COLUMNS = tuple(name for name in SCHEMA.names if name != HEADERS)  # what is read unless columns are named
 MAX_ROWS = 1 << 16  # of one Arrow batch
 
 
@@ -36,21 +22,6 @@ class BadRecords(Exception):
     def __init__(self, batch: int, reason: str) -> None:
         super().__init__(reason)
         self.batch, self.reason = batch, reason
-
-
-def schema(columns: Sequence[str]) -> pa.Schema:
-    """The schema of these columns, in their order.
-
-    Raises:
-        BadArgument: a column that archived records do not have.
-    """
-    unknown = [name for name in columns if name not in SCHEMA.names]
-    if unknown or not columns:
-        raise BadArgument(
-            f"Archived records have no column {', '.join(unknown) or 'of no name'}.",
-            hint=f"The columns are {', '.join(SCHEMA.names)}.",
-        )
-    return pa.schema([SCHEMA.field(name) for name in columns])
 
 
 def arrow(

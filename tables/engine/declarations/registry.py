@@ -324,7 +324,8 @@ def _declaration(path: Path) -> Topic | _File:
                 f"{path.stem!r} cannot name a topic or a table.",
                 hint=f"Use lower-case letters, digits and _; the ending {QUARANTINE} is taken.",
             )
-        module = _module(path)
+        tree = ast.parse(path.read_bytes(), path)
+        module = _module(path, tree)
         found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
         expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
         if len(found) != 1 or len(expected) != 1:
@@ -335,7 +336,6 @@ def _declaration(path: Path) -> Topic | _File:
                 hint="One file declares one topic or one table.",
             )
         description = (module.__doc__ or "").strip().split("\n")[0]
-        tree = ast.parse(path.read_text(encoding="utf-8"))
         mistakes = found_by(
             lambda: _require_description(description),
             lambda: _check_heavy_imports(tree),
@@ -365,7 +365,7 @@ def _require_unbound(declared: Topic | Draft) -> None:
         )
 
 
-def _module(path: Path) -> ModuleType:
+def _module(path: Path, tree: ast.Module) -> ModuleType:
     """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
     name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
     spec = importlib.util.spec_from_file_location(name, path)
@@ -373,7 +373,7 @@ def _module(path: Path) -> ModuleType:
         raise BadDeclaration("the file cannot be loaded as Python.")
     module = importlib.util.module_from_spec(spec)
     sys.modules[name] = module
-    exec(compile(path.read_bytes(), path, "exec"), vars(module))
+    exec(compile(tree, path, "exec"), vars(module))
     return module
 
 

@@ -6,14 +6,10 @@ those that hold. What is not the case of a value is decided by bits alone, so no
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
-import numpy.typing as npt
 
 from infra.archive.format.record_parser import copy_behind
+from infra.compiled import Bytes, Numbers, compiled
 from tables.engine.schemas.avro_resolution import (
     ARRAY,
     BOOLEAN,
@@ -30,10 +26,6 @@ from tables.engine.schemas.avro_resolution import (
     STRING,
     UNION,
 )
-
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., object])
 
 # Columns of a program, one row for each step: what its bytes are, the slot of its values or -1, its steps among `kids`;
 # bytes of a fixed; what a number is multiplied by; the least and the greatest number, or the bounds of a decimal.
@@ -53,11 +45,7 @@ _STEP, _KID, _LEFT, _TOTAL, _PLACE = range(5)
 _STACK_WIDTH = _PLACE + 1
 
 
-def _compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-
-
-@_compiled
+@compiled
 def _long(data: Bytes, at: int, end: int) -> tuple[int, int]:
     """A zigzag number and where it ends; -1 for that when it is cut off or has more than 64 bits."""
     value, shift = np.uint64(0), np.uint64(0)
@@ -74,7 +62,7 @@ def _long(data: Bytes, at: int, end: int) -> tuple[int, int]:
     return 0, _FAULT
 
 
-@_compiled
+@compiled
 def _is_utf8(data: Bytes, at: int, end: int) -> bool:
     while at < end:
         first = data[at]
@@ -106,7 +94,7 @@ def _is_utf8(data: Bytes, at: int, end: int) -> bool:
     return True
 
 
-@_compiled
+@compiled
 def _decimal(data: Bytes, at: int, size: int) -> tuple[int, int, bool]:
     """The low and the high half of a big-endian number, and whether it has no more than 128 bits."""
     low = high = np.uint64(0)
@@ -125,7 +113,7 @@ def _decimal(data: Bytes, at: int, size: int) -> tuple[int, int, bool]:
     return int(np.int64(low)), int(np.int64(high)), fits
 
 
-@_compiled
+@compiled
 def _has_digits(low: int, high: int, bound_low: int, bound_high: int) -> bool:
     """Whether a number of 128 bits is nearer to 0 than the bound."""
     one, other = np.uint64(low), np.uint64(high)
@@ -138,7 +126,7 @@ def _has_digits(low: int, high: int, bound_low: int, bound_high: int) -> bool:
     return bool(one < np.uint64(bound_low))
 
 
-@_compiled
+@compiled
 def _leaf(
     step: int, at: int, end: int, data: Bytes, program: Numbers, kids: Numbers, is_decimal: bool, put: bool
 ) -> tuple[int, int, int]:
@@ -187,7 +175,7 @@ def _leaf(
     return int(np.int64(bits)), FROM_FLOAT if code == FLOAT else FROM_DOUBLE, at + size
 
 
-@_compiled
+@compiled
 def _read(
     at: int,
     end: int,
@@ -272,7 +260,7 @@ def _read(
             depth -= 1
 
 
-@_compiled
+@compiled
 def read_all(
     data: Bytes,
     starts: Numbers,
@@ -305,7 +293,7 @@ def read_all(
     return 0
 
 
-@_compiled
+@compiled
 def gather(data: Bytes, starts: Numbers, sizes: Numbers, into: Bytes) -> int:
     """Copy ranges of bytes one behind the other."""
     used = 0

@@ -12,17 +12,19 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from infra.compiled import Bytes, Numbers
 from tables.engine.declarations.column_types import FieldType
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, Bytes, Numbers, gather, read_all
+from tables.engine.events.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, gather, read_all
 from tables.engine.events.json_fields import Misfit
-from tables.engine.events.parsed_records import Group, Parsed, by_schema, joined
+from tables.engine.events.parsed_records import Parsed
 from tables.engine.schemas.avro_faults import require_sound
 from tables.engine.schemas.avro_program import Program, Slot, compiled, exact_decimal
 from tables.engine.schemas.avro_resolution import resolved
-from tables.engine.schemas.avro_schema import EXACT, AvroSchema, BadSchema, Node, parse_avro, unnamed_fields
+from tables.engine.schemas.avro_schema import EXACT, AvroSchema, Node, parse_avro, unnamed_fields
+from tables.engine.schemas.schema_files import Schema
 from tables.engine.schemas.schema_framing import Framed
-from tables.engine.schemas.schema_lookup import find_schema
+from tables.engine.schemas.schema_parser import Group, SchemaParser
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
@@ -32,37 +34,28 @@ class _Reading:
     """How records of one schema are read.
 
     Attributes:
-        refused: why none of them is; empty: they are.
-        has_more: the schema has fields that the topic keeps without naming them.
+        keeps_more: the schema has fields that the topic keeps without naming them.
     """
 
-    refused: str = ""
-    writer: AvroSchema | None = None
-    program: Program | None = None
-    has_more: bool = False
+    writer: AvroSchema
+    program: Program
+    keeps_more: bool
 
 
-@dataclass(frozen=True)
-class AvroParser:
+class AvroParser(SchemaParser[_Reading]):
     """Parses Avro records: the writer's schema resolved to the newest of the topic's files, by Avro's rules."""
 
-    topic: Topic
+    expected = "an Avro record"
 
-    def parse(self, raw: pa.Table) -> Parsed:
-        """The records of `raw` that are what their schema says, and of the others why they are not.
+    def reading(self, schema: Schema, written: Framed) -> _Reading:
+        writer = parse_avro(schema)
+        step = resolved(writer.root, self._reader.root)
+        unnamed = next(unnamed_fields(writer.root, self.record_type), None)
+        self.refuse_unknown(unnamed, written)
+        keeps = self.topic.unknown_fields == "keep"
+        return _Reading(writer, compiled(step, self.record_type), unnamed is not None and keeps)
 
-        Raises:
-            RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
-        """
-        groups, faults = by_schema(raw, self.topic, "an Avro record")
-        values = raw["value"].combine_chunks()
-        parts = [self._parse(values, group) for group in groups]
-        return joined(parts, faults, self.topic)
-
-    def _parse(self, values: pa.Array, group: Group) -> Parsed:
-        reading = self._reading(group.written)
-        if reading.writer is None or reading.program is None:
-            return Parsed([], {}, {row: [reading.refused] for row in group.rows.tolist()})
+    def parse_group(self, values: pa.Array, group: Group, reading: _Reading) -> Parsed:
         _, _, buffer = values.buffers()
         data = np.frombuffer(buffer, np.uint8)
         sound, columns = _columns(reading.program, data, group.starts, group.ends)
@@ -79,7 +72,7 @@ class AvroParser:
             rows = group.rows[sound == 1].tolist()
             columns = {name: column.filter(pa.array(whole)) for name, column in columns.items()}
         rests: list[str | None] = [None] * len(rows)
-        if reading.has_more:
+        if reading.keeps_more:
             places = zip(group.starts[sound == 1].tolist(), group.ends[sound == 1].tolist(), strict=True)
             rests = [self._rest(reading.writer, data[start:end].tobytes()) for start, end in places]
         return Parsed(rows, columns, faults, rests)
@@ -88,43 +81,12 @@ class AvroParser:
         import fastavro
 
         read = fastavro.schemaless_reader(BytesIO(record), writer.parsed, None)
-        more = _unnamed(read, writer.root, self._record_type)
+        more = _unnamed(read, writer.root, self.record_type)
         return None if more is None else _JSON.encode(more).decode()
-
-    def _reading(self, written: Framed) -> _Reading:
-        known = self._readings
-        if written.schema not in known:
-            found = self._resolved(written.schema)
-            if found.writer is None:
-                return found  # may be known later
-            known[written.schema] = found
-        return known[written.schema]
-
-    def _resolved(self, name: int | str) -> _Reading:
-        try:
-            writer = parse_avro(find_schema(self.topic.schema_files, name))
-            step = resolved(writer.root, self._reader.root)
-        except LookupError as error:
-            return _Reading(str(error.args[0]))
-        except BadSchema as error:
-            return _Reading(f"the schema {name} cannot be read: {error}")
-        unnamed = next(unnamed_fields(writer.root, self._record_type), None)
-        if unnamed is not None and self.topic.unknown_fields == "refuse":
-            return _Reading(f"Object contains unknown field `{unnamed}`, by the schema {name}")
-        keeps = self.topic.unknown_fields == "keep"
-        return _Reading("", writer, compiled(step, self._record_type), unnamed is not None and keeps)
-
-    @cached_property
-    def _readings(self) -> dict[int | str, _Reading]:
-        return {}
 
     @cached_property
     def _reader(self) -> AvroSchema:
         return parse_avro(self.topic.schema_files.newest)
-
-    @cached_property
-    def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
 
 
 def _in_order(columns: dict[str, pa.Array], topic: Topic) -> dict[int, str]:

@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.archive.format.record_rows import HEADERS
+from infra.archive.format.record_columns import HEADERS
 from tables.engine.declarations.column_types import FieldType
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.record_fields import Field

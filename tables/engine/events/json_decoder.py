@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 import numpy as np
@@ -21,9 +21,11 @@ from tables.engine.events.json_fields import (
     struct_type,
     unknown_fields,
 )
-from tables.engine.events.json_names import Bytes, Numbers, count_names
 from tables.engine.events.object_columns import object_columns
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
+
+if TYPE_CHECKING:
+    from infra.compiled import Bytes, Numbers
 
 _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
 """What parsing raises for a record that does not fit."""
@@ -87,6 +89,8 @@ class JsonParser:
         or an escaped quotation mark make a row worth the slow look; no such key escapes these. Found in one pass over
         the bytes of the whole batch, since nearly all rows are plain.
         """
+        from tables.engine.events.json_names import count_names
+
         names, odd_names = count_names(*_bytes_of(values))
         if self._is_flat:
             odd = set(np.flatnonzero(names != len(self.topic.record_types)).tolist())

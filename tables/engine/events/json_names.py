@@ -2,25 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from typing import TypeVar, cast
-
-import numba
 import numpy as np
-import numpy.typing as npt
 
-Bytes = npt.NDArray[np.uint8]
-Numbers = npt.NDArray[np.int64]
-F = TypeVar("F", bound=Callable[..., object])
+from infra.compiled import Bytes, Numbers, compiled
 
 _COLON, _QUOTE, _ESCAPE, _U, _ZERO, _TWO = 0x3A, 0x22, 0x5C, 0x75, 0x30, 0x32
 
 
-def _compiled(function: F) -> F:
-    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
-
-
-@_compiled
+@compiled
 def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
     """How often each text has `":`, and whether a name may hide from that count.
 

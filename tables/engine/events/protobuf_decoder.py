@@ -12,10 +12,9 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
 from tables.engine.events.json_fields import Misfit, at_place
-from tables.engine.events.parsed_records import Group, Parsed, by_schema, joined, without_gc
+from tables.engine.events.parsed_records import Parsed
 from tables.engine.schemas.avro_schema import BadSchema
 from tables.engine.schemas.protobuf_faults import require_sound
 from tables.engine.schemas.protobuf_schema import (
@@ -29,10 +28,9 @@ from tables.engine.schemas.protobuf_schema import (
     is_wrapper,
     message_of,
 )
+from tables.engine.schemas.schema_files import Schema
 from tables.engine.schemas.schema_framing import Framed
-from tables.engine.schemas.schema_lookup import find_schema
-
-_FIRST_S, _LAST_S = -62_135_596_800, 253_402_300_799  # years 1 to 9999
+from tables.engine.schemas.schema_parser import Group, SchemaParser
 
 
 @dataclass(frozen=True)
@@ -40,38 +38,32 @@ class _Reading:
     """How records of one message of one schema are read.
 
     Attributes:
-        refused: why none of them is; empty: they are.
         writer: the message that they were written as.
-        has_more: that has fields which the reader's has not, and which the topic keeps or ignores.
+        keeps_more: that has fields which the reader's has not, and which the topic keeps without naming them.
     """
 
-    refused: str = ""
-    writer: Message = None
-    has_more: bool = False
+    writer: Message
+    keeps_more: bool
 
 
-@dataclass(frozen=True)
-class ProtobufParser:
+class ProtobufParser(SchemaParser[_Reading]):
     """Parses Protobuf records: as the first message of the newest of the topic's files, fields by their numbers."""
 
-    topic: Topic
+    expected = "a Protobuf record"
+    indexed = True
 
-    def parse(self, raw: pa.Table) -> Parsed:
-        """The records of `raw` that are what their schema says, and of the others why they are not.
+    def reading(self, schema: Schema, written: Framed) -> _Reading:
+        writer = message_of(schema, written.message)
+        if writer.name != self._reader.name:
+            raise Misfit(f"Expected the message {self._reader.name}, got {writer.name} of the schema {written.schema}")
+        differing = next(differences(writer, self._reader), None)
+        if differing is not None:
+            raise BadSchema(differing)
+        unnamed = next(_unnamed_paths(writer, self._reader, self.record_type), None)
+        self.refuse_unknown(unnamed, written)
+        return _Reading(writer, unnamed is not None and self.topic.unknown_fields == "keep")
 
-        Raises:
-            RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
-        """
-        groups, faults = by_schema(raw, self.topic, "a Protobuf record", indexed=True)
-        values = raw["value"].combine_chunks()
-        with without_gc():
-            parts = [self._parse(values, group) for group in groups]
-        return joined(parts, faults, self.topic)
-
-    def _parse(self, values: pa.Array, group: Group) -> Parsed:
-        reading = self._reading(group.written)
-        if reading.writer is None:
-            return Parsed([], {}, {row: [reading.refused] for row in group.rows.tolist()})
+    def parse_group(self, values: pa.Array, group: Group, reading: _Reading) -> Parsed:
         _, _, buffer = values.buffers()
         data = memoryview(buffer)
         rows: list[int] = []
@@ -108,45 +100,13 @@ class ProtobufParser:
         if has_unknown:
             require_sound(reading.writer, data)
         cells = [read(message) for read in self._columns]
-        keeps = reading.has_more and self.topic.unknown_fields == "keep"
-        return cells, self._rest(data, reading.writer) if keeps else None
+        return cells, self._rest(data, reading.writer) if reading.keeps_more else None
 
     def _rest(self, data: bytes, writer: Message) -> str | None:
         from google.protobuf.message_factory import GetMessageClass
 
-        more = _unnamed(GetMessageClass(writer).FromString(data), writer, self._reader, self._record_type)
+        more = _unnamed(GetMessageClass(writer).FromString(data), writer, self._reader, self.record_type)
         return None if more is None else msgspec.json.encode(more).decode()
-
-    def _reading(self, written: Framed) -> _Reading:
-        known, key = self._readings, (written.schema, written.message)
-        if key not in known:
-            found = self._resolved(written)
-            if found.writer is None:
-                return found  # may be known later
-            known[key] = found
-        return known[key]
-
-    def _resolved(self, written: Framed) -> _Reading:
-        name = written.schema
-        try:
-            writer = message_of(find_schema(self.topic.schema_files, name), written.message)
-        except LookupError as error:
-            return _Reading(str(error.args[0]))
-        except BadSchema as error:
-            return _Reading(f"the schema {name} cannot be read: {error}")
-        if writer.name != self._reader.name:
-            return _Reading(f"Expected the message {self._reader.name}, got {writer.name} of the schema {name}")
-        differing = next(differences(writer, self._reader), None)
-        if differing is not None:
-            return _Reading(f"the schema {name} cannot be read: {differing}")
-        unnamed = next(_unnamed_paths(writer, self._reader, self._record_type), None)
-        if unnamed is not None and self.topic.unknown_fields == "refuse":
-            return _Reading(f"Object contains unknown field `{unnamed}`, by the schema {name}")
-        return _Reading("", writer, unnamed is not None)
-
-    @cached_property
-    def _readings(self) -> dict[Any, _Reading]:
-        return {}
 
     @cached_property
     def _reader(self) -> Message:
@@ -162,10 +122,6 @@ class ProtobufParser:
     def _columns(self) -> list[Callable[[Any], Any]]:
         fields = self._reader.fields_by_name
         return [_reader_of(fields[name], kind) for name, kind in self.topic.record_types.items()]
-
-    @cached_property
-    def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
 
 
 def _reader_of(field: Any, kind: FieldType) -> Callable[[Any], Any]:
@@ -243,7 +199,7 @@ def _finite(value: float) -> float:
 
 def _instant(value: Any) -> int:
     """Microseconds since 1970."""
-    if not _FIRST_S <= value.seconds <= _LAST_S:
+    if not FIRST_US <= value.seconds * 1_000_000 <= LAST_US:
         raise Misfit("expected a year from 1 to 9999 in UTC")
     if not 0 <= value.nanos < 1_000_000_000 or value.nanos % 1_000:
         raise Misfit(f"Expected whole microseconds, got {value.nanos} nanoseconds")

@@ -12,8 +12,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.archive.format.record_rows import HEADERS
+from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE, schema
 from quality.record_checks import broken
+from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.declarations.declaration import DeviceClock, Topic
 from tables.engine.declarations.record_fields import Field
 from tables.engine.events.field_columns import field_columns, undecodable
@@ -35,16 +36,7 @@ PROVENANCE = [
     pa.field(OFFSET, pa.int64()),
     pa.field(APPENDED_AT, TIMESTAMP),
 ]
-HEADERS_TYPE = pa.list_(pa.struct([pa.field("key", pa.string()), pa.field("value", pa.binary())]))
-RAW_SCHEMA = pa.schema(
-    [
-        pa.field("partition", pa.int32()),
-        pa.field("offset", pa.int64()),
-        pa.field("timestamp", TIMESTAMP),
-        pa.field("key", pa.binary()),
-        pa.field("value", pa.binary()),
-    ]
-)
+RAW_SCHEMA = schema(("partition", "offset", "timestamp", "key", "value"))
 QUARANTINE_SCHEMA = pa.schema(
     [
         *PROVENANCE,
@@ -60,7 +52,6 @@ REASONS = _BESIDE["reasons"]
 """Of decoded rows, why they are rejected; null for those that are accepted."""
 
 _LEFT_OUT = "left out when its offset was ingested, under other rules: today's accept it"
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 
 
 def raw_columns(topic: Topic) -> list[str]:
@@ -71,7 +62,7 @@ def raw_columns(topic: Topic) -> list[str]:
 def events_schema(topic: Topic) -> pa.Schema:
     """Columns of the topic's events table: its fields, then where in the log the record stands and how late it was.
 
-    A corrected event time follows the fields that it is told from.
+    A corrected event time follows the fields that it is computed from.
 
     `_late_by_ms`: the topic's greatest event time committed before the micro-batch, minus the row's own, in
     milliseconds; negative when the row is ahead, null before anything was committed. A row without `_offset` is no
@@ -246,7 +237,7 @@ def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replaye
 
     Returns:
         Columns of `events_schema(topic)`, then those that only quarantine has, under names that no topic has:
-        what `accepted` and `rejected` tell apart.
+        which `accepted` and `rejected` separate.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -308,7 +299,7 @@ def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock
 def _beyond_calendar(column: pa.ChunkedArray) -> list[int]:
     """Rows with a time that its offset moves out of the years that a date can have."""
     micros = column.combine_chunks().cast(pa.int64())
-    beyond = pc.or_(pc.less(micros, _FIRST_US), pc.greater(micros, _LAST_US))
+    beyond = pc.or_(pc.less(micros, FIRST_US), pc.greater(micros, LAST_US))
     return list(pc.indices_nonzero(pc.fill_null(beyond, False)).to_pylist())
 
 

@@ -9,6 +9,7 @@ from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from infra.offset_ranges import joined
+from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.declarations.declaration import Table, Topic
 
 if TYPE_CHECKING:
@@ -149,7 +150,7 @@ def epoch_ms(value: datetime | date | None) -> int | None:
 
 def from_epoch_ms(value: int) -> datetime:
     """The inverse, bounded by what a `datetime` can hold."""
-    seconds = min(max(value, -62_135_596_800_000), 253_402_300_799_000)
+    seconds = min(max(value, FIRST_US // 1_000), LAST_US // 1_000)
     return EPOCH + timedelta(milliseconds=seconds)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
+from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.events.json_fields import Misfit
 from tables.engine.schemas.avro_schema import EXACT, Node
 
@@ -14,7 +15,6 @@ _MICROS = {
     "local-timestamp-millis": 1_000,
     "local-timestamp-micros": 1,
 }
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
@@ -81,7 +81,7 @@ class _Reader:
         number = self._long(node.kind)
         if node.kind == "int" and not -(2**31) <= number < 2**31:
             raise Misfit(f"Expected `int`, got {number}")
-        if node.logical in _MICROS and not _FIRST_US <= number * _MICROS[node.logical] <= _LAST_US:
+        if node.logical in _MICROS and not FIRST_US <= number * _MICROS[node.logical] <= LAST_US:
             raise Misfit("expected a year from 1 to 9999 in UTC")
         if node.logical == "date" and not _FIRST_DAY <= number <= _LAST_DAY:
             raise Misfit("expected a year from 1 to 9999")

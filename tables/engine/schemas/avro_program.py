@@ -7,7 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from tables.engine.declarations.column_types import FieldType
+from infra.compiled import Numbers
+from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
 from tables.engine.events.avro_columns import (
     CODE,
     COUNT,
@@ -23,20 +24,18 @@ from tables.engine.events.avro_columns import (
     SLOT_FIRST,
     SLOT_WIDTH,
     WIDTH,
-    Numbers,
 )
 from tables.engine.schemas.avro_resolution import ARRAY, DEFAULT, ENUM, INT, MAP, RECORD, STRING, UNION, Step
 from tables.engine.schemas.avro_schema import EXACT, Node
 
 _DAY_US = 86_400_000_000
-_FIRST_US, _LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999  # years 1 to 9999
 _INTS, _LONGS = (-(2**31), 2**31 - 1), (-(2**63), 2**63 - 1)
 _BOUNDS = {  # logical type -> what makes microseconds of it, the least and the greatest number
     "date": (1, -719_162, 2_932_896),
-    "timestamp-millis": (1_000, _FIRST_US // 1_000, _LAST_US // 1_000),
-    "timestamp-micros": (1, _FIRST_US, _LAST_US),
-    "local-timestamp-millis": (1_000, _FIRST_US // 1_000, _LAST_US // 1_000),
-    "local-timestamp-micros": (1, _FIRST_US, _LAST_US),
+    "timestamp-millis": (1_000, FIRST_US // 1_000, LAST_US // 1_000),
+    "timestamp-micros": (1, FIRST_US, LAST_US),
+    "local-timestamp-millis": (1_000, FIRST_US // 1_000, LAST_US // 1_000),
+    "local-timestamp-micros": (1, FIRST_US, LAST_US),
     f"{EXACT}time-millis": (1_000, 0, _DAY_US // 1_000 - 1),
     f"{EXACT}time-micros": (1, 0, _DAY_US - 1),
 }

@@ -12,7 +12,7 @@ from uuid import UUID
 import pyarrow as pa
 
 from batch.log_reader import Log
-from infra.archive.format.record_rows import schema
+from infra.archive.format.record_columns import schema
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived
 from infra.archive.segment_store import Store

@@ -18,7 +18,7 @@ import cramjam
 import pytest
 from kafka.record import MemoryRecords
 
-from infra.archive.format.record_rows import SCHEMA
+from infra.archive.format.record_columns import SCHEMA
 from infra.archive.offsets_by_time import between
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all

@@ -13,12 +13,13 @@ import fastavro
 import pyarrow as pa
 import pytest
 
+from infra.archive.format.record_columns import HEADERS_TYPE
 from infra.duckdb_session import query
 from infra.settings import Settings
 from tables import field, key
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.record_decoder import HEADERS_TYPE, Decoder
+from tables.engine.events.record_decoder import Decoder
 from tables.engine.schemas import schema_files
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import bound_as

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import pickle
+import subprocess
+import sys
 from datetime import UTC, date, datetime
 from typing import Any
 
@@ -12,6 +14,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from infra.settings import ROOT
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.record_decoder import (
     LATE_BY_MS,
@@ -46,6 +49,15 @@ def reasons(value: bytes | None) -> list[str]:
     assert len(result.accepted) == 0
     found: list[str] = result.rejected["reasons"].to_pylist()[0]
     return found
+
+
+def test_loading_the_decoder_loads_no_compiler() -> None:
+    program = (
+        "import sys, batch.reconcile, tables.engine.events.record_decoder\n"
+        "sys.exit(', '.join(sorted({'numba', 'llvmlite', 'fastavro', 'google.protobuf'} & set(sys.modules))) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 @pytest.mark.parametrize(

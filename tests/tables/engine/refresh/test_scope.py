@@ -135,8 +135,8 @@ def test_times_are_milliseconds_rounded_down(moment: datetime | date | None, mil
     assert epoch_ms(moment) == milliseconds
 
 
-def test_a_time_beyond_the_calendar_is_its_last_second() -> None:
-    assert from_epoch_ms(10**18) == datetime(9999, 12, 31, 23, 59, 59, tzinfo=UTC)
+def test_a_time_beyond_the_calendar_is_its_last_millisecond() -> None:
+    assert from_epoch_ms(10**18) == datetime(9999, 12, 31, 23, 59, 59, 999_000, tzinfo=UTC)
     assert from_epoch_ms(-(10**18)) == datetime(1, 1, 1, tzinfo=UTC)
 
 

@@ -9,8 +9,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
 from tables.engine.declarations.declaration import Topic
-from tables.engine.events.record_decoder import HEADERS, HEADERS_TYPE, Decoded, Decoder
+from tables.engine.events.record_decoder import Decoded, Decoder
 from tests.tables.typed_records import raw
 
 

@@ -1,0 +1,22 @@
+"""Functions compiled to machine code, for loops over plain buffers.
+
+Loading this loads numba, which takes a command a quarter of a second: import what uses it where it is called.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar, cast
+
+import numba
+import numpy as np
+import numpy.typing as npt
+
+Bytes = npt.NDArray[np.uint8]
+Numbers = npt.NDArray[np.int64]
+F = TypeVar("F", bound=Callable[..., object])
+
+
+def compiled(function: F) -> F:
+    """Compile at the first call, and keep that on disk."""
+    return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
