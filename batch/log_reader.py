@@ -119,7 +119,7 @@ class Log:
                 )
 
     def archived(self, topic: str, some: Spans) -> dict[int, list[Range]]:
-        """What the archive alone tells of these offsets."""
+        """The records of these offsets that only the archive has."""
         runs = self._archive.runs(topic)
         return within(some, {p: [(bounds.start, bounds.end) for bounds in here] for p, here in runs.items()})
 
@@ -176,7 +176,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
     """Of each partition the first offset that the broker appended at that instant or later, of what was ingested.
 
-    It is told from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
+    It follows from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
     came since.
     """
     found = dict(read_ingested_offsets(lake, topic).ends)

@@ -24,7 +24,7 @@ class OffsetSelection:
         end: where they end, itself not among them; None, and of partitions that it does not name: what ingest has
             taken in.
         partitions: no others; None: all.
-        archived: only records that the archive alone tells; None in `end` means as far as it reaches.
+        archived: only records that only the archive has; None in `end` means as far as it reaches.
     """
 
     start: LogPosition | None = None

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 Approve = Callable[[RunResult], str | None]
-"""Says who wants the unexplained rows of an outcome to be overwritten; None: nobody."""
+"""Says who approves that the unexplained rows of an outcome are overwritten; None: no one does."""
 
 
 def reconcile(
@@ -36,7 +36,7 @@ def reconcile(
 ) -> list[RunResult]:
     """Correct the closed rows of tables by what the log says, each table after those that it reads.
 
-    Spark is started once, when the first table needs it; where the Delta logs tell of nothing to do it is not.
+    Spark is started once, when the first table needs it; where the Delta logs show nothing to do it is not.
 
     Args:
         tables: full or bare names, or domains; none: every table.
@@ -173,7 +173,7 @@ class Reconcile:
 
         Args:
             is_last: of the causes of a run: it is noted how far the run has come, and what waits.
-            approved_by: who wants it; then what differs after it is told, too.
+            approved_by: who wants it; then what differs after it is reported, too.
         """
         pinned = self._pinned
         run = Run(self.platform.lake, pinned.ledgers, self.table, touched.cause)
@@ -198,7 +198,7 @@ class Reconcile:
         )
 
     def _verified(self) -> dict[str, Any]:
-        """What of an outcome tells the rows that differ though nothing explains it."""
+        """The part of an outcome that counts the rows which differ without an explanation."""
         rows = self._unexplained()
         return {
             "compared": 0 if self._pinned.is_open else self._pinned.refresher().live_rows(everything(self.table)),

@@ -68,10 +68,10 @@ def require_explained(
         if refused:
             raise refused[0]
         return
-    told = [name_rows(o) for o in unexplained]
+    named = [name_rows(o) for o in unexplained]
     names = " ".join(o.table for o in unexplained)
     raise UnexplainedDifference(
-        " ".join(["; ".join([*told, *unfolded]) + ".", *unseen]),
+        " ".join(["; ".join([*named, *unfolded]) + ".", *unseen]),
         hint=(
             "They were left as they are. `./twofold why TABLE key=value` shows what wrote such a row; "
             f"`./twofold reconcile {names} --repair` overwrites them once you say so."

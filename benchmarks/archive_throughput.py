@@ -110,7 +110,7 @@ def in_a_process(settings: Settings, reader: str, topic: str, rounds: int) -> li
 
 
 def in_this_process(archive: Archive, topic: str, ranges: Ranges) -> tuple[float, int]:
-    """Seconds and rows of a read that plans anew, without Spark."""
+    """Seconds and rows of a read with its planning, without Spark."""
     began = time.monotonic()
     fresh = Archive(archive.store, archive.partitions)
     rows = sum(batch.num_rows for batch in read_all(fresh.plan({topic: ranges}), fresh.store))
@@ -133,7 +133,7 @@ def _ranges(archive: Archive, topic: str) -> dict[int, tuple[int, int]]:
 def measure(
     settings: Settings, archive: Archive, codec: str, rounds: int, processes: int
 ) -> dict[str, dict[str, float]]:
-    """The readers by turns, each in processes of its own; and a small share of the range beside all of it."""
+    """The readers by turns, each in processes of its own; and a small share of the range against all of it."""
     topic = _topic(codec)
     ranges = _ranges(archive, topic)
     count, little = (sum(end - start for start, end in r.values()) for r in (ranges, middle(ranges)))

@@ -98,7 +98,7 @@ def fill(lake: Lake, rows: int) -> None:
 
 
 def pass_by(lake: Lake, name: str, commits: int) -> None:
-    """So many commits of ingest in which nothing was late, as the log tells of them."""
+    """So many commits of ingest in which nothing was late, as the log describes them."""
     log, first = Path(lake.uri(name), "_delta_log"), lake.version(name) + 1
     stats = json.dumps({"numRecords": 1, "maxValues": {"_late_by_ms": 0}})
     add = {"path": "a.parquet", "size": 1, "dataChange": True, "stats": stats}

@@ -99,7 +99,7 @@ def watch(settings: Settings, goes_on: Callable[[], bool]) -> list[Sample]:
 
 @contextmanager
 def running(settings: Settings, *arguments: str, nice: int = 0) -> Iterator[subprocess.Popen[str]]:
-    """A command of the platform, which is told to end at the end of the block."""
+    """A command of the platform, which is asked to end at the end of the block."""
     words, environment = command(settings, *arguments)
     process = subprocess.Popen(
         words, env=environment, stdout=subprocess.PIPE, text=True, preexec_fn=partial(os.nice, nice) if nice else None
@@ -146,11 +146,11 @@ def measure(
         alone = watch(settings, lambda: time.monotonic() < end)
         with running(settings, "replay", TOPIC, "--from", "earliest", "--json", nice=nice) as replay:
             beside = watch(settings, lambda: replay.poll() is None)
-            told, _ = replay.communicate()
+            printed, _ = replay.communicate()
         if replay.returncode:
-            raise RuntimeError(f"the replay ended with {replay.returncode}: {told[-2_000:]}")
+            raise RuntimeError(f"the replay ended with {replay.returncode}: {printed[-2_000:]}")
         time.sleep(LAG_S)
-    return alone, beside, json.loads(told)
+    return alone, beside, json.loads(printed)
 
 
 def visible_after(settings: Settings, since: float) -> list[tuple[float, float]]:
@@ -163,7 +163,7 @@ def visible_after(settings: Settings, since: float) -> list[tuple[float, float]]
 
 
 def main() -> int:
-    """Make a history, keep up with live traffic, replay the history beside it."""
+    """Make a history, keep up with live traffic, replay the history meanwhile."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--records", type=int, default=1_000_000)
     parser.add_argument("--wrong", type=int, default=1_000)
@@ -174,7 +174,7 @@ def main() -> int:
     args = parser.parse_args()
     with platform("beside") as settings:
         make_history(settings, args.records, args.wrong)
-        alone, beside, told = measure(settings, args.rate, args.warm, args.before, args.nice)
+        alone, beside, outcomes = measure(settings, args.rate, args.warm, args.before, args.nice)
         seconds = visible_after(settings, alone[0].at)
 
     def window(samples: Sequence[Sample]) -> Mapping[str, float]:
@@ -182,7 +182,7 @@ def main() -> int:
 
     before, during, parts = window(alone), window(beside), thirds(beside)
     rise = during["broker CPU, us/record"] / before["broker CPU, us/record"]
-    put_right = next(outcome["updated"] for outcome in told if outcome["table"] == TOPIC)
+    put_right = next(outcome["updated"] for outcome in outcomes if outcome["table"] == TOPIC)
     figures = {
         "history, records": args.records,
         "put right": put_right,

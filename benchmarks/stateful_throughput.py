@@ -132,7 +132,7 @@ class Race:
         return frame.withColumn(RECORD, F.lit(None).cast(RECORD_TYPE)) if table.lineage_columns else frame
 
     def differing(self, table: Table) -> int:
-        """Rows in which the two results differ, beside the records that ours name."""
+        """Rows in which the two results differ, apart from the records that ours name."""
         spark, named = self.platform.spark, table.lineage_columns or ()
         ours = self.platform.lake.frame(spark, table.full_name).drop(*named)
         bare = spark.read.format("delta").load(str(self._place(table))).drop(*named)

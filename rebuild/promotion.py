@@ -70,7 +70,7 @@ class Comparison:
 
 
 def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
-    """What the difference between rows that were made anew and those of the live table says."""
+    """The difference between rebuilt rows and those of the live table."""
     counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
     return Comparison(
         table=table.full_name,

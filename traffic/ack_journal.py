@@ -1,6 +1,6 @@
 """Journal of the records that the broker acknowledged, to prove loss and duplication.
 
-A row is written when its acknowledgement arrives, before anybody is told of it, and survives `kill -9` of the process.
+A row is written when its acknowledgement arrives, before its sender knows of it, and survives `kill -9` of the process.
 Not promised: after such a kill, records that the broker appended and whose acknowledgement was still on its way are in
 the topic and not in the journal; nothing survives a crash of the machine.
 """

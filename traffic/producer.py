@@ -38,7 +38,7 @@ OUTAGE_S = 600
 IN_FLIGHT = 10_000
 """Records that may wait for their acknowledgement; kafka-python itself would buffer without bound."""
 FAREWELL_S = 30
-"""How long a run that was told to end, or that failed, waits for the last acknowledgements."""
+"""How long a run that was asked to end, or that failed, waits for the last acknowledgements."""
 PROGRESS_S = 0.2
 
 log = logging.getLogger(__name__)

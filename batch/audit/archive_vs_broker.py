@@ -27,9 +27,9 @@ class LogCopies:
         archive_alone, both, broker_alone: committed records by who has them: the archive, without asking the broker
             whether they are committed; the broker, on its own disk.
         unlike: blocks of offsets that both have and that are not the same.
-        in_transactions: offsets of markers and of aborted records, which nobody is shown.
+        in_transactions: offsets of markers and of aborted records, which no consumer is shown.
         lost: offsets that are lost, and of which a person knows.
-        missing: offsets at which nobody has a record and nothing explains why.
+        missing: offsets without a record in any copy, and without an explanation.
     """
 
     archive_alone: int

@@ -78,12 +78,12 @@ class Report:
         """
         wrong = [t for t in self.tables if t.unexplained]
         skipped = [t for t in self.tables if t.skipped]
-        told = [name_rows(t) for t in wrong]
-        told += [fault for topic in self.topics for fault in topic.faults]
+        findings = [name_rows(t) for t in wrong]
+        findings += [fault for topic in self.topics for fault in topic.faults]
         unseen = [f"Not looked at: {t.skipped}" for t in skipped]
-        if told:
+        if findings:
             raise UnexplainedDifference(
-                " ".join(["; ".join(told) + ".", *unseen]),
+                " ".join(["; ".join(findings) + ".", *unseen]),
                 hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row."
                 if wrong
                 else "`./twofold replay TOPIC` decodes records again; `./twofold show TABLE` lists who wrote.",
@@ -282,7 +282,7 @@ def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int,
 
 
 def _span(lake: Lake, name: str, column: str | None) -> tuple[int, int] | None:
-    """The least and the greatest time of a table's rows, epoch milliseconds; None where statistics do not tell."""
+    """The least and the greatest time of a table's rows, epoch milliseconds; None where statistics lack them."""
     if column is None:
         return None
     files = pa.table(lake.open(name).get_add_actions(flatten=True)).to_pylist()

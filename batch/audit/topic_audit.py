@@ -86,7 +86,7 @@ def compare_with_log(platform: Platform, topic: Topic, log: Log, span: OffsetSel
     """Decode what there is of a topic with today's code, and compare it with what was ingested.
 
     Blocks of offsets are compared by counts and by hashes that know no order: events and quarantine with the log, and
-    where the broker still has at hand what is archived, the one with the other. Every offset must have a record, or a
+    where the broker still has what is archived, the one with the other. Every offset must have a record, or a
     reason why not. Where all is well with the whole topic, a certificate of the two tables at their versions is
     written, which `check_certificate` can hold them against without the log; of a part of it none is.
 

@@ -35,7 +35,7 @@ def backfill(settings: Settings, table: str, start: datetime | None = None, end:
     """Bring the table's rows dated `[start, end)`, or all of them, to what its function says of its inputs now.
 
     Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
-    once accept a new definition of the table: the cause is then `definition`, and its stream begins anew.
+    once accept a new definition of the table: the cause is then `definition`, and its stream starts again.
 
     Args:
         table: full or bare name; with a range it must declare `event_time`.

@@ -86,7 +86,7 @@ def driver(settings: Settings, tables: Sequence[str]) -> Iterator[None]:
 
 
 def free_ports(count: int) -> list[int]:
-    """Ports of this machine on which nobody listens now."""
+    """Ports of this machine that are free now."""
     sockets = [socket.socket() for _ in range(count)]
     try:
         for s in sockets:

@@ -45,7 +45,7 @@ class Task:
     Attributes:
         tables: to fill, in one go.
         home: directory of all that it writes.
-        rounds: drains, each from nothing; 0: follow the topics until told to stop.
+        rounds: drains, each from nothing; 0: follow the topics until asked to stop.
     """
 
     tables: Sequence[str]

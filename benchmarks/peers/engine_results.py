@@ -67,7 +67,7 @@ def files(place: Path) -> list[Shown]:
     """The files of a Delta table, those of older versions too, or of a directory of JSON lines."""
     log = sorted((place / "_delta_log").glob("*.json"))
     if not log:
-        # A file is renamed when it is complete, which its time of change tells and its time of writing does not.
+        # A file is renamed when it is complete, which its time of change shows and its time of writing does not.
         found = [path for path in place.rglob("*") if path.is_file() and not path.name.startswith((".", "_"))]
         return [Shown(path=str(path), at=path.stat().st_ctime, live=True) for path in found]
     added: dict[str, float] = {}

@@ -64,7 +64,7 @@ def _ensure_packages() -> None:
 
 
 def main() -> int:
-    """Make what is missing; the exit code tells whether all is there."""
+    """Make what is missing; the exit code is 0 when all is there."""
     try:
         ensure()
     except TwofoldError as error:

@@ -32,7 +32,7 @@ TOPICS = {
         "auction, bidder, date_time",
     ),
 }
-"""Topic -> its columns, those that queries read, and what tells its records apart."""
+"""Topic -> its columns, those that queries read, and what identifies its records."""
 
 RESULTS = {
     "q1_currency": "auction BIGINT, bidder BIGINT, price DECIMAL(23, 3), date_time TIMESTAMP_LTZ(3), extra STRING",

@@ -92,7 +92,7 @@ TOPICS = {
     "departures": (DEPARTURES, DEPARTED, "flight_id, kind, occurred_at"),
     "arrivals": (ARRIVALS, LANDED, "flight_id, arrived_at"),
 }
-"""Topic -> its columns, those that queries read, and what tells its records apart."""
+"""Topic -> its columns, those that queries read, and what identifies its records."""
 
 
 def open_environment(task: Task) -> TableEnvironment:

@@ -106,12 +106,12 @@ def moving() -> Iterator[Show]:
     if not out.is_terminal:
         printed = [0.0]
 
-        def tell(feed: LiveTraffic, now: Snapshot) -> None:
+        def show(feed: LiveTraffic, now: Snapshot) -> None:
             if time.monotonic() - printed[0] > PRINT_S:
                 printed[0] = time.monotonic()
                 out.print(_line(feed, now), soft_wrap=True)
 
-        yield tell
+        yield show
         return
     from rich.live import Live
 

@@ -84,8 +84,8 @@ class ManagedSubprocess:
         )
         try:
             _take(self._place, guard.pid, order.mark)
-            with _telling(log) as tell:
-                stdout, stderr = _Lines(guard.stdout, tell), _Lines(guard.stderr, tell)
+            with _logging(log) as write:
+                stdout, stderr = _Lines(guard.stdout, write), _Lines(guard.stderr, write)
                 return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
         finally:
             end_leftover(self._place)
@@ -126,21 +126,21 @@ def _take(place: Path, pid: int, mark: str) -> None:
 
 
 @contextlib.contextmanager
-def _telling(log: Log) -> Iterator[Log]:
+def _logging(log: Log) -> Iterator[Log]:
     """A log that never makes its caller wait: Airflow's own can block for half a minute."""
     waiting: SimpleQueue[str | None] = SimpleQueue()
 
-    def tell() -> None:
+    def drain() -> None:
         while (line := waiting.get()) is not None:
             log(line)
 
-    teller = threading.Thread(target=tell, daemon=True)
-    teller.start()
+    writer = threading.Thread(target=drain, daemon=True)
+    writer.start()
     try:
         yield waiting.put
     finally:
         waiting.put(None)
-        teller.join(LOG_WAIT_S)
+        writer.join(LOG_WAIT_S)
 
 
 class _Lines:

@@ -23,7 +23,7 @@ def airborne_now(flights: DataFrame) -> DataFrame:
     """One row per departure: flights of its origin in the air at that moment, and those that left in the last hour.
 
     Beside them what has added up since its day began in New York: flights that left, and their delay in minutes. All
-    count the departure itself; a flight that never landed is in no air, since nobody knows for how long it was. The
+    count the departure itself; a flight that never landed is in no air, since it is unknown for how long it was. The
     last hour begins after the moment 60 minutes ago.
 
     in_the_air: flights of the origin in the air at the departure, itself included

@@ -29,7 +29,7 @@ LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
 def missed_turnarounds(flights: DataFrame) -> DataFrame:
     """One row per flight that landed late, whose plane left late within three hours.
 
-    Both are named by their flight, and by the record of the log that told of the landing, or of the departure.
+    Both are named by their flight, and by the record of the log that reported the landing, or the departure.
 
     landed_flight_id: the flight that landed late
     left_flight_id: the next flight of its plane, which left late

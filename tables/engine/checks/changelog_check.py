@@ -22,7 +22,7 @@ _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 def unexplained_changes(lake: Lake, table: Table) -> int:
     """How many rows of the table are not what the stream's commits, and the corrections of batch runs, add up to.
 
-    What somebody wrote past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
+    What was written past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
     that are left changed are looked at.
     """
     newest = lake.version(table.full_name)

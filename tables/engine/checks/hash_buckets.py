@@ -169,7 +169,7 @@ def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
     """Equal for rows that are equal by `IS DISTINCT FROM` in each of these columns.
 
     Spark's hash passes over nulls, so that one could change places with a value unseen: whether a column is null is
-    hashed beside it.
+    hashed separately.
     """
     from pyspark.sql import functions as F
 

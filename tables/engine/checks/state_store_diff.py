@@ -51,7 +51,7 @@ def compare(spark: SparkSession, lost: Path, made: Path, numbers: Mapping[int, i
         numbers: micro-batch of the lost checkpoint -> the same micro-batch of the other.
     """
     stores = list(_stores(spark, made))
-    spark.sparkContext.setLogLevel("OFF")  # each file that is missing would be told with two pages of its way
+    spark.sparkContext.setLogLevel("OFF")  # each file that is missing would be logged with a stack trace of two pages
     try:
         return [_compare(spark, lost, made, numbers, store) for store in stores]
     finally:
@@ -130,9 +130,9 @@ def _counted(store: _Store, batch: int, before: DataFrame, should: DataFrame) ->
         .when(F.col("before") != F.col("should"), "changed")
         .otherwise("equal")
     )
-    told = both.withColumn("change", change)
-    counts = {row["change"]: row["count"] for row in told.groupBy("change").count().collect()}
-    examples = told.where("change <> 'equal'").orderBy("partition_id", "key").limit(_NAMED).collect()
+    changes = both.withColumn("change", change)
+    counts = {row["change"]: row["count"] for row in changes.groupBy("change").count().collect()}
+    examples = changes.where("change <> 'equal'").orderBy("partition_id", "key").limit(_NAMED).collect()
     return StateComparison(
         store=store.name,
         partitions=store.partitions,

@@ -117,7 +117,7 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
     if len(rows):
         Writer(lake, CERTIFICATES).append_new(f"certificates/{topic.full_name}", lambda: rows)
         oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
-        with suppress(CommitFailedError):  # somebody else removes them
+        with suppress(CommitFailedError):  # another process removes them
             lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")
 
 

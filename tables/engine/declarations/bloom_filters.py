@@ -5,7 +5,7 @@ the other; a member sets one bit of each, so a filter of n members takes a stran
 (1 - e^(-n/32768))^2: 0.1 % for 1,000 members, 7 % for 10,000. It holds no error of its own: the same members make the
 same bytes in any order, in the stream and in the batch, so that tables need not declare it `tolerances`.
 
-The bits are told by MD5, which every engine has: the number of a bit is that of four hexadecimal digits of the value's
+MD5, which every engine has, chooses the bits: the number of a bit is that of four hexadecimal digits of the value's
 digest, the first four for the first bitmap, the next for the second, modulo 32,768; bit b is bit b % 8, counted from
 the least, of byte b // 8.
 """

@@ -25,7 +25,7 @@ from tables.engine.declarations.spark_names import SparkName
 from tables.engine.delta.lake import Lake
 
 FINGERPRINT = "fingerprint"
-"""The key under which a commit tells by which definition its rows were computed."""
+"""The key under which a commit names the definition that its rows were computed by."""
 ACCEPTED = "definition"
 """The transaction id of the commits by which a table changes its definition."""
 
@@ -197,7 +197,7 @@ _PARSING = threading.Lock()
 
 
 def _tree(code: FunctionType | type) -> ast.AST | None:
-    """The code without what does not run: docstrings, comments, formatting; None where its text is not at hand."""
+    """The code without what does not run: docstrings, comments, formatting; None where its text is not available."""
     # Threads that make syntax trees at once disturb each other (python/cpython#106905), as finding a class's text does.
     with _PARSING:
         return _parsed(code)

@@ -1,6 +1,6 @@
 """Parameters of a table that follow from what its function does: what they are, and why one cannot be had.
 
-What is inferred is a pure function of the code, so it is kept beside the code, as Python keeps its bytecode, under a
+What is inferred is a pure function of the code, so it is kept next to the code, as Python keeps its bytecode, under a
 digest of all that it follows from. Loading declarations then imports no Spark.
 """
 
@@ -123,7 +123,7 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
 def kept(
     file: Path, draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
 ) -> Inference:
-    """The same, from beside the declaration's file where it was kept, and kept there otherwise."""
+    """The same, from the file next to the declaration where there is one; else it is written there."""
     digest = _digest(draft, sources, columns)
     place = file.parent / "__pycache__" / f"{file.stem}.inferred.json"
     try:

@@ -81,7 +81,7 @@ class Extreme:
 
 @dataclass(frozen=True)
 class Computed:
-    """What a group computes to group by it, told from others by a number."""
+    """What a group computes to group by it, distinguished from others by a number."""
 
     number: int
 
@@ -425,7 +425,7 @@ def _plain(name: str) -> str:
 
 
 def _spelt(name: str, columns: Mapping[str, Origin]) -> str | None:
-    """The name as the columns have it: Spark's names do not tell capital letters from small ones."""
+    """The name as the columns have it: Spark's names do not distinguish capital letters from small ones."""
     return name if name in columns else next((c for c in columns if c.lower() == name.lower()), None)
 
 

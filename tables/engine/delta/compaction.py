@@ -1,6 +1,6 @@
 """Compacts the files of a table, and clusters those of a merged table by time.
 
-A MERGE writes every file anew in which it finds a row. What streams revise is recent: where recent rows lie together,
+A MERGE writes every file again in which it finds a row. What streams revise is recent: where recent rows lie together,
 a micro-batch costs the same however long the table's history is; where one file holds all, it costs as much as that.
 """
 
@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from tables.engine.delta.lake import Lake
 
 TARGET = 4 << 20
-"""Bytes of a file that a MERGE writes anew in a tenth of a second or two."""
+"""Bytes of a file that a MERGE rewrites in a tenth of a second or two."""
 _MOST = 256 << 20  # bytes that are sorted while a stream waits
 _AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
 _FILES = 2_048  # of a large table, before those that are merged grow
@@ -32,7 +32,7 @@ _log = logging.getLogger("twofold.tidy")
 
 
 class Extent(NamedTuple):
-    """A data file: its rows and bytes, and the times between which the rows lie; None: nobody knows."""
+    """A data file: its rows and bytes, and the times between which the rows lie; None: unknown."""
 
     rows: int
     size: int
@@ -43,7 +43,7 @@ class Extent(NamedTuple):
 def compact(lake: Lake, name: str, by: str | None = None) -> None:
     """Merge small files, write a log checkpoint and remove commits that have expired; rows stay as they are.
 
-    Best effort: files that somebody rewrites meanwhile are left for the next time.
+    Best effort: files that are rewritten meanwhile are left for the next time.
 
     Args:
         by: a time or date of the table's rows, by which its files are sorted apart when too much of them is mixed;

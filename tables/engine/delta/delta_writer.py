@@ -53,7 +53,7 @@ class CommitTag:
     info: Mapping[str, object] = field(default_factory=dict)
 
     def metadata(self, writer: str) -> str:
-        """The info as JSON, with what tells this writer's commit from another's of the same stamp."""
+        """The info as JSON, with what distinguishes this writer's commit from another's of the same tag."""
         return json.dumps({**self.info, WRITER: writer}, default=str, separators=(",", ":"))
 
 
@@ -84,7 +84,7 @@ class Written:
 
     @property
     def is_nothing(self) -> bool:
-        """Nothing was to be done, and nobody had done it before: there was no commit."""
+        """Nothing was to be done, and no one had done it before: there was no commit."""
         return self.version is None and not self.skipped
 
 
@@ -125,7 +125,7 @@ class Writer:
             WriteConflict: others were first each time. Retryable.
         """
         for _ in range(_ATTEMPTS):
-            # Before the table is read: whoever writes meanwhile takes this number, and this commit is skipped.
+            # Before the table is read: another writer takes this number meanwhile, and this commit is skipped.
             number = self.next_number(app)
             rows = new()
             if not len(rows) or not self.append(rows, CommitTag(app=app, version=number)).skipped:
@@ -179,7 +179,7 @@ class Writer:
 
         Args:
             changes: the table's columns, `_change` (insert, update, delete) and, as `_before_<column>`, what the row
-                was when the difference was taken: a row that changed since is left alone, so that nobody's newer
+                was when the difference was taken: a row that changed since is left alone, so that no newer
                 write is lost.
             greatest: an insert that meets a row of its key takes its place where it is greater here, compared left to
                 right, nulls lowest; without, it leaves the row alone.

@@ -118,7 +118,7 @@ def is_plain(table: DeltaTable) -> bool:
 
 
 def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
-    """The least and the greatest value of a column in each file; None where no file tells."""
+    """The least and the greatest value of a column in each file; None where no file has it."""
     names = f"min.{column}", f"max.{column}"
     if not set(names) <= set(files.column_names):
         return None
@@ -151,7 +151,7 @@ def _has_values(files: pa.Table, column: str, values: Sequence[Any]) -> pa.Array
 
 
 def _has_value(values: Sequence[Any], least: Any, greatest: Any) -> bool:
-    """Whether one of the sorted values lies between, as far as statistics tell: they cut long texts, and times."""
+    """Whether one of the sorted values lies between, as far as statistics show: they cut long texts, and times."""
     place = bisect_left(values, least)
     if place == len(values):
         return False

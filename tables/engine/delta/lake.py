@@ -54,7 +54,7 @@ class Added:
 
 @dataclass(frozen=True)
 class LoggedCommit:
-    """One commit as the Delta log tells it.
+    """One commit of the Delta log.
 
     Attributes:
         rewrites: it removed rows, so that no stream reads it; False for a plain append.
@@ -116,7 +116,7 @@ class Lake:
         """Create the table when it is not there.
 
         Args:
-            statistics: columns whose least and greatest values are kept per file; the others cost time and help nobody.
+            statistics: columns whose least and greatest values are kept per file; others would cost time for nothing.
         """
         if self.exists(name):
             return

@@ -59,7 +59,7 @@ def is_stale(shadow: Platform) -> bool:
     """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
     try:
         decoded = json.loads(_decoded_by(shadow.lake).read_text())
-    except (OSError, ValueError):  # whoever made it was killed
+    except (OSError, ValueError):  # its writer was killed
         return True
     return bool(decoded != _decodings(shadow.registry)) or any(
         recorded(shadow.lake, table) not in (None, fingerprint(table)) for table in shadow.registry.tables.values()

@@ -66,7 +66,7 @@ class Changed:
     """A row, in JSON's form, that a run has changed.
 
     Attributes:
-        key: of the correction that tells of it; the old and the new row have the same.
+        key: of the correction that records it; the old and the new row have the same.
         first_ms, last_ms: the time that it covers.
     """
 

@@ -32,8 +32,8 @@ class Gap:
 
     Attributes:
         why: what was asked in vain.
-        log: the topic's id on the broker; a topic that is made anew begins another log.
-        acknowledged_at: when a person said that it is known; None: nobody has yet.
+        log: the topic's id on the broker; a topic that is created again starts another log.
+        acknowledged_at: when a person acknowledged it; None: not yet.
         because: what that person said.
     """
 
@@ -49,7 +49,7 @@ class Gap:
 
     @property
     def is_open(self) -> bool:
-        """Whether nobody has acknowledged it."""
+        """Whether it waits for an acknowledgement."""
         return self.acknowledged_at is None
 
     def __str__(self) -> str:

@@ -31,7 +31,7 @@ class Record:
     """A record of a topic; `source` alone where a change of a table has none behind it.
 
     Attributes:
-        segment: the archived segment that holds it; None where none does yet, or nobody asked.
+        segment: the archived segment that holds it; None where none does yet, or it was not asked for.
     """
 
     source: str
@@ -75,7 +75,7 @@ class RowHistory:
 
     Attributes:
         now: the row as it stands; None when it does not exist.
-        since: the oldest version of which the log still tells.
+        since: the oldest version that the log still describes.
         definition: fingerprint of the declaration as it is now.
     """
 

@@ -38,7 +38,7 @@ def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
     """The markers and aborted records that are known of a topic's log, by partition, in order.
 
     Args:
-        log: the topic's id on the broker; a topic that is made anew begins another log.
+        log: the topic's id on the broker; a topic that is created again starts another log.
     """
     found: dict[int, list[Range]] = {}
     if lake.exists(TRANSACTIONS):

@@ -167,7 +167,7 @@ def first_of_each_on_stream(
 
 
 def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table:
-    """The same of rows in this process, with the columns that tell where they stand in the log."""
+    """The same of rows in this process, with the columns of their place in the log."""
     same = ", ".join(f'"{column}"' for column in agreeing)
     order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
     first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"

@@ -62,7 +62,7 @@ class ScopeFilter:
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
 
-        Where the input does not tell its rows' scopes, or a scope is of any value, they keep more: all rows of the
+        Where the input does not have its rows' scopes, or a scope is of any value, they keep more: all rows of the
         scopes' times.
 
         Args:

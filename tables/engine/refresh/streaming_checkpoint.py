@@ -44,7 +44,7 @@ class MicroBatch:
         ends: of each Delta source the offset that it reads up to; None: nothing of it.
         watermark_ms: epoch milliseconds: it closes rows that end before it; None: by what those before it have seen.
         settings: of Spark's, those that state depends on.
-        number: in the checkpoint; None where only others tell of it.
+        number: in the checkpoint; None where only other micro-batches mention it.
     """
 
     ends: Sequence[Mapping[str, Any] | None]
@@ -63,7 +63,7 @@ class MicroBatch:
         return all(end is None or end["index"] < 0 for end in self.ends)
 
     def without_parts(self) -> MicroBatch:
-        """As far as it took commits whole: where it took a part of one, another micro-batch, which nobody has seen."""
+        """As far as it took commits whole: where it took a part of one, one whose result is not known."""
         if self.is_between_commits:
             return self
         ends = [end and delta_offset(end["reservoirId"], end["reservoirVersion"]) for end in self.ends]
@@ -111,7 +111,7 @@ class Checkpoint:
 
     @property
     def ended(self) -> list[MicroBatch]:
-        """The micro-batches that ended and that it still tells of, oldest first; damaged files are passed over.
+        """The micro-batches that ended and that it still describes, oldest first; damaged files are passed over.
 
         A micro-batch is planned when the one before it has ended.
         """
@@ -126,7 +126,7 @@ class Checkpoint:
 
     @property
     def is_whole(self) -> bool:
-        """Whether a stream can go on from it, as far as can be told without its state."""
+        """Whether a stream can go on from it, as far as can be known without its state."""
         try:
             if self.position is not None:
                 return bool(self.stream)
@@ -187,7 +187,7 @@ class Checkpoint:
                 self._write(f"offsets/{number}", [about, *("-" if end is None else _json(end) for end in ends)])
 
     def take_place_of(self, lost: Checkpoint) -> None:
-        """Become the other one, which is kept beside it under the name `<name>.lost`."""
+        """Become the other one, which is kept under the name `<name>.lost`."""
         lost.take_away()
         self.path.rename(lost.path)
 

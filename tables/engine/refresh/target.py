@@ -91,7 +91,7 @@ class Target:
         return [f.name for f in self.newest().schema().fields]
 
     def live(self) -> DataFrame:
-        """The rows as they are now, and stay for whoever reads them: at the newest version."""
+        """The rows as they are now, and remain for readers: at the newest version."""
         return self.lake.frame(self.spark, self.name, int(self.newest().version()))
 
     def difference(self, should: Rows, live: Rows) -> Rows:
