@@ -49,6 +49,15 @@ def java_version(launcher: Path) -> int | None:
     return int(found.group(1)) if found else None
 
 
+def late_c2(times: int) -> list[str]:
+    """Options by which C2, the JVM's second compiler, compiles only what runs so many times as often as by default.
+
+    It takes a third of the CPU of the first minutes of a JVM, and most of what it compiles then does not run for long.
+    """
+    thresholds = {"Invocation": 5_000, "MinInvocation": 600, "Compile": 15_000, "BackEdge": 40_000}
+    return [f"-XX:Tier4{name}Threshold={times * default}" for name, default in thresholds.items()]
+
+
 def _candidates(environment: Mapping[str, str]) -> Iterator[Path]:
     home = environment.get("JAVA_HOME")
     if home:

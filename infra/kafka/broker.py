@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infra import jars
 from infra.errors import BrokerUnreachable, ProcessFailed
-from infra.java import java
+from infra.java import java, late_c2
 from infra.kafka.topic_admin import reach
 from infra.process.ports import HOST
 from infra.process.supervisor import Program
@@ -46,6 +46,7 @@ def program(settings: Settings) -> Program:
         str(java()),
         f"-Xmx{HEAP}",
         "-XX:+UseG1GC",
+        *late_c2(6),
         "-XX:+ExitOnOutOfMemoryError",
         "-Djava.awt.headless=true",
         *_kafka(settings, "kafka.Kafka"),

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from infra.errors import ProcessFailed, SparkUnreachable
+from infra.java import late_c2
 from infra.process.ports import HOST
 from infra.process.supervisor import Program
 from infra.secret_files import ensure_secret
@@ -22,12 +23,8 @@ _JAVA_OPTIONS = [
     "-XX:+ExitOnOutOfMemoryError",
     # Clients come and go for weeks, each with classes that were compiled for it.
     "-XX:MaxMetaspaceSize=600m",
-    # The second compiler takes half of the CPU until the server is warm, and short queries of many kinds gain nothing
-    # from it. What runs fifty times as often as by default is worth it: loops over records.
-    "-XX:Tier4InvocationThreshold=250000",
-    "-XX:Tier4MinInvocationThreshold=30000",
-    "-XX:Tier4CompileThreshold=750000",
-    "-XX:Tier4BackEdgeThreshold=2000000",
+    # Short queries of many kinds gain nothing from it; loops over records do.
+    *late_c2(50),
 ]
 
 

@@ -11,7 +11,7 @@ from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
 from infra.errors import MissingTool
-from infra.java import java
+from infra.java import java, late_c2
 from infra.settings import ROOT
 from infra.spark import class_data_sharing
 
@@ -93,7 +93,8 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
             f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:+UseG1GC "
-            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} {' '.join(java_options)}"
+            f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} "
+            + " ".join([*late_c2(6), *java_options])
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
         "spark.ui.enabled": "false",

@@ -27,7 +27,7 @@ from streaming.progress import Progress, write
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import is_small
+from tables.engine.delta.sizes import INGESTED, is_small
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -180,9 +180,9 @@ class Ingest:
 
         After a start and after a failure they are measured, which takes a look at all of them.
         """
-        if self._record_bytes is None and records > _UNMEASURED and is_small(self._settings, records):
+        if self._record_bytes is None and records > _UNMEASURED and is_small(self._settings, records, INGESTED):
             self._record_bytes = size_of(frame) / records
-        return not is_small(self._settings, records, record_bytes=records * (self._record_bytes or 0))
+        return not is_small(self._settings, records, INGESTED, record_bytes=records * (self._record_bytes or 0))
 
     def _take(self, name: str, raw: pa.Table, ranges: Ranges, ids: Mapping[str, str]) -> None:
         require_same_log(self._feeds[name], name, ids)

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 # Rows, as multiples of the setting `small_rows`.
 COMMITTED = 1  # a commit that delta-rs makes sooner than Spark
+INGESTED = 5  # records that are decoded here sooner than by workers, which take 10 s of CPU to start
 REVISED = 8  # rows behind a commit: Spark takes 1.3 s to know that 50,000 are new and to merge them, delta-rs 0.15 s
 HANDED_OVER = 10  # to Spark, from this process
 COMPARED = 50  # on each side
