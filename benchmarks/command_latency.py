@@ -121,7 +121,8 @@ def down(platform: Platform) -> None:
 
 def verify_in_airflow(platform: Platform) -> None:
     """As the demo does: reconcile with verify, every closed row recomputed."""
-    run_dag(platform.settings, "flights.reconcile", {"verify": True})
+    with reconciling(platform):
+        run_dag(platform.settings, "flights.reconcile", {"verify": True})
 
 
 def check_in_airflow(platform: Platform) -> None:
@@ -259,15 +260,25 @@ def measure(platform: Platform, task: Task, rounds: int) -> list[float]:
     return found
 
 
+@contextmanager
+def reconciling(platform: Platform) -> Iterator[None]:
+    """Airflow runs `flights.reconcile` meanwhile, and not before or after: it would correct what is to be timed."""
+    client = Client(platform.settings)
+    client.pause("flights.reconcile", paused=False)
+    try:
+        yield
+    finally:
+        client.pause("flights.reconcile", paused=True)
+
+
 def let_airflow_finish(platform: Platform) -> None:
     """Have it check what it corrected, and correct nothing more by itself."""
     settings = platform.settings
     earlier = triggered_runs(settings, "flights.quality")
-    Client(settings).pause("flights.reconcile", paused=False)
-    outcomes = run_dag(settings, "flights.reconcile", {"verify": True}).result("recompute")
-    if any(outcome["changed"] for outcome in outcomes):
-        run_after(settings, "flights.quality", earlier)
-    Client(settings).pause("flights.reconcile", paused=True)
+    with reconciling(platform):
+        outcomes = run_dag(settings, "flights.reconcile", {"verify": True}).result("recompute")
+        if any(outcome["changed"] for outcome in outcomes):
+            run_after(settings, "flights.quality", earlier)
 
 
 def main() -> int:
