@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from infra.settings import Settings
 
 
-def test_records_are_made_for_every_type_and_only_the_broken_ones_are_refused() -> None:
+def test_records_of_every_type_fit_and_only_broken_ones_are_refused() -> None:
     schema = {
         **{name: name for name in ("string", "boolean", "int", "long", "double", "date", "timestamp")},
         "zoneless": "timestamp_ntz",

@@ -129,6 +129,13 @@ def test_the_first_line_of_a_module_is_in_plain_words() -> None:
     assert found == {}
 
 
+def test_test_names_are_in_plain_words_and_short() -> None:
+    texts = [path.read_text("utf-8") for path in sorted((ROOT / "tests").rglob("test_*.py"))]
+    names = [name for text in texts for name in re.findall(r"^ *def (test_\w+)", text, re.MULTILINE)]
+    assert len(names) > 1_000
+    assert [name for name in names if len(name) > 70 or not_plain(name.replace("_", " "))] == []
+
+
 def test_help_texts_are_in_plain_words() -> None:
     assert {name: wrong for name, text in helps_of(get_command(app), "twofold") if (wrong := not_plain(text))} == {}
 

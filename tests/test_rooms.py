@@ -74,7 +74,7 @@ def test_streaming_and_batch_know_nothing_of_each_other() -> None:
     ]
 
 
-def test_nobody_imports_the_outermost_rooms() -> None:
+def test_no_room_imports_the_outermost_rooms() -> None:
     assert [room for room, allowed in MAY_IMPORT.items() if "cli" in allowed or "dags" in allowed] == []
     assert [room for room, allowed in MAY_IMPORT.items() if "traffic" in allowed] == ["cli"]
 

@@ -55,7 +55,7 @@ def appended_at(world: World, offset: int) -> datetime:
 
 
 @pytest.mark.parametrize("by_time", [False, True])
-def test_what_came_later_is_not_in_it(world: World, by_time: bool) -> None:
+def test_what_arrived_later_is_not_in_it(world: World, by_time: bool) -> None:
     before: dict[str, LogPosition] = {TOPIC: appended_at(world, 4) if by_time else {0: 4}}
     hours = [(r["sensor"], r["hour"], r["total"], r[FINAL]) for r in as_of(world, "hours", before)]
     # The newest event is of 5:00, and the stream waits an hour: what closes before 4:00 was final.
@@ -78,7 +78,7 @@ def test_of_all_records_it_is_the_table_as_it_is(world: World) -> None:
         )
 
 
-def test_of_the_rows_of_one_key_the_last_closed_one_stays_as_in_a_reconcile(world: World) -> None:
+def test_of_the_rows_of_a_key_the_last_closed_one_stays(world: World) -> None:
     # As above: what closes before 4:00 was final, and of `b` nothing had come.
     assert [(r["hour"], r[FINAL]) for r in as_of(world, "last", {TOPIC: {0: 4}})] == [(hour(2), True)]
     # By then the hour of `a` at 5:00 was open, too, and that of `b` had closed at 3:00.

@@ -56,9 +56,7 @@ def landed(flight: str, hour: float) -> bytes:
     return json.dumps(record).encode()
 
 
-def test_of_two_departures_of_one_flight_the_later_one_stands_in_whatever_order_they_come(
-    spark: SparkSession, settings: Settings
-) -> None:
+def test_of_two_departures_the_later_one_counts_in_any_order(spark: SparkSession, settings: Settings) -> None:
     """Six times records come, three tables are maintained and reconciled; half a minute where the machine is busy."""
     world = World(spark, settings)
     departures: list[list[bytes]] = [

@@ -66,7 +66,7 @@ def corrections(world: World, table: str) -> list[dict[str, Any]]:
     return Ledgers(world.lake).corrections(f"flights.{table}")
 
 
-def test_a_correction_has_the_row_before_and_after_and_the_record_that_forced_it(world: World) -> None:
+def test_a_correction_has_both_rows_and_the_record_that_caused_it(world: World) -> None:
     (correction,) = corrections(world, "delays_by_hour")
     before, after = json.loads(correction["before"]), json.loads(correction["after"])
     assert (before["flights"], before["mean_delay_min"]) == (2, 12.5)
@@ -75,7 +75,7 @@ def test_a_correction_has_the_row_before_and_after_and_the_record_that_forced_it
     assert json.loads(correction["inputs"]) == {"flights.departures": world.lake.version("flights.departures")}
 
 
-def test_the_table_above_is_corrected_first_and_the_one_below_names_the_same_record_in_one_run(world: World) -> None:
+def test_the_upstream_table_is_corrected_first_by_the_same_record(world: World) -> None:
     (flight,) = corrections(world, "flights")
     (day,) = corrections(world, "carrier_days")
     assert (flight["change"], flight["cause"], flight["evidence"]) == ("insert", "late", [LATE])
@@ -102,7 +102,7 @@ def test_a_correction_that_is_not_in_the_ledger_is_missed_by_the_fold(world: Wor
         world.lake.open(CORRECTIONS).restore(version)
 
 
-def test_the_story_of_a_row_is_told_in_order(world: World) -> None:
+def test_the_story_of_a_row_is_reported_in_order(world: World) -> None:
     told = read_history(world.lake, world.registry.find_table("delays_by_hour"), HOUR)
     first, last = told.versions[0], told.versions[-1]
     assert (first.by, first.change) == ("stream", "insert")
@@ -126,9 +126,7 @@ def test_a_late_record_is_listed_with_what_it_changed(world: World) -> None:
     assert list(record.rows) == [{"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}]
 
 
-def test_a_late_record_that_a_correction_of_many_does_not_name_is_corrected_too(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_late_record_beyond_the_named_ones_is_corrected_too(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     (correction,) = corrections(world, "delays_by_hour")
     assert correction["records"] == 1
     cut = [{**correction, "evidence": [], "records": 1}]
@@ -137,7 +135,7 @@ def test_a_late_record_that_a_correction_of_many_does_not_name_is_corrected_too(
     assert (record.fate, list(record.rows)) == ("corrected", [{"origin": "JFK", "hour": "2013-03-05T10:00:00+00:00"}])
 
 
-def test_after_a_reconcile_there_is_nothing_to_do_and_no_engine_is_loaded_to_know_it(world: World) -> None:
+def test_nothing_to_do_is_known_without_loading_an_engine(world: World) -> None:
     names = [f"flights.{name}" for name in TABLES]
     assert [(o.table, o.changed) for o in untouched(world.settings, names) or []] == [
         (table.full_name, 0) for table in world.registry.chosen(names)
@@ -185,7 +183,7 @@ def test_a_publication_that_a_crash_kept_out_of_the_ledger_is_work(own: World) -
     assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late", "backfill"]
 
 
-def test_a_damaged_row_is_named_left_alone_and_overwritten_only_by_a_repair(own: World) -> None:
+def test_a_damaged_row_is_named_and_overwritten_only_by_a_repair(own: World) -> None:
     table = own.registry.find_table("delays_by_hour")
     own.reconcile(["delays_by_hour"])
     own.lake.open(table.full_name).update(updates={"flights": "99"}, predicate="origin = 'JFK'")

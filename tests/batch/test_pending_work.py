@@ -55,7 +55,7 @@ def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> No
     assert untouched(settings) is None
 
 
-def test_a_file_that_cannot_be_loaded_is_no_reason_to_say_that_all_is_right(
+def test_with_a_file_that_cannot_be_loaded_not_all_is_right(
     settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     declared = load()
@@ -70,7 +70,7 @@ def test_a_file_that_cannot_be_loaded_is_no_reason_to_say_that_all_is_right(
 
 
 @pytest.mark.parametrize("names", [[], ["plant"]])
-def test_work_on_all_tables_or_a_domain_ends_with_the_files_that_cannot_be_loaded(
+def test_work_on_a_domain_ends_with_the_files_that_cannot_be_loaded(
     settings: Settings, monkeypatch: pytest.MonkeyPatch, names: list[str]
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
@@ -86,7 +86,7 @@ def test_work_on_all_tables_or_a_domain_ends_with_the_files_that_cannot_be_loade
 
 
 @pytest.mark.parametrize(("reads_next", "is_taken_in"), [(0, False), (2, False), (3, True), (4, True)])
-def test_what_the_stream_has_taken_in_by_itself_is_no_work(
+def test_what_the_stream_has_read_by_itself_is_no_work(
     settings: Settings, lake: Lake, reads_next: int, is_taken_in: bool
 ) -> None:
     """Version 0 makes the table, 1 and 2 change it, 3 is maintenance."""
@@ -199,7 +199,7 @@ def test_work_leaves_the_position_where_it_was(idle: Idle) -> None:
     assert reconcile_positions(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 0
 
 
-def test_what_is_pending_waits_until_the_last_row_that_it_reaches_has_closed() -> None:
+def test_pending_work_waits_until_the_last_row_it_reaches_has_closed() -> None:
     pinned = object.__new__(Pinned)
     pinned.table, pinned.watermark_ms = a_table(depends_within="1 hour"), 3 * HOUR_MS
     closed, open_, more = (Scope(("a",), Interval(n * HOUR_MS, (n + 1) * HOUR_MS)) for n in (0, 2, 3))

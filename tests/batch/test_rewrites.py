@@ -182,7 +182,7 @@ def of_b(world: World) -> dict[str, float | None]:
 
 
 @pytest.mark.parametrize("cause", EXPECTED)
-def test_history_is_rewritten_once_beside_a_stream_in_the_ledger_and_reversibly(
+def test_history_is_rewritten_once_in_the_ledger_and_reversibly(
     before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
     world = before.copied_to(settings)
@@ -235,9 +235,7 @@ def test_history_is_rewritten_once_beside_a_stream_in_the_ledger_and_reversibly(
 
 
 @pytest.mark.parametrize("stream", ["behind", "ahead"])
-def test_what_a_stream_is_about_to_take_in_or_took_in_meanwhile_is_not_unexplained(
-    before: World, settings: Settings, stream: str
-) -> None:
+def test_what_a_stream_ingests_meanwhile_is_not_unexplained(before: World, settings: Settings, stream: str) -> None:
     world = before.copied_to(settings)
     platform = Platform(world.spark, world.lake, world.registry)
     pinned = [Reconcile(platform, table) for table in world.registry.chosen([f"plant.{name}" for name in FILES])]

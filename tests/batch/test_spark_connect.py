@@ -70,7 +70,7 @@ def changed(outcomes: list[RunResult]) -> dict[tuple[str, str], tuple[int, int, 
 
 
 @pytest.mark.parametrize("engine", ["auto", "spark"])
-def test_reconcile_corrects_what_came_late_and_then_nothing(world: World) -> None:
+def test_reconcile_corrects_what_was_late_and_then_nothing(world: World) -> None:
     assert hours(world) == {("a", 0): 3.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
     assert changed(world.reconcile(["hours"], verify=True)) == {("plant.hours", "late"): (0, 1, 0)}
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}

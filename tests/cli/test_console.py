@@ -54,7 +54,7 @@ def test_a_column_that_may_be_broken_gives_its_room_to_those_that_may_not(monkey
     assert all(text in narrow for text in ("flights.flights_in_weather", "touched", "departures,", "28,869"))
 
 
-def test_columns_that_can_be_spared_leave_one_by_one_when_the_others_lack_room(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_optional_columns_leave_one_by_one_when_others_lack_room(monkeypatch: pytest.MonkeyPatch) -> None:
     spare = ["reads", "strategy"]
     assert "observations" in _printed(monkeypatch, 64, spare)
     without_reads, without_both = (_printed(monkeypatch, width, spare) for width in (50, 40))

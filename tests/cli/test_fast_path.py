@@ -27,7 +27,7 @@ def test_other_commands_and_options_are_left_to_the_command_line(
 
 
 @pytest.mark.parametrize("words", [["reconcile"], ["reconcile", "no_such_table"]])
-def test_a_platform_that_never_ran_and_a_mistake_are_left_to_the_command_line(
+def test_a_platform_that_never_ran_is_left_to_the_command_line(
     home: object, capsys: pytest.CaptureFixture[str], words: list[str]
 ) -> None:
     assert not answer(words)

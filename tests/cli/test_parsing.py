@@ -25,7 +25,7 @@ def test_a_time_without_an_offset_is_utc(text: str, instant: datetime) -> None:
     assert parsed.utcoffset() == instant.utcoffset()
 
 
-def test_one_offset_is_meant_for_every_partition() -> None:
+def test_one_offset_applies_to_every_partition() -> None:
     assert parse_offsets("1200", "--from", 3) == {0: 1200, 1: 1200, 2: 1200}
 
 

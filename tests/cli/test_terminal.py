@@ -343,7 +343,7 @@ def test_nothing_is_broken_inside_a_word(cli: Cli, monkeypatch: pytest.MonkeyPat
     assert {*types, *types.values()} <= set(said["show", "flights.departures"].split())
 
 
-def test_a_domain_stands_for_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_domain_means_its_tables(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     asked: list[Sequence[str]] = []
 
     def run(_: object, names: Sequence[str], **__: object) -> list[RunResult]:

@@ -270,7 +270,7 @@ def test_a_broken_declaration_takes_down_itself_and_what_reads_it(two_domains: P
     assert [str(file) in str(fault.hint) for fault in faults] == [False, True]
 
 
-def test_a_fault_is_one_clear_import_error_beside_the_dags(two_domains: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     (two_domains / "trains" / "flights.py").write_text("this is no Python")

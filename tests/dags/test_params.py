@@ -126,7 +126,7 @@ def test_a_recovery_that_cannot_be_meant_is_refused(change: dict[str, object]) -
         recover_arguments({"table": "flights.flights", **change}, TABLES)
 
 
-def test_a_replay_passes_partitions_on_and_reads_the_archive_alone_on_demand() -> None:
+def test_a_replay_takes_partitions_and_the_archive_alone_on_demand() -> None:
     params = {"topic": "flights.departures", "partitions": "0, 2", "archived": True}
     assert replay_arguments(params, TOPICS) == ["flights.departures", "--partitions", "0,2", "--archived"]
 

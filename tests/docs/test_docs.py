@@ -104,7 +104,7 @@ def unlinked_terms(text: str) -> Iterator[str]:
                 yield term
 
 
-def test_the_readme_shows_the_declaration_as_it_stands_before_any_other_code() -> None:
+def test_the_readme_shows_the_declaration_before_any_other_code() -> None:
     shown = re.search(r"^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
     assert shown is not None
     assert shown[1] == "python"

@@ -68,7 +68,7 @@ def test_a_package_of_another_version_is_found(tmp_path: Path) -> None:
     assert "no-such-package is missing" in found.found
 
 
-def test_a_socket_that_nobody_answers_is_found(settings: Settings) -> None:
+def test_a_socket_without_a_server_is_found(settings: Settings) -> None:
     path = supervisord.socket_path(settings)
     path.parent.mkdir(parents=True, exist_ok=True)
     with socket.socket(socket.AF_UNIX) as stale:

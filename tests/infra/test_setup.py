@@ -44,7 +44,7 @@ def fake_python(checkout: Path, version: str) -> None:
     launcher.chmod(0o755)
 
 
-def test_no_python_is_told_once(checkout: Path) -> None:
+def test_no_python_is_reported_once(checkout: Path) -> None:
     ran = run(checkout, ".ci/setup")
 
     assert ran.returncode == 1
@@ -61,7 +61,7 @@ def test_a_python_that_is_too_old_is_named_with_its_version(checkout: Path) -> N
     assert "Python 3.11 to 3.13 is needed; python3 is Python 3.9.2." in ran.stderr
 
 
-def test_a_missing_java_is_told_before_anything_is_installed(checkout: Path) -> None:
+def test_a_missing_java_is_reported_before_anything_is_installed(checkout: Path) -> None:
     launcher = checkout / "bin" / "python3"
     launcher.write_text(f'#!/bin/sh\nexec "{sys.executable}" "$@"\n')
     launcher.chmod(0o755)

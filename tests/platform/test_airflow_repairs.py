@@ -46,9 +46,7 @@ def test_a_run_succeeds(airflow: Client, dag: str, conf: dict[str, object], comm
     assert tasks[command] == "success"
 
 
-def test_a_damaged_row_is_shown_to_a_person_and_overwritten_once_they_approve(
-    airflow: Client, platform: Settings
-) -> None:
+def test_a_damaged_row_is_shown_and_overwritten_once_approved(airflow: Client, platform: Settings) -> None:
     """Two real Spark jobs, and an answer that has to wait."""
     dag, name, lake = "flights.repair", HOURS, Lake(platform)
     row = "origin = 'JFK' AND hour = '2013-01-01T15:00:00Z'"

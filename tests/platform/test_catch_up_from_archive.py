@@ -72,7 +72,7 @@ def ingest(spark: SparkSession, world: World) -> bool:
     return isinstance(running, DeferredQuery)
 
 
-def test_a_stream_that_fell_behind_misses_nothing_but_what_nobody_has(
+def test_a_stream_that_fell_behind_misses_only_what_is_lost(
     spark: SparkSession, broker: Settings, log: Settings
 ) -> None:
     log = replace(log, archive=broker.archive_uri)

@@ -71,7 +71,7 @@ def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: S
     assert sum(faults(log).values()) == sum(begins.values())
 
 
-def test_a_topic_that_is_made_anew_is_left_out_while_the_others_go_on(log: Settings, spark: SparkSession) -> None:
+def test_a_topic_that_is_created_again_is_left_out_while_the_others_go_on(log: Settings, spark: SparkSession) -> None:
     registry = Registry(load().topics, {})
     world = World(spark, log, registry=registry)
     send(log, 0)

@@ -113,7 +113,7 @@ def test_an_audit_passes_tables_and_a_range_of_a_topic(command: Command) -> None
     assert (log["topic"], log["faults"], log["records"]) == (WEATHER, [], 9)
 
 
-def test_a_table_is_made_anew_from_the_log_and_promoted(command: Command) -> None:
+def test_a_table_is_created_again_from_the_log_and_promoted(command: Command) -> None:
     command("reconcile", *TABLES)
     found = command("rebuild", HOURS, "--promote")
     assert found["comparison"]["is_equal"], found

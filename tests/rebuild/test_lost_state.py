@@ -152,7 +152,7 @@ def delete(path: Path) -> None:
 @pytest.mark.parametrize(
     ("lose", "how"), [(forget_beginning, {}), (cut_off, {"from_archive": True})], ids=["events", "archive"]
 )
-def test_state_of_which_an_older_part_is_readable_is_proven_key_by_key(
+def test_state_whose_older_part_is_readable_is_proven_key_by_key(
     world: World, lose: Callable[[Path], None], how: dict[str, bool]
 ) -> None:
     lost = checkpoint(world, "hours")
@@ -289,7 +289,7 @@ def test_another_state_is_named_and_not_taken_until_a_person_decides(world: Worl
     assert lost.stream != stream
 
 
-def test_a_table_that_was_written_past_its_stream_is_found_where_the_table_is_the_proof(world: World) -> None:
+def test_a_table_that_was_written_past_its_stream_is_found(world: World) -> None:
     from deltalake import DeltaTable
 
     hours = DeltaTable(world.lake.uri("plant.hours"))

@@ -86,14 +86,12 @@ def test_what_the_log_gives_again_is_what_the_live_table_has(world: World) -> No
     assert (comparison.rows, comparison.before) == (4, hour(5))
 
 
-def test_a_table_of_a_table_is_made_anew_with_what_it_reads(world: World) -> None:
+def test_a_table_of_a_table_is_created_again_with_what_it_reads(world: World) -> None:
     comparison = rebuild(world, "days").compare()
     assert (comparison.is_equal, comparison.rows) == (True, 2)
 
 
-def test_a_damaged_row_is_found_put_right_by_promotion_and_damaged_again_by_rollback(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="sensor = 'a' AND total = 11")
     promotion = rebuild(world)
     looks: list[str] = []

@@ -53,7 +53,7 @@ def kept(settings: Settings, started: list[Query]) -> _SupervisedQuery:
     return _SupervisedQuery("hours", start, settings.stream_lock("plant.hours"))
 
 
-def test_a_query_waits_while_its_checkpoint_is_made_anew(settings: Settings, started: list[Query]) -> None:
+def test_a_query_waits_while_its_checkpoint_is_created_again(settings: Settings, started: list[Query]) -> None:
     query = kept(settings, started)
     with exclusive(settings.stream_lock("plant.hours")) as ours:
         assert ours
@@ -77,7 +77,7 @@ def test_the_checkpoint_of_a_query_is_held_until_it_stops_or_fails(settings: Set
     assert (len(started), is_held(lock)) == (2, False)
 
 
-def test_what_a_query_failed_with_is_told_until_it_runs_again(
+def test_what_a_query_failed_with_is_reported_until_it_runs_again(
     settings: Settings, started: list[Query], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(driver, "_SETTLED_S", 0.0)
@@ -92,7 +92,7 @@ def test_what_a_query_failed_with_is_told_until_it_runs_again(
     assert [p.error for p in read(settings, "plant")] == [""]
 
 
-def test_what_keeps_a_whole_driver_from_running_is_told(
+def test_what_keeps_a_whole_driver_from_running_is_reported(
     settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def refuse(*_: object) -> None:
@@ -146,7 +146,7 @@ def test_a_mistake_that_only_the_analysis_finds_keeps_a_table_out(
     }
 
 
-def test_a_mistake_in_a_changed_definition_is_named_before_the_change_is_refused(
+def test_a_mistake_is_named_before_a_changed_definition_is_refused(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lake, before = Lake(settings), plant(tmp_path / "before")

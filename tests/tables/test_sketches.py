@@ -60,7 +60,7 @@ def test_sketches_merge_over_days_as_the_page_shows(spark: SparkSession, lake: L
     assert days.where(f"day = DATE '{date(2013, 1, 7)}'").select("planes").collect()[0][0] == 60
 
 
-def test_the_planes_of_two_days_are_told_apart_as_the_page_shows(spark: SparkSession, lake: Lake) -> None:
+def test_the_planes_of_two_days_are_distinguished_as_the_page_shows(spark: SparkSession, lake: Lake) -> None:
     flown = {0: ["N1", "N2", "N3"], 1: ["N2", "N3", "N4", "N5"], 2: ["N1"]}
     flights = [
         (f"UA{day}{plane}", "UA", plane, "BOS", MONDAY + timedelta(days=day), 0)
@@ -82,7 +82,7 @@ def test_of_destinations_with_as_many_flights_the_first_by_name_are_shown(spark:
     assert row["top_destinations"] == ["LAX", "ATL", "BOS"]
 
 
-def test_a_day_of_which_nothing_is_known_has_no_percentile_and_no_plane(spark: SparkSession) -> None:
+def test_a_day_without_records_has_no_percentile_and_no_plane(spark: SparkSession) -> None:
     frame = spark.createDataFrame([("UA1", "UA", None, "BOS", MONDAY, None)], FLIGHTS)
     [row] = derive(load().find_table("distinct_planes"), {"flights": frame}).collect()
     assert (row["flights"], row["planes"], row["p90_delay_min"]) == (1, 0, None)

@@ -100,7 +100,7 @@ def test_a_duplicate_is_the_same_bytes_up_to_ten_minutes_later(
         assert timedelta(0) <= again.send_at - first.send_at <= timedelta(minutes=10)
 
 
-def test_garbage_comes_beside_the_true_record(topics: dict[str, Topic], two_days: list[Record]) -> None:
+def test_garbage_comes_in_addition_to_the_true_record(topics: dict[str, Topic], two_days: list[Record]) -> None:
     record = two_days[0]
     first, garbage = FaultInjection(corrupt_share=1, duplicate_share=0).messages(record, topics[record.topic])
     assert first.kind == TRUE

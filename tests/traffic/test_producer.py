@@ -38,7 +38,7 @@ DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": d
         ({"speed": float("nan")}, "speed=nan"),
     ],
 )
-def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_touched(
+def test_wrong_arguments_are_refused_before_anything_is_touched(
     wrong: dict[str, Any], says: str, tmp_path: Path
 ) -> None:
     with pytest.raises(BadArgument, match=says):
@@ -46,7 +46,7 @@ def test_arguments_that_cannot_be_meant_are_refused_before_anything_is_touched(
     assert not (tmp_path / "home").exists()
 
 
-def test_a_broker_that_does_not_answer_is_told_and_leaves_no_journal(tmp_path: Path) -> None:
+def test_a_broker_that_does_not_answer_is_reported_and_leaves_no_journal(tmp_path: Path) -> None:
     with pytest.raises(BrokerUnreachable, match=r"127\.0\.0\.1:1 "):
         producer.run(Settings(home=tmp_path / "home", kafka_port=1), **DAY)
     assert not (tmp_path / "home").exists()
@@ -61,7 +61,7 @@ def topics() -> dict[str, Topic]:
     return topics_of_flights()
 
 
-def test_messages_come_in_the_order_of_their_arrival_over_the_bounds_of_days(topics: dict[str, Topic]) -> None:
+def test_messages_are_sent_in_order_of_arrival_across_days(topics: dict[str, Topic]) -> None:
     found = list(producer.messages(date(2013, 1, 1), date(2013, 1, 6), topics, FaultInjection(hours_share=0.3)))
     assert found == sorted(found)
     happened_late = sum(m.send_at > datetime(2013, 1, 6, 12, tzinfo=NEW_YORK) for m in found)
@@ -100,7 +100,7 @@ def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) 
     assert 0.5 <= time.monotonic() - began < 10
 
 
-def test_a_pause_ends_the_moment_that_the_run_is_told_to_end(topics: dict[str, Topic]) -> None:
+def test_a_pause_ends_the_moment_that_the_run_is_reported_to_end(topics: dict[str, Topic]) -> None:
     source = producer.messages(date(2013, 1, 15), date(2013, 1, 16), topics, FaultInjection.none())
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
@@ -191,7 +191,7 @@ def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker:
 
 
 @pytest.mark.platform
-def test_a_run_that_is_told_to_end_journals_all_that_it_sent(log: Settings) -> None:
+def test_a_run_that_is_reported_to_end_journals_all_that_it_sent(log: Settings) -> None:
     stop = threading.Event()
 
     def stop_early(progress: producer.Progress) -> None:

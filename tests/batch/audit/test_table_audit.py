@@ -163,7 +163,7 @@ def test_what_a_late_record_changes_is_no_drift(world: World) -> None:
 
 
 @pytest.mark.spark
-def test_what_the_stream_has_still_to_take_in_is_no_drift(world: World) -> None:
+def test_what_the_stream_has_still_to_read_is_no_drift(world: World) -> None:
     world.append({"readings": [reading("a", 80, 9)]})
     found = look(world, "newest")
     assert (found.unexplained, found.excused) == (0, 1)

@@ -69,7 +69,7 @@ def test_what_was_ingested_is_what_the_log_gives(copies: TwoCopies) -> None:
     assert is_certified(copies)
 
 
-def test_an_archived_record_that_was_changed_with_a_right_checksum_is_found(copies: TwoCopies) -> None:
+def test_a_changed_archived_record_with_a_right_checksum_is_found(copies: TwoCopies) -> None:
     copies.change_archived(2, value=reading("b", 2, 9))
     report = audited(copies)
     assert report.sides
@@ -133,7 +133,7 @@ def test_an_offset_that_a_transaction_fills_is_not_missing(copies: TwoCopies) ->
     assert is_certified(copies)
 
 
-def test_an_offset_that_is_lost_is_missing_until_somebody_knows_of_it(copies: TwoCopies) -> None:
+def test_a_lost_offset_is_missing_until_acknowledged(copies: TwoCopies) -> None:
     lose(copies, 5)
     gap = lost_offsets.Gap(topic=TOPIC, partition=0, start=5, end=6, recorded_at=datetime.now(UTC), why="a test")
     lost_offsets.record(copies.world.lake, [gap])

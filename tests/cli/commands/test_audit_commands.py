@@ -63,7 +63,7 @@ def certified(monkeypatch: pytest.MonkeyPatch) -> dict[str, Certificate]:
 
 
 @pytest.mark.usefixtures("certified")
-def test_a_certificate_shows_each_partition_and_what_was_taken_in(cli: Cli) -> None:
+def test_a_certificate_shows_each_partition_and_what_was_read(cli: Cli) -> None:
     ran = cli("certify", "delays_by_hour")
     assert ran.code == 0
     assert "flights.delays_by_hour, version 5: 40 rows" in ran.out
@@ -133,9 +133,7 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
     assert (cli("audit", "--json").document["passed"], cli("audit", "--json").code) == (False, 0)
 
 
-def test_an_audit_of_a_topic_says_who_has_its_log_and_fails_where_two_sides_differ(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_an_audit_of_a_topic_fails_where_two_copies_differ(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit.archive_vs_broker import LogCopies
     from batch.audit.mismatches import Mismatch
     from batch.audit.table_audit import Report
@@ -185,7 +183,7 @@ def lose(topic: str) -> Lake:
     return lake
 
 
-def test_lost_records_fail_status_until_somebody_says_that_it_is_known(cli: Cli) -> None:
+def test_lost_records_fail_status_until_acknowledged(cli: Cli) -> None:
     lose("flights.departures")
     ran = cli("status")
     assert ran.code == 1

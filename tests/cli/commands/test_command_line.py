@@ -116,7 +116,7 @@ def test_a_setting_that_does_not_exist_is_refused(cli: Cli, monkeypatch: pytest.
         (["demo", "--start", "2013-12-01", "--end", "2014-01-01"], "the source has 2013-01-01 to 2013-12-31"),
     ],
 )
-def test_an_argument_that_cannot_be_meant_is_refused_before_anything_is_touched(
+def test_a_wrong_argument_is_refused_before_anything_is_touched(
     cli: Cli, arguments: list[str], message: str, request: pytest.FixtureRequest
 ) -> None:
     ran = cli(*arguments)

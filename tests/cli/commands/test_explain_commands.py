@@ -62,7 +62,7 @@ def test_before_the_platform_ran_the_commands_say_what_makes_its_tables(cli: Cli
 
 
 @pytest.mark.parametrize("arguments", [["--repair"], ["--repair", "--json"]])
-def test_a_repair_with_nobody_to_ask_is_refused(cli: Cli, arguments: list[str]) -> None:
+def test_a_repair_without_a_terminal_to_ask_is_refused(cli: Cli, arguments: list[str]) -> None:
     ran = cli("reconcile", *arguments)
     assert ran.code == 2
     assert "--yes" in (ran.err or ran.out)

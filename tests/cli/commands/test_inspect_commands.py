@@ -27,7 +27,7 @@ def test_tables_lists_every_declaration_before_anything_ran(cli: Cli) -> None:
     assert all(table["rows"] is None for table in document["tables"])
 
 
-def test_show_tells_a_declaration_before_anything_ran(cli: Cli) -> None:
+def test_show_describes_a_declaration_before_anything_ran(cli: Cli) -> None:
     page = cli("show", "delays_by_hour", "--json").document
     assert page["name"] == "flights.delays_by_hour"
     assert page["declaration"]["watermark"] == "2 hours"
@@ -87,7 +87,7 @@ def audited(unexplained: int) -> None:
     ledgers.record_audit(found, "f00d")
 
 
-def test_a_table_tells_when_it_was_last_audited(cli: Cli) -> None:
+def test_a_table_shows_when_it_was_last_audited(cli: Cli) -> None:
     audited(unexplained=0)
     [audit] = [t["audit"] for t in cli("status", "--json").document["tables"] if t["name"] == "flights.flights"]
     assert (audit["turn"], audit["of"], audit["rows"], audit["all_since"]) == (3, 20, 1_234, None)
@@ -104,7 +104,7 @@ def test_damage_that_an_audit_found_is_a_problem_until_it_is_repaired(cli: Cli) 
     assert "2 that nothing explains" in cli("show", "flights.flights").out
 
 
-def test_a_stream_that_stands_still_is_a_problem_of_status_and_doctor(cli: Cli, home: Path) -> None:
+def test_a_stalled_stream_is_a_problem_of_status_and_doctor(cli: Cli, home: Path) -> None:
     settings = Settings(home=home)
     write(settings, Progress(domain="flights", query="flights", error="sums a column that is not there"))
     write(settings, Progress(domain="flights", query="gone", error="of a table that is declared no more"))
@@ -115,7 +115,7 @@ def test_a_stream_that_stands_still_is_a_problem_of_status_and_doctor(cli: Cli, 
     assert (found.code, streams["ok"], streams["found"]) == (1, False, f"flights.flights: {told}")
 
 
-def test_a_file_with_a_fault_is_told_and_hides_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_file_with_a_fault_is_reported_and_hides_nothing(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     fault = BadDeclaration("tables/flights/new.py, line 3: invalid syntax.")
     declared = replace(registry.load(), faults={"flights.new": fault})
     monkeypatch.setattr(registry, "load", lambda: declared)

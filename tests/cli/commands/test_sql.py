@@ -98,7 +98,7 @@ def test_a_result_that_is_too_wide_is_printed_a_column_a_line(cli: Cli) -> None:
     assert [line.split()[0] for line in ran.out.splitlines()[:4]] == ["c0", "c1", "c2", "c3"]
 
 
-def test_the_prompt_answers_statements_of_several_lines_and_survives_mistakes(
+def test_the_prompt_answers_long_statements_and_survives_mistakes(
     cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     typed = iter([".tables", "SELECT sum(flights)", "FROM hours;", "SELEC 1;", "FROM rail.delays;", ".quit"])

@@ -45,12 +45,12 @@ def test_status_names_the_input_that_holds_a_watermark_back(cli: Cli) -> None:
     assert (weather["watermark"], weather["inputs"], weather["held_back_by"]) == (None, {}, None)
 
 
-def test_status_shows_it_beside_the_watermark(cli: Cli) -> None:
+def test_status_shows_it_next_to_the_watermark(cli: Cli) -> None:
     [line] = [line for line in cli("status").out.splitlines() if "2013-01-01 09:30" in line]
     assert "departures" in line
 
 
-def test_status_shows_all_that_tells_of_a_query_on_a_narrow_screen(cli: Cli) -> None:
+def test_status_shows_all_of_a_query_on_a_narrow_screen(cli: Cli) -> None:
     shown = cli("status").out
     queries = shown[shown.index("Queries of flights") : shown.index("Tables")]
     assert all(head in queries for head in ("watermark (UTC)", "held by", "freshness", "behind", "last"))

@@ -75,9 +75,7 @@ def test_the_streams_have_caught_up_when_nothing_waits_anywhere(
 
 
 @pytest.mark.parametrize(("strategy", "caught_up"), [("stateful", False), ("touched", True)])
-def test_the_streams_have_caught_up_with_topics_when_what_follows_tables_has_not(
-    strategy: str, caught_up: bool
-) -> None:
+def test_streams_of_topics_catch_up_before_tables_of_tables(strategy: str, caught_up: bool) -> None:
     now = snapshot(behind=1)
     now = replace(now, tables=[replace(table, strategy=strategy) for table in now.tables])
     assert has_caught_up_with_topics(now) is caught_up
@@ -96,7 +94,7 @@ def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.Cap
     assert said.splitlines() == ["connecting  produced 1,234, lag 34, quarantined 50, late 66; rows: hours 777"]
 
 
-def test_the_traffic_rests_at_a_day_until_it_is_told_to_go_on(tmp_path: Path) -> None:
+def test_the_traffic_rests_at_a_day_until_it_is_reported_to_go_on(tmp_path: Path) -> None:
     feed = LiveTraffic(
         Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1)
     )

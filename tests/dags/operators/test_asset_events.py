@@ -41,7 +41,7 @@ def execute(task: Any, given: dict[str, Any]) -> Any:
     return type(task).execute.__wrapped__(task, given)
 
 
-def test_a_corrected_table_tells_what_changed() -> None:
+def test_a_corrected_table_reports_what_changed() -> None:
     from dags.assets import table_asset
 
     given = context([report("flights.flights", changed=4), report("flights.flights", changed=1, cause="upstream")])
@@ -51,7 +51,7 @@ def test_a_corrected_table_tells_what_changed() -> None:
 
 
 @pytest.mark.parametrize("document", [[], [report("flights.flights"), report("flights.carrier_days", changed=2)]])
-def test_a_table_that_was_right_is_skipped_and_tells_nothing(document: Any) -> None:
+def test_a_table_that_was_right_is_skipped_and_reports_nothing(document: Any) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     given = context(document)
@@ -70,7 +70,7 @@ def test_an_unexplained_difference_fails_the_task_of_its_table() -> None:
         execute(table_task("flights.carrier_days"), context(document))
 
 
-def test_the_domain_is_told_once_which_tables_changed() -> None:
+def test_the_domain_is_reported_once_which_tables_changed() -> None:
     from airflow.sdk import DAG
 
     from dags.assets import domain_asset
@@ -83,7 +83,7 @@ def test_the_domain_is_told_once_which_tables_changed() -> None:
     assert given["outlet_events"][domain_asset("flights")].extra == {"tables": ["flights.a", "flights.c"]}
 
 
-def test_tables_that_changed_or_are_wrong_have_something_to_tell() -> None:
+def test_tables_that_changed_or_are_wrong_have_a_result() -> None:
     from dags.operators.asset_events import telling
 
     right = report("flights.b")

@@ -86,7 +86,7 @@ def test_a_topic_that_is_right_says_who_has_its_records() -> None:
     assert found == {"records": 6, "blocks": 1, "versions": [4, 2], **SIDES}
 
 
-def test_a_topic_with_a_fault_fails_and_one_that_was_not_audited_has_nothing_to_tell() -> None:
+def test_a_topic_with_a_fault_fails_and_an_unaudited_one_does_not() -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"flights\.b: no record has the offsets of partition 0 \[5, 6\)"):

@@ -56,7 +56,7 @@ def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
     assert seen["at the end"] - seen["half way"] > 0.8
 
 
-def test_a_log_that_stands_still_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_blocked_log_loses_nothing_of_the_result(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from dags.operators import managed_subprocess
 
     monkeypatch.setattr(managed_subprocess, "LOG_WAIT_S", 0.1)
@@ -141,7 +141,7 @@ def fan_out(telling: Callable[[object], set[str]]) -> tuple[Any, dict[str, Any],
     return task, {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}, pushed
 
 
-def test_tasks_that_have_nothing_to_tell_are_skipped_and_the_result_is_kept(stand_in: StandIn) -> None:
+def test_tasks_without_a_result_are_skipped_and_the_result_is_kept(stand_in: StandIn) -> None:
     from airflow.sdk.exceptions import DownstreamTasksSkipped
 
     stand_in("print('[1, 2]')")
@@ -151,7 +151,7 @@ def test_tasks_that_have_nothing_to_tell_are_skipped_and_the_result_is_kept(stan
     assert (skipped.value.tasks, pushed) == (["a"], {"return_value": [1, 2]})
 
 
-def test_where_all_tasks_have_something_to_tell_the_result_is_returned(stand_in: StandIn) -> None:
+def test_where_all_tasks_have_a_result_it_is_returned(stand_in: StandIn) -> None:
     stand_in("print('[1, 2]')")
     task, context, pushed = fan_out(lambda _: {"a", "b"})
     assert (execute(task, **context), pushed) == ([1, 2], {})

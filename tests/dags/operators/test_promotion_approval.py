@@ -52,7 +52,7 @@ def test_a_person_sees_how_the_tables_differ(stand_in: Callable[[str], None]) ->
     ]
 
 
-def test_where_the_log_gives_the_same_again_nobody_is_asked(stand_in: Callable[[str], None]) -> None:
+def test_where_the_log_gives_the_same_again_no_approval_is_asked(stand_in: Callable[[str], None]) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     with pytest.raises(AirflowSkipException, match="1,200 rows are what the log gives again"):

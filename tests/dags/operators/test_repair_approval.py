@@ -71,7 +71,7 @@ def test_a_person_sees_what_is_missing_what_is_too_much_and_what_differs() -> No
     assert format_rows(rows * 10, 5_000).splitlines()[-1] == "The first 20 of 5,000 rows."
 
 
-def test_where_every_row_is_explained_nobody_is_asked(stand_in: Callable[[str], None]) -> None:
+def test_where_every_row_is_explained_no_approval_is_asked(stand_in: Callable[[str], None]) -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
     with pytest.raises(AirflowSkipException, match="nothing to repair"):
@@ -91,7 +91,7 @@ def test_a_person_sees_the_table_and_its_rows() -> None:
     assert "ti.xcom_pull(task_ids='examine')['differences']" in (approve.body or "")
 
 
-def test_exactly_the_rows_that_were_shown_are_overwritten_and_it_is_said_who_wanted_it() -> None:
+def test_exactly_the_rows_that_were_shown_are_overwritten() -> None:
     tables = ["flights.x"]
     assert repair_arguments(context("flights.x"), "examine", tables) == [
         "flights.x",

@@ -109,7 +109,7 @@ def test_rows_that_become_visible_too_late_are_slow_only_while_they_come() -> No
     assert look(status(*UP, queries=(query("ingest", LONG_AGO, freshness_s=901),))).slow == ()
 
 
-def test_lost_records_of_the_domain_are_found_until_somebody_knows_of_them() -> None:
+def test_lost_records_of_the_domain_are_found_until_acknowledged() -> None:
     known = gap("flights.departures", acknowledged_at=AT)
     assert look(status(*UP, gaps=(gap("trains.departures"), known, gap("flights.landings")))).lost == (
         "flights.landings, partition 2: [40, 60) is lost: gone",
@@ -170,7 +170,7 @@ def test_a_stall_restarts_the_driver_and_still_fails(watch: Callable[..., tuple[
         watch(status(*UP, queries=(query("ingest", LONG_AGO),), lag=12))
 
 
-def test_a_platform_that_is_down_is_told_to_be_started(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+def test_for_a_platform_that_is_down_the_hint_is_to_start_it(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"not supervised.*\n.*\./twofold up"):

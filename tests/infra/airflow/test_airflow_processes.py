@@ -64,14 +64,14 @@ def test_the_processes_do_not_depend_on_the_shell_they_are_started_from(
     assert airflow_processes.programs(settings) == before
 
 
-def test_an_airflow_that_does_not_answer_is_told_with_address_and_setting(settings: Settings) -> None:
+def test_an_airflow_that_does_not_answer_is_reported_with_its_address(settings: Settings) -> None:
     with pytest.raises(ProcessFailed, match=f"{settings.airflow_port} .TWOFOLD_AIRFLOW_PORT") as failed:
         airflow_api.Client(settings).dags()
 
     assert "./twofold up" in str(failed.value.hint)
 
 
-def test_waiting_for_an_airflow_that_does_not_come_ends_with_what_is_missing(settings: Settings) -> None:
+def test_waiting_for_airflow_ends_with_what_is_missing(settings: Settings) -> None:
     with pytest.raises(ProcessFailed, match="not ready after 0 s: api-server"):
         airflow_api.wait_ready(settings, timeout_s=0)
 

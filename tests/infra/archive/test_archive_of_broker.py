@@ -202,7 +202,7 @@ def test_offsets_beyond_the_frontier_are_refused_and_found_at_the_broker(
     assert as_consumed(rows) == committed(running)
 
 
-def test_the_spark_source_gives_the_same_rows_to_anybody(running: Settings, spark: SparkSession) -> None:
+def test_the_spark_source_gives_every_reader_the_same_rows(running: Settings, spark: SparkSession) -> None:
     archive = open_archive(running, [TOPIC])
     last = archive.bounds(TOPIC)[1].end
     spark.dataSource.register(ArchiveSource)
@@ -219,7 +219,7 @@ def test_the_spark_source_gives_the_same_rows_to_anybody(running: Settings, spar
         source.option("startingOffsets", '{"1": 0}').option("endingOffsets", f'{{"1": {last + 1}}}').load().count()
 
 
-def test_what_nobody_is_shown_are_markers_and_aborted_records(running: Settings) -> None:
+def test_hidden_offsets_are_markers_and_aborted_records(running: Settings) -> None:
     shown = {(row[0], row[1]) for row in committed(running)}
     reach = topic_admin.offsets(running, [TOPIC])[TOPIC]
     hidden = {p: [(o, o + 1) for o in range(there.latest) if (p, o) not in shown] for p, there in reach.items()}

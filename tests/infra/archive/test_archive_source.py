@@ -40,7 +40,7 @@ def test_offsets_that_cannot_be_meant_are_refused(starting: str, ending: str, sa
         asked_ranges("t", BOUNDS, starting, ending)
 
 
-def test_a_topic_of_which_nothing_is_archived_is_not_read_as_an_empty_one() -> None:
+def test_a_topic_without_an_archive_is_not_read_as_an_empty_one() -> None:
     with pytest.raises(NotArchived, match="Nothing of flihgts is archived"):
         asked_ranges("flihgts", {}, "earliest", "latest")
 

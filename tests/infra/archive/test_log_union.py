@@ -52,9 +52,7 @@ def test_what_is_archived_behind_a_hole_is_not_asked_of_the_broker() -> None:
 
 
 @given(st.tuples(st.integers(0, 12), st.integers(0, 12)).map(sorted), edges)
-def test_the_stretches_hold_each_offset_once_and_the_archives_are_all_that_it_has(
-    asked: list[int], marks: list[int]
-) -> None:
+def test_the_stretches_hold_each_offset_once(asked: list[int], marks: list[int]) -> None:
     has = archived(*zip(marks[::2], marks[1::2], strict=False))
     found = split("t", {0: (asked[0], asked[1])}, {0: has}, {0: broker(0, 12)})[0]
 

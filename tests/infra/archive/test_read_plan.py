@@ -14,7 +14,7 @@ def batch(base: int, records: int, producer: int = -1) -> bytes:
     return made.encode()
 
 
-def test_what_lies_behind_a_hole_is_a_run_of_its_own(tmp_path: Path) -> None:
+def test_what_is_behind_a_hole_is_a_run_of_its_own(tmp_path: Path) -> None:
     segments = [
         stored([batch(10, 5)], identity=UUID(int=1)),
         stored([batch(15, 5)], identity=UUID(int=2)),

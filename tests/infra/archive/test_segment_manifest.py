@@ -167,7 +167,7 @@ def test_a_hole_stays_a_hole() -> None:
     assert found.run(12) == ()
 
 
-def test_the_segment_of_an_offset_is_named_and_each_segment_is_weighed_once() -> None:
+def test_the_segment_of_an_offset_is_named_and_read_once() -> None:
     before, after = segment(100, 200, ((5, 100),)), segment(140, 250, ((5, 140), (6, 150)))
     found = archived([before, after], {TOPIC: TOPIC_ID})[TOPIC][0]
 

@@ -139,7 +139,7 @@ def test_a_transaction_that_is_aborted_in_a_later_segment_is_invisible(tmp_path:
     assert table(archive, 0, 1)["offset"].to_pylist() == []
 
 
-def test_the_frontier_is_before_a_transaction_that_the_archive_does_not_end(tmp_path: Path) -> None:
+def test_the_frontier_is_before_an_unfinished_archived_transaction(tmp_path: Path) -> None:
     batches = [
         Batch(base=0, records=[Record()]).encode(),
         Batch(base=1, records=[Record()], producer=9, is_transactional=True).encode(),
@@ -152,7 +152,7 @@ def test_the_frontier_is_before_a_transaction_that_the_archive_does_not_end(tmp_
         archive.plan({TOPIC: {0: (0, 3)}})
 
 
-def test_gaps_of_compaction_are_read_when_they_are_expected_and_refused_when_not(tmp_path: Path) -> None:
+def test_gaps_of_compaction_are_refused_unless_expected(tmp_path: Path) -> None:
     batches = [
         Batch(base=0, records=[Record(), Record()], deltas=[1, 4], last_delta=6).encode(),
         Batch(base=9, records=[], last_delta=2).encode(),

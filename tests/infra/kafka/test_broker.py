@@ -85,7 +85,7 @@ def test_a_topic_that_does_not_exist_has_no_offsets(broker: Settings) -> None:
     assert topic_admin.offsets(broker, []) == {}
 
 
-def test_a_topic_that_was_made_anew_has_another_id(broker: Settings, eventually: Eventually) -> None:
+def test_a_topic_that_was_created_again_has_another_id(broker: Settings, eventually: Eventually) -> None:
     topic_admin.ensure_topics(broker, [TopicSpec(name="anew", partitions=1)])
     before = topic_admin.topic_ids(broker, ["anew", "nowhere"])
     assert list(before) == ["anew"]
@@ -99,7 +99,7 @@ def test_a_topic_that_was_made_anew_has_another_id(broker: Settings, eventually:
     assert topic_admin.topic_ids(broker, ["anew"])["anew"] != before["anew"]
 
 
-def test_the_time_of_a_record_is_told_by_its_offset(broker: Settings) -> None:
+def test_the_time_of_a_record_is_reported_by_its_offset(broker: Settings) -> None:
     config = {"message.timestamp.type": "LogAppendTime"}
     topic_admin.ensure_topics(broker, [TopicSpec(name="timed", partitions=1, configs=config)])
     between = []
@@ -123,9 +123,7 @@ def test_a_record_of_two_hundred_kilobytes_is_accepted(broker: Settings) -> None
     assert consume(broker, "large", 1) == [value]
 
 
-def test_closed_segments_reach_the_archive_and_a_killed_broker_comes_back_with_all(
-    broker: Settings, eventually: Eventually
-) -> None:
+def test_closed_segments_reach_the_archive_and_survive_a_kill(broker: Settings, eventually: Eventually) -> None:
     values = [os.urandom(100_000) for _ in range(25)]
     topic_admin.ensure_topics(broker, [TIERED])
     assert only_partition(broker, "tiered") == PartitionOffsets(earliest=0, earliest_local=0, latest=0, tiered=None)
@@ -155,7 +153,7 @@ def test_preparing_again_keeps_the_log(broker: Settings) -> None:
     assert (kafka.log_directory(broker) / "meta.properties").read_bytes() == identity
 
 
-def test_a_format_that_was_cut_off_is_begun_anew(settings: Settings) -> None:
+def test_a_format_that_was_cut_off_is_done_again(settings: Settings) -> None:
     half = kafka.log_directory(settings).with_name("log.formatting")
     half.mkdir(parents=True)
     (half / "meta.properties").write_text("version=1\n")

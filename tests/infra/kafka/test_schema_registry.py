@@ -76,7 +76,7 @@ def test_an_unknown_schema_is_asked_for_again_only_after_a_while(registry: tuple
     assert len(own.asked) == 1
 
 
-def test_a_registry_that_does_not_answer_is_told_and_can_be_retried(registry: tuple[type[Registry], str]) -> None:
+def test_a_registry_that_does_not_answer_is_reported_and_can_be_retried(registry: tuple[type[Registry], str]) -> None:
     own, place = registry
     client = SchemaRegistry(f"http://me:secret@{place}")
     own.status = 503

@@ -29,7 +29,7 @@ def nobody() -> Settings:
     ],
     ids=["offsets", "topic_ids", "appended_ms"],
 )
-def test_a_broker_that_does_not_answer_is_told_within_seconds_with_address_and_setting(
+def test_a_broker_that_does_not_answer_is_reported_within_seconds(
     nobody: Settings, ask: Callable[[Settings], object]
 ) -> None:
     began = time.monotonic()
@@ -44,7 +44,7 @@ def test_a_broker_that_does_not_answer_is_told_within_seconds_with_address_and_s
     assert unreachable.value.retryable
 
 
-def test_a_cluster_of_yours_that_does_not_answer_is_told_by_its_own_setting() -> None:
+def test_a_cluster_that_does_not_answer_is_reported_by_its_setting() -> None:
     settings = Settings(bootstrap=f"127.0.0.1:{free_port()}")
 
     with pytest.raises(BrokerUnreachable, match="TWOFOLD_BOOTSTRAP"):

@@ -12,7 +12,7 @@ from infra.process.ports import is_free, require_free
 from tests.infra.conftest import free_port
 
 
-def test_a_port_on_which_somebody_listens_is_not_free() -> None:
+def test_a_port_that_is_listened_on_is_not_free() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         assert not is_free(server.getsockname()[1])
 
@@ -22,7 +22,7 @@ def test_a_port_taken_on_all_addresses_is_not_free() -> None:
         assert not is_free(server.getsockname()[1])
 
 
-def test_a_port_whose_server_ended_is_free_although_a_connection_is_still_closing() -> None:
+def test_a_port_is_free_while_a_connection_is_still_closing() -> None:
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         with socket.create_connection(("127.0.0.1", port)):

@@ -71,7 +71,7 @@ def test_a_command_that_a_signal_ended_gives_128_and_its_number(tmp_path: Path, 
         assert guard.wait(timeout=20) == 128 + signal.SIGKILL
 
 
-def test_a_command_that_does_not_exist_is_told(capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_command_that_does_not_exist_is_reported(capfd: pytest.CaptureFixture[str]) -> None:
     command = [sys.executable, "-m", "infra.process.process_reaper", "--", "no-such-command"]
 
     assert subprocess.run(command, cwd=ROOT, check=False).returncode == 127

@@ -88,9 +88,7 @@ def test_starting_twice_leaves_the_running_program_alone(settings: Settings, eve
     assert only(settings).pid == before
 
 
-def test_a_changed_program_is_replaced_and_a_new_one_added_and_a_removed_one_stopped(
-    settings: Settings, eventually: Eventually
-) -> None:
+def test_programs_are_replaced_added_and_stopped_as_they_changed(settings: Settings, eventually: Eventually) -> None:
     supervisor.start(settings, [SLEEPER, replace(SLEEPER, name="going")])
     eventually(lambda: runs(settings))
 
@@ -117,7 +115,7 @@ def test_after_the_supervisor_was_killed_no_process_is_left_or_doubled(
     assert [process.pid for process in tagged_processes(mark)] == [only(settings).pid]
 
 
-def test_a_daemon_that_outlived_the_supervisor_and_its_guard_is_ended_by_the_next_start(
+def test_a_daemon_that_outlived_its_supervisor_is_ended_by_the_next(
     settings: Settings, tmp_path: Path, eventually: Eventually
 ) -> None:
     file = tmp_path / "pid"

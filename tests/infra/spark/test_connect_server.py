@@ -73,7 +73,7 @@ def pid(settings: Settings) -> int | None:
     return process.pid
 
 
-def test_nobody_gets_in_without_the_token(settings: Settings) -> None:
+def test_no_one_gets_in_without_the_token(settings: Settings) -> None:
     for endpoint in ("", "/;token=wrong"):
         with (
             pytest.raises(BadSetting, match="refuses the token"),

@@ -27,7 +27,7 @@ def test_ids_count_from_a_thousand_without_a_gap() -> None:
     assert [value["id"] for value in values(AUCTION)] == list(range(1_000, 1_600))
 
 
-def test_half_of_the_bids_are_for_the_hot_auction_and_three_quarters_by_the_hot_bidder() -> None:
+def test_half_of_the_bids_are_for_the_hot_auction() -> None:
     bids = values(BID)
     hot = sum(bid["auction"] in range(1_000, 1_600, 100) for bid in bids)
     assert hot / len(bids) == pytest.approx(0.5, abs=0.02)
@@ -37,7 +37,7 @@ def test_half_of_the_bids_are_for_the_hot_auction_and_three_quarters_by_the_hot_
     )
 
 
-def test_half_of_the_bids_come_by_four_channels_and_nearly_all_others_name_theirs_in_the_url() -> None:
+def test_half_of_the_bids_come_by_four_channels() -> None:
     bids = values(BID)
     others = [bid for bid in bids if str(bid["channel"]).startswith("channel-")]
     assert len(others) / len(bids) == pytest.approx(0.5, abs=0.02)

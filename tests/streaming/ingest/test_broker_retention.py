@@ -18,7 +18,7 @@ def broker(earliest: int, latest: int) -> PartitionOffsets:
     return PartitionOffsets(earliest=earliest, earliest_local=earliest, latest=latest, tiered=None)
 
 
-def test_the_oldest_record_that_waits_is_the_next_to_be_ingested_or_the_first_of_the_log() -> None:
+def test_the_oldest_waiting_record_is_the_next_to_be_ingested() -> None:
     on_broker = {"t": {0: broker(0, 50), 1: broker(0, 50), 2: broker(8, 50), 3: broker(9, 9)}, "u": {0: broker(0, 1)}}
     assert oldest_waiting(on_broker, {"t": {0: 20, 1: 50}}) == {"t": {0: 20, 2: 8}, "u": {0: 0}}
 

@@ -177,7 +177,7 @@ def test_a_fill_that_was_killed_is_made_again_without_repeating_a_record(
     assert plant.both(0) == plant.both(1) == list(range(20))
 
 
-def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
+def test_what_is_lost_becomes_a_gap_and_the_stream_goes_on_behind_it(
     plant: Plant, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     told: list[str] = []
@@ -200,7 +200,7 @@ def test_what_nobody_has_becomes_a_gap_and_the_stream_goes_on_behind_it(
     ]
 
 
-def test_an_audit_fails_for_a_gap_until_somebody_knows_of_it(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_audit_fails_for_a_gap_until_it_is_acknowledged(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("infra.kafka.topic_admin.offsets", lambda *_: {NAME: plant.broker})
     hours = a_table()
     registry = Registry({NAME: TOPIC}, {hours.full_name: hours})
@@ -223,7 +223,7 @@ def test_an_audit_fails_for_a_gap_until_somebody_knows_of_it(plant: Plant, monke
 
 
 @pytest.mark.parametrize("stage", ["record", "skip"])
-def test_a_driver_that_is_killed_at_a_gap_neither_loses_nor_repeats_its_row(
+def test_a_driver_killed_at_a_gap_neither_loses_nor_repeats_its_row(
     plant: Plant, stage: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ingest(plant, 20)
@@ -271,7 +271,7 @@ def test_a_table_without_records_begins_where_the_log_does(plant: Plant) -> None
     assert plant.lost() == []
 
 
-def test_what_was_waited_for_and_vanished_before_it_came_is_a_gap(plant: Plant) -> None:
+def test_what_was_waited_for_and_vanished_first_is_a_gap(plant: Plant) -> None:
     plant.reaches(0, 5, 5, 60)
     plant.fill({0: 0})
     assert plant.lost() == [(0, 0, 5)]
@@ -301,7 +301,7 @@ def test_a_checkpoint_of_other_partitions_is_not_used(plant: Plant) -> None:
         assert fill.plan(checkpointed) == CatchUpPlan(goes_on=goes_on, legs={}, is_overtaken=True), checkpointed
 
 
-def test_a_partition_that_begins_above_0_is_not_left_to_an_older_checkpoint(plant: Plant) -> None:
+def test_a_partition_that_begins_above_0_gets_no_older_checkpoint(plant: Plant) -> None:
     plant.reaches(0, 0, 0, 20)
     assert not plant.fill({0: 0}).is_overtaken
     plant.reaches(1, 5, 5, 20)
@@ -309,7 +309,7 @@ def test_a_partition_that_begins_above_0_is_not_left_to_an_older_checkpoint(plan
     assert plant.lost() == []
 
 
-def test_what_another_driver_ingested_before_the_broker_gave_it_up_is_no_gap(plant: Plant) -> None:
+def test_what_another_driver_ingested_before_its_deletion_is_no_gap(plant: Plant) -> None:
     plant.reaches(0, 5, 5, 60)
     fill = CatchUp(cast(Any, None), plant.lake, {NAME: plant.feed()}, lambda *_: None)
     plan = fill.plan({NAME: {0: 0}})
@@ -319,7 +319,7 @@ def test_what_another_driver_ingested_before_the_broker_gave_it_up_is_no_gap(pla
     assert read_ingested_offsets(plant.lake, TOPIC).ends == {0: 5}
 
 
-def test_a_topic_that_was_made_anew_is_refused(plant: Plant) -> None:
+def test_a_topic_that_was_created_again_is_refused(plant: Plant) -> None:
     ingest(plant, 20)
     plant.log = str(UUID(int=8))
     plant.reaches(0, 0, 0, 30)

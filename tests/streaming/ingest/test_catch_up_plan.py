@@ -35,7 +35,7 @@ def test_what_no_segment_has_is_read_through_the_broker_while_it_serves_it() -> 
     assert summary_of(offset_segments(30, 30, broker(0, 80), [])) == [(30, 80, "broker")]
 
 
-def test_what_nobody_has_is_lost_and_says_why() -> None:
+def test_what_no_copy_has_is_lost_and_says_why() -> None:
     found = offset_segments(30, 30, broker(70, 80), archived((0, 40), (50, 60)))
     assert summary_of(found) == [
         (30, 40, "archive"),
@@ -74,7 +74,7 @@ def test_legs_cover_all_that_is_missing_once_and_in_order(marks: list[int], inge
     assert lost == set(range(max(start, ingested), local)) - readable
 
 
-def test_a_stream_begins_where_its_newest_micro_batch_did_unless_it_ended_that() -> None:
+def test_a_stream_begins_where_its_newest_unfinished_micro_batch_did() -> None:
     frontier = IngestedOffsets(ends={0: 50, 1: 70}, starts={0: 40})
     assert begin(frontier, 0, None) == 40
     assert begin(frontier, 0, 40) == 40
@@ -85,7 +85,7 @@ def test_a_stream_begins_where_its_newest_micro_batch_did_unless_it_ended_that()
     assert begin(frontier, 2, 5) == 5
 
 
-def test_the_legs_of_a_partition_stay_in_order_and_those_of_a_source_together() -> None:
+def test_legs_stay_in_order_by_partition_and_together_by_source() -> None:
     a, b = OffsetSegment(start=0, end=5, source="archive"), OffsetSegment(start=5, end=9, source="nowhere", why="gone")
     order = [(source, {t: list(found) for t, found in stage.items()}) for source, stage in stages({
         "t": {0: [a, b], 1: [b]}, "u": {0: [a]},

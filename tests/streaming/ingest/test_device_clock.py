@@ -101,7 +101,7 @@ def test_what_a_clock_is_off_by_drops_out(spark: SparkSession, settings: Setting
 
 
 @pytest.mark.parametrize("years", [50, -50])
-def test_a_clock_beyond_correction_changes_nobody_elses_result(
+def test_a_clock_beyond_correction_changes_no_other_result(
     spark: SparkSession, settings: Settings, tmp_path: Path, years: int
 ) -> None:
     meters = plant(spark, settings, tmp_path / "declared", years * 365 * 24 * 60)

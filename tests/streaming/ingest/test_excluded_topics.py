@@ -30,7 +30,7 @@ def test_a_topic_that_fails_once_is_tried_again_at_once() -> None:
     assert (set(left_out.now), left_out.wait_s, left_out.message) == (set(), None, "")
 
 
-def test_a_topic_that_fails_again_and_again_is_left_out_for_longer_and_longer() -> None:
+def test_a_topic_that_fails_repeatedly_is_left_out_for_longer_each_time() -> None:
     clock = Clock()
     left_out, pauses = ExcludedTopics(clock), []
     left_out.add("a", ValueError(), at_once=False)
@@ -43,7 +43,7 @@ def test_a_topic_that_fails_again_and_again_is_left_out_for_longer_and_longer() 
     assert pauses == [60, 120, 240, 480, 900, 900]
 
 
-def test_a_topic_that_goes_on_begins_anew() -> None:
+def test_a_topic_that_goes_on_starts_again() -> None:
     left_out = ExcludedTopics(Clock())
     left_out.add("a", ValueError(), at_once=True)
     left_out.add("b", ValueError("no such column"), at_once=True)
@@ -94,7 +94,7 @@ def test_a_topic_that_cannot_go_on_is_left_out_of_the_plan(domain: Domain) -> No
     assert "another one of the same name" in domain.ingest._left_out.message
 
 
-def test_a_topic_that_is_made_anew_is_noticed_before_a_record_of_it_is_ingested(domain: Domain) -> None:
+def test_a_recreated_topic_is_noticed_before_it_is_ingested(domain: Domain) -> None:
     domain.plan()
     domain.batch(0, 5)
     domain.ids[READ.full_name] = "id of another log"

@@ -183,7 +183,7 @@ def test_tables_wait_for_an_idle_input_no_longer_than_declared(house: House) -> 
 
 
 @pytest.mark.spark
-def test_what_comes_to_a_topic_that_was_moved_is_late_by_the_heartbeat_and_corrected(house: House) -> None:
+def test_what_a_heartbeat_made_late_is_corrected(house: House) -> None:
     house.use("doors", 1, 1)
     house.use("lamps", 6, 120)
     assert house.watermark() == 110
@@ -209,7 +209,7 @@ def test_a_topic_whose_records_wait_on_the_broker_is_not_idle(house: House) -> N
 
 
 @pytest.mark.spark
-def test_a_topic_that_no_record_ever_came_to_goes_on_with_the_others(house: House) -> None:
+def test_a_topic_that_never_had_a_record_goes_on_with_the_others(house: House) -> None:
     house.use("lamps", 1, 1)
     assert house.watermark() is None
     house.use("lamps", 6, 120)

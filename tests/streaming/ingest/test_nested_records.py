@@ -48,7 +48,7 @@ def push(second: int, **fields: Any) -> bytes:
     return json.dumps({"sensor": "a", "read_at": read_at.isoformat(), **whole, **fields}).encode()
 
 
-def test_records_with_structure_are_kept_by_both_engines_and_replayed_equal(lake: Lake, spark: SparkSession) -> None:
+def test_nested_records_are_kept_by_both_engines_and_replayed_equal(lake: Lake, spark: SparkSession) -> None:
     empty = {"payload": None, "labels": None, "price": None, "icon": None, "extra": None}
     values = [push(0), push(1, **empty), BAD, push(3, payload={"n": "3"}), push(4, kind="new"), push(5, labels={})]
     log = SmallLog(lake, TOPIC, {0: values})

@@ -75,7 +75,7 @@ def places(world: World) -> dict[str, str | None]:
     return {row["sensor"]: row["place"] for row in world.rows("plant.places").to_pylist()}
 
 
-def test_a_new_field_lets_streams_go_on_and_a_replay_takes_in_what_brought_it_too_early(
+def test_a_new_field_lets_streams_go_on_and_is_replayed(
     before: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     hours = before.rows("plant.hours").num_rows

@@ -162,7 +162,7 @@ def killed_after(monkeypatch: pytest.MonkeyPatch, commits: int, take: Callable[[
 
 
 @pytest.mark.parametrize("rules", [(STRICT, LOOSE), (LOOSE, STRICT)], ids=["looser", "stricter"])
-def test_a_record_is_on_one_side_though_the_rules_changed_between_two_commits(
+def test_a_record_is_in_one_table_though_the_rules_changed_meanwhile(
     log: SmallLog, session: SparkSession | None, rules: tuple[Any, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     before, after = rules

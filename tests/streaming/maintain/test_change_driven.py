@@ -69,7 +69,7 @@ def commits(world: World) -> int:
     return world.lake.version(NAME)
 
 
-def test_it_takes_in_what_is_new_however_late(world: World) -> None:
+def test_it_reads_what_is_new_however_late(world: World) -> None:
     world.append({"readings": [reading("a", 1, 1), reading("a", 5, 2)]})
     world.maintain([NAME])
     assert totals(world) == {hour(1): 1, hour(5): 2}
@@ -129,7 +129,7 @@ def test_where_the_changes_are_gone_it_recomputes_all(world: World) -> None:
     assert totals(world) == {hour(1): 1, hour(1.5): 2}
 
 
-def test_a_failure_ends_it_and_is_told(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failure_ends_it_and_is_reported(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     world.append({"readings": [reading("a", 1, 1)]})
     monkeypatch.setattr(Refresher, "publish", _crash)
     platform = Platform(world.spark, world.lake, world.registry)
@@ -154,7 +154,7 @@ class Inputs:
         return 0
 
 
-def test_in_a_driver_it_waits_while_its_inputs_fill_and_takes_all_of_them_at_once(world: World) -> None:
+def test_in_a_driver_it_waits_while_its_inputs_fill(world: World) -> None:
     inputs = Inputs(world)
     inputs.next_version("plant.readings")
     pace = Pace(cast(Any, inputs), Turns(1, lambda: False))

@@ -93,7 +93,7 @@ OTHER_COLUMNS = {
 
 @pytest.mark.parametrize("has_rows", [True, False])
 @pytest.mark.parametrize("text", OTHER_COLUMNS.values(), ids=list(OTHER_COLUMNS))
-def test_a_definition_of_other_columns_is_accepted_by_a_backfill_of_all_rows(
+def test_a_backfill_of_all_rows_accepts_a_definition_of_other_columns(
     spark: SparkSession, settings: Settings, tmp_path: Path, text: str, has_rows: bool
 ) -> None:
     before = a_world(spark, settings, tmp_path / "old", OLD)
@@ -114,7 +114,7 @@ def test_a_definition_of_other_columns_is_accepted_by_a_backfill_of_all_rows(
     assert "closes_at" not in after.rows("plant.hours").column_names
 
 
-def test_a_backfill_says_how_many_rows_it_compared_and_refuses_a_range_of_none(changed: World) -> None:
+def test_a_backfill_counts_what_it_compared_and_refuses_an_empty_range(changed: World) -> None:
     backfill(changed)
     found = backfill(changed, Interval(epoch_ms(hour(0)) or 0, epoch_ms(hour(2)) or 0))
     assert (found.changed, found.compared) == (0, 2)
@@ -122,7 +122,7 @@ def test_a_backfill_says_how_many_rows_it_compared_and_refuses_a_range_of_none(c
         backfill(changed, Interval(0, 1_000))
 
 
-def test_the_stream_of_a_new_definition_begins_anew_once(changed: World) -> None:
+def test_the_stream_of_a_new_definition_starts_again_once(changed: World) -> None:
     checkpoint = Checkpoint.of_table(changed.settings, changed.registry.find_table("hours"))
     old = checkpoint.stream
     backfill(changed)
@@ -151,7 +151,7 @@ def test_a_definition_that_says_the_same_is_accepted_without_a_change(
     assert totals(after) == rows
 
 
-def test_reconcile_corrects_the_other_tables_and_then_names_those_that_have_changed(
+def test_reconcile_corrects_the_others_and_names_changed_ones(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
     other = HOURS_FILE.format(name="other", late="correct")

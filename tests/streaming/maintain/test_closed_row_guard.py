@@ -96,6 +96,6 @@ def test_a_row_without_a_closing_time_is_open(spark: SparkSession, settings: Set
     assert world.rows(name)["sensor"].to_pylist() == ["a"]
 
 
-def test_a_table_that_was_made_anew_has_no_fence(lake: Lake, table: Table, tmp_path: Path) -> None:
+def test_a_table_that_was_created_again_has_no_fence(lake: Lake, table: Table, tmp_path: Path) -> None:
     (tmp_path / "new.fence").write_text("5000")
     assert closed_before_ms(lake, table, tmp_path / "new") is None

@@ -141,7 +141,7 @@ def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
     assert world.reconcile(["days"], verify=True)[-1].unexplained == 0
 
 
-def test_a_copy_with_another_value_in_recompute_by_counts_in_stream_and_batch(
+def test_a_copy_with_another_recompute_by_counts_in_stream_and_batch(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
     readings = TOPIC_FILE.replace('identity=["sensor"]', 'identity=["value"]')
@@ -155,7 +155,7 @@ def test_a_copy_with_another_value_in_recompute_by_counts_in_stream_and_batch(
     assert days(world) == {("a", 0): (1, 5), ("b", 0): (2, 13), ("a", 1): (1, 1)}
 
 
-def test_a_late_record_of_an_open_row_of_a_join_waits_until_the_row_has_closed(
+def test_a_late_record_of_an_open_row_of_a_join_waits_for_its_closing(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
     """Spark's join drops what its watermark has passed, though the row that it belongs to is open."""

@@ -55,7 +55,7 @@ def paced(backlog: Backlog) -> Pace:
         (Backlog(lately=MUCH, silence_s=1.0), True),
     ],
 )
-def test_a_refresh_waits_for_streams_that_are_behind_and_for_inputs_that_fill(backlog: Backlog, is_due: bool) -> None:
+def test_a_refresh_waits_for_streams_behind_and_inputs_that_fill(backlog: Backlog, is_due: bool) -> None:
     assert paced(backlog).is_due(TABLE, [TOPIC]) is is_due
 
 

@@ -43,7 +43,7 @@ def refreshes() -> Iterator[Refreshes]:
     running.end()
 
 
-def test_while_records_arrive_one_large_refresh_runs_and_small_ones_beside_it(refreshes: Refreshes) -> None:
+def test_while_records_arrive_one_large_refresh_runs_next_to_small_ones(refreshes: Refreshes) -> None:
     turns = Turns(2, lambda: False)
     assert refreshes.begin(turns, large=True).wait(5)
     waits = refreshes.begin(turns, large=True)

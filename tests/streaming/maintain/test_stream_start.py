@@ -75,7 +75,7 @@ def test_tables_of_every_strategy_begin_on_a_topic_whose_log_was_cleaned(world: 
     assert values(world, "each") == [1, 1, 2, 4, 8, 16, 32, 64, 70]
 
 
-def test_a_stream_that_lost_its_checkpoint_begins_on_a_cleaned_log_and_keeps_corrections(world: World) -> None:
+def test_a_lost_checkpoint_starts_on_a_cleaned_log_and_keeps_corrections(world: World) -> None:
     world.maintain(TABLES)
     world.append({TOPIC: [reading("a", 0.3, 64)]})
     world.maintain(["hours"])
@@ -107,7 +107,7 @@ def replayed(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatc
     return world
 
 
-def test_what_a_replay_removed_does_not_stay_in_a_table_whose_stream_was_behind(replayed: World) -> None:
+def test_what_a_replay_removed_leaves_a_table_whose_stream_was_behind(replayed: World) -> None:
     replayed.reconcile(TABLES)
     replayed.maintain(TABLES)  # reads the old file, too
     replayed.reconcile(TABLES)

@@ -139,7 +139,7 @@ def test_every_offset_is_an_event_or_in_quarantine(lake: Lake, log: Log) -> None
     assert all(c.is_complete and not c.fault for c in coverage(lake, TOPIC))
 
 
-def test_what_came_later_is_no_part_of_an_older_version(lake: Lake, log: Log) -> None:
+def test_what_arrived_later_is_no_part_of_an_older_version(lake: Lake, log: Log) -> None:
     version = log.ingest({0: 0}, {0: 2}, [(0, 0)], bad=[(0, 1)])
     log.ingest({0: 2}, {0: 4}, [(0, 2)], bad=[(0, 3)])
     [found] = coverage(lake, TOPIC, version)
@@ -183,7 +183,7 @@ def test_an_offset_that_a_transaction_fills_is_not_missing(lake: Lake, log: Log)
     assert missing(lake, TOPIC) == {0: [(6, 8)], 1: [(2, 3)]}
 
 
-def test_a_certificate_counts_what_went_in_and_what_came_out(lake: Lake, log: Log) -> None:
+def test_a_certificate_counts_what_went_in_and_what_went_out(lake: Lake, log: Log) -> None:
     version = log.ingest({0: 0}, {0: 12}, [(0, n) for n in range(11)], bad=[(0, 11)])
     log.ingest({0: 12}, {0: 14}, [(0, 12), (0, 13)])
     at = log.stream(HOURS, readings=version + 1)
@@ -226,7 +226,7 @@ def test_a_gap_in_the_log_makes_a_certificate_worthless(lake: Lake, log: Log) ->
     assert found.faults == ["plant.readings, partition 0, [0, 3): 1 missing offsets"]
 
 
-def test_a_table_of_which_no_stream_tells_has_no_certificate(lake: Lake, log: Log) -> None:
+def test_a_table_that_no_stream_reports_has_no_certificate(lake: Lake, log: Log) -> None:
     log.ingest({0: 0}, {0: 1}, [(0, 0)])
     found = certify(lake, REGISTRY, DAYS)
     assert found.faults == ["plant.hours: no commit says how far it was read"]
@@ -254,7 +254,7 @@ def reconciled(lake: Lake, table: Table, events: int, *pending: Scope) -> None:
     ledgers.record_run(RunResult(table=name, cause="late", run=f"late-{events}-{len(pending)}"), state, "f00d")
 
 
-def test_what_may_have_been_dropped_as_late_is_not_in_until_a_reconcile_has_looked_at_it(lake: Lake, log: Log) -> None:
+def test_what_may_have_been_dropped_counts_after_a_reconcile(lake: Lake, log: Log) -> None:
     first = log.ingest({0: 0}, {0: 3}, [(0, n) for n in range(3)])
     second = log.ingest({0: 3}, {0: 5}, [(0, 3), (0, 4)], late_by_ms=HOURS.watermark_ms)
     log.ingest({0: 5}, {0: 6}, [(0, 5)], late_by_ms=HOURS.watermark_ms - 1)

@@ -40,7 +40,7 @@ def test_merged_filters_are_the_filter_of_all_whatever_the_parts(spark: SparkSes
     assert merged["all"] == whole["all"]
 
 
-def test_nobody_is_a_member_of_nothing_and_null_is_no_member(spark: SparkSession) -> None:
+def test_an_empty_filter_has_no_member_and_null_is_none(spark: SparkSession) -> None:
     from pyspark.sql import functions as F
 
     [row] = spark.createDataFrame([(None,)], "who string").agg(members("who").alias("known")).collect()

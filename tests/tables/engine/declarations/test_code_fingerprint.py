@@ -87,7 +87,7 @@ def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     sys.modules.pop("plain_helper", None)
 
 
-def test_the_same_definition_has_the_same_fingerprint_wherever_it_lies(tmp_path: Path) -> None:
+def test_the_same_definition_has_the_same_fingerprint_in_any_place(tmp_path: Path) -> None:
     first = fingerprint_of(tmp_path / "one", TABLE_FILE)
     assert len(first) == 12
     assert (
@@ -166,7 +166,7 @@ def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, o
     assert fingerprint_of(tmp_path / "one", USING_FILE) == fingerprint_of(tmp_path / "two", changed)
 
 
-def test_a_name_of_spark_counts_alike_at_the_head_of_the_file_and_in_the_function(tmp_path: Path) -> None:
+def test_a_name_of_spark_counts_alike_in_file_and_function(tmp_path: Path) -> None:
     inside = TABLE_FILE.replace(
         "    return readings",
         "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n"

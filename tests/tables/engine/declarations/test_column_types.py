@@ -7,7 +7,7 @@ import pyarrow as pa
 from tables.engine.declarations.column_types import with_nullable_parts
 
 
-def test_the_fields_of_a_struct_may_be_null_wherever_it_stands() -> None:
+def test_the_fields_of_a_struct_may_be_null_at_any_depth() -> None:
     def place(*, nullable: bool) -> pa.DataType:
         inner = pa.struct([pa.field("depth", pa.int32(), nullable)])
         return pa.struct([pa.field("name", pa.string(), nullable), pa.field("inner", inner, nullable)])

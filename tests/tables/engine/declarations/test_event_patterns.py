@@ -55,7 +55,7 @@ def found(*flights: Mapping[str, Any]) -> list[tuple[str, str]]:
         (31, 241, 16, False),
     ],
 )
-def test_a_late_landing_and_a_late_departure_within_three_hours_are_a_match(
+def test_a_late_landing_and_departure_within_three_hours_match(
     late_in: int, leaves: int, late_out: int, is_match: bool
 ) -> None:
     first, second = flight("A", 0, 60, late_in=late_in), flight("B", leaves, leaves + 60, late_out=late_out)
@@ -68,7 +68,7 @@ def test_only_the_next_departure_counts() -> None:
     assert found(flight("A", 0, 60, late_in=45), late) == [("A", "C")]
 
 
-def test_a_match_names_the_records_that_told_of_the_landing_and_of_the_departure() -> None:
+def test_a_match_names_the_records_of_the_landing_and_of_the_departure() -> None:
     [match] = late_after_late([flight("A", 0, 60, late_in=45), flight("B", 100, 160, late_out=50)])
     assert match["landed_record"] == {"topic": "flights.arrivals", "partition": 0, "offset": 60}
     assert match["left_record"] == {"topic": "flights.departures", "partition": 0, "offset": 100}

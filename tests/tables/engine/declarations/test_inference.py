@@ -287,7 +287,7 @@ def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -
     assert wider.find_table("short").depends_within == "3 hours"
 
 
-def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input(tmp_path: Path) -> None:
+def test_a_table_of_a_table_takes_the_key_of_its_input(tmp_path: Path) -> None:
     again = HOURS.format(given="").replace("readings", "raw")
     raw = '@table()\ndef raw(readings):\n    return readings.withColumn("twice", F.col("value") * 2)\n'
     registry = plant(tmp_path, raw=raw, mine=again, copied="@table()\ndef copied(mine):\n    return mine\n")
@@ -302,7 +302,7 @@ def test_a_table_that_reads_a_table_closes_no_row_and_takes_the_key_of_its_input
     }  # fmt: skip
 
 
-def test_rows_that_depend_on_others_are_followed_by_changes_without_an_invented_range(tmp_path: Path) -> None:
+def test_rows_that_depend_on_others_need_no_invented_range(tmp_path: Path) -> None:
     ranked = (
         '@table(primary_key=["sensor", "read_at"], recompute_by=["sensor"])\ndef ranked(readings):\n'
         '    rank = F.rank().over(Window.partitionBy("sensor").orderBy("value"))\n'
@@ -313,7 +313,7 @@ def test_rows_that_depend_on_others_are_followed_by_changes_without_an_invented_
     assert registry.strategy(registry.find_table("each")) == "append"
 
 
-def test_what_is_inferred_is_kept_beside_the_code_until_the_code_changes(tmp_path: Path) -> None:
+def test_what_is_inferred_is_kept_next_to_the_code_until_that_changes(tmp_path: Path) -> None:
     above = "@table()\ndef above(mine):\n    return mine\n"
     plant(tmp_path, mine=HOURS.format(given=""), above=above)
     kept = tmp_path / "plant" / "__pycache__" / "mine.inferred.json"

@@ -134,7 +134,7 @@ def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: s
         load(written(tmp_path, {f"{domain}/readings.py": TOPIC_FILE})).require_sound()
 
 
-def test_a_topic_with_a_column_of_that_name_cannot_tell_its_records(tmp_path: Path) -> None:
+def test_a_topic_with_a_column_of_that_name_cannot_identify_its_records(tmp_path: Path) -> None:
     asking = TABLE_FILE.replace("primary_key=", 'lineage_columns=["told_by"], primary_key=')
     asking = asking.replace("return readings", 'return readings.withColumnRenamed("record", "told_by")')
     plain = plant(tmp_path / "plain", newest=asking)

@@ -113,7 +113,7 @@ def test_small_frames_go_through_this_process_and_large_ones_through_spark(
 
 
 @pytest.mark.spark
-def test_a_stream_reads_every_appended_row_once_whoever_wrote_it(
+def test_a_stream_reads_every_appended_row_once_of_either_writer(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
     writers = [Writer(Lake(replace(settings, engine=e)), NAME, spark) for e in ("delta-rs", "spark")]

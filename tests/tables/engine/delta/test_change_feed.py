@@ -128,20 +128,20 @@ def test_a_late_row_is_found_after_its_file_was_vacuumed(events: Events) -> None
     assert 1 in events.missed()[0]
 
 
-def test_replays_are_told_by_old_and_new_rows(events: Events) -> None:
+def test_replays_are_reported_by_old_and_new_rows(events: Events) -> None:
     events.append(0, 0)
     events.upsert(1, "b")
     events.append(9_000, replayed=True)
     assert events.missed() == ([], [(1, "a"), (1, "b"), (2, "a")])
 
 
-def test_deleted_rows_are_told(events: Events) -> None:
+def test_deleted_rows_are_reported(events: Events) -> None:
     events.append(0, 0)
     events.lake.open(NAME).delete(f"{OFFSET} = 0")
     assert events.missed() == ([], [(0, "a")])
 
 
-def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_told(events: Events) -> None:
+def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_reported(events: Events) -> None:
     events.append(0, 7_000)
     events.append(9_000, replayed=True)
     events.append(8_000)
@@ -152,7 +152,7 @@ def test_behind_a_cleaned_up_log_all_late_and_replayed_rows_are_told(events: Eve
     assert events.missed(after=2) == ([3], [])
 
 
-def test_all_changes_of_a_table_are_told_without_maintenance(events: Events) -> None:
+def test_all_changes_of_a_table_are_reported_without_maintenance(events: Events) -> None:
     events.append(0)
     compact(events.lake, NAME)
     events.upsert(0, "b")

@@ -68,7 +68,7 @@ def test_commits_that_have_expired_are_removed_here_and_by_no_commit(lake: Lake,
     assert (lake.version(NAME), stored(lake)) == (lake.open(NAME).version(), before)
 
 
-def test_few_rows_lie_in_one_file(lake: Lake, writer: Writer) -> None:
+def test_few_rows_are_in_one_file(lake: Lake, writer: Writer) -> None:
     for number in range(1, 6):
         writer.append(rows(range(number, number + 1), 0).slice(0, 9), CommitTag(app="test", version=number))
     before = stored(lake)
@@ -78,7 +78,7 @@ def test_few_rows_lie_in_one_file(lake: Lake, writer: Writer) -> None:
     assert lake.open(NAME).transaction_version("test") == 5
 
 
-def test_a_long_table_is_sorted_apart_so_that_a_revision_writes_its_end_only(lake: Lake, writer: Writer) -> None:
+def test_a_long_table_is_clustered_so_that_a_revision_writes_its_end(lake: Lake, writer: Writer) -> None:
     writer.append(rows(range(HOURS), 0), CommitTag(app="test", version=1))
     assert revise(writer, 1, range(HOURS - 1, HOURS + 1)).updated == SENSORS
     before, version = stored(lake), lake.version(NAME)
@@ -155,7 +155,7 @@ def test_files_grow_with_a_large_table_and_not_beyond_a_bound(total: int, size: 
     assert merged_size(total, 100) == size
 
 
-def test_quarantine_is_tidied_by_whoever_writes_its_hundredth_commit(
+def test_quarantine_is_compacted_by_the_writer_of_its_hundredth_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tables.engine.delta.delta_writer._TIDY_EVERY", 5)

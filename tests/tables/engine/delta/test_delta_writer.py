@@ -140,7 +140,7 @@ def test_a_row_that_changed_since_the_difference_was_taken_is_left_alone(writer:
     assert stored(writer.lake) == [("a", 2, None), ("b", 2, None), ("c", 2, None), ("e", 9, 1.0)]
 
 
-def test_an_insert_takes_the_place_of_a_lesser_row_of_its_key_where_that_is_asked_for(writer: Writer) -> None:
+def test_an_insert_replaces_a_lesser_row_of_its_key_if_asked(writer: Writer) -> None:
     writer.append(rows(("a", 2, 0.5), ("b", 2, 0.5), ("c", 2, None)), stamp(1))
     changes = difference(
         ("insert", ("a", 3, None), None), ("insert", ("b", 1, 9.0), None), ("insert", ("c", 2, 0.0), None)

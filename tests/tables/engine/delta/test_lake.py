@@ -43,7 +43,7 @@ def test_a_table_is_made_once_and_keeps_its_rows(lake: Lake, counts: Writer) -> 
     assert (lake.version(NAME), lake.rows(NAME), lake.names()) == (1, 1, [NAME])
 
 
-def test_a_commit_tells_what_it_did(lake: Lake, counts: Writer) -> None:
+def test_a_commit_says_what_it_did(lake: Lake, counts: Writer) -> None:
     append(counts, 7, rows(a=1, b=5), cause="test", ends={0: 2})
     (commit,) = lake.commits(NAME, 0, 1)
     assert (commit.version, commit.changes, commit.rewrites) == (1, True, False)
@@ -101,7 +101,7 @@ def clean_log(lake: Lake, name: str, through: int) -> None:
 MORE = pa.schema([("at", pa.timestamp("us", tz="UTC")), *SCHEMA, ("names", pa.list_(pa.string()))])
 
 
-def test_a_version_is_told_as_delta_tells_it_whatever_lies_behind_it(lake: Lake, counts: Writer) -> None:
+def test_a_version_is_read_as_delta_reads_it_whatever_is_behind_it(lake: Lake, counts: Writer) -> None:
     for version in range(1, 20):
         append(counts, version, rows(a=version))
         assert lake.version(NAME) == version == lake.open(NAME).version()
@@ -124,7 +124,7 @@ def test_a_table_gets_the_columns_that_it_lacks_once(lake: Lake, counts: Writer)
     assert pa.table(lake.open(NAME).scan()).to_pylist() == [{"k": "a", "n": 1, "at": None, "names": None}]
 
 
-def test_columns_are_described_in_the_schema_and_a_text_that_stays_is_no_commit(lake: Lake, counts: Writer) -> None:
+def test_columns_are_described_in_the_schema_once(lake: Lake, counts: Writer) -> None:
     lake.describe(NAME, {"n": "how many", "unknown": "no column"})
     lake.describe(NAME, {"n": "how many"})
     assert {f.name: f.metadata for f in lake.open(NAME).schema().fields} == {"k": {}, "n": {"comment": "how many"}}
@@ -151,7 +151,7 @@ def test_processes_that_add_the_same_columns_at_once_agree(lake: Lake, counts: W
 
 
 @pytest.mark.parametrize("left", [0, 100])
-def test_a_commit_that_a_crash_cut_off_is_an_error_and_no_commit_without_changes(
+def test_a_commit_that_a_crash_cut_off_is_an_error(
     lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch, left: int
 ) -> None:
     monkeypatch.setattr("tables.engine.delta.lake._WAITS_S", ())
@@ -176,7 +176,7 @@ def test_a_commit_that_is_being_written_is_waited_for(
     assert commit.changes
 
 
-def test_a_commit_is_on_the_disk_with_all_its_files_before_anything_follows_from_it(
+def test_a_commit_is_on_the_disk_before_anything_follows_from_it(
     lake: Lake, counts: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     append(counts, 1, rows(a=1))

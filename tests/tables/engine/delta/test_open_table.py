@@ -34,7 +34,7 @@ def commit(writer: Writer, number: int) -> None:
     writer.append(pa.table({"n": [number]}), CommitTag(app="a", version=number))
 
 
-def test_it_sees_the_commits_of_others_and_asks_delta_only_where_there_are_some(
+def test_it_asks_delta_only_where_others_have_committed(
     lake: Lake, writer: Writer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     table, asked = OpenTable(lake, NAME), list[int]()

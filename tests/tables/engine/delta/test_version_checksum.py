@@ -79,7 +79,7 @@ def test_one_that_was_cut_off_is_passed_over(tmp_path: Path) -> None:
     assert checksum(tmp_path, commit(tmp_path, 1))["numFiles"] == 3
 
 
-def test_a_log_that_does_not_tell_everything_gets_none(tmp_path: Path) -> None:
+def test_a_log_that_lacks_something_gets_none(tmp_path: Path) -> None:
     first, second = commit(tmp_path, 1), commit(tmp_path, 1)
     (tmp_path / "_delta_log" / f"{first:020d}.json").unlink()
     write_checksum(LocalFileSystem(), f"{tmp_path}/_delta_log", second)

@@ -117,7 +117,7 @@ def test_a_record_that_claims_the_future_is_quarantined(at: str, ahead: str | No
     assert result.accepted[OFFSET].to_pylist() == ([100, 102] if ahead else [100, 101, 102])
 
 
-def test_a_clock_that_is_off_by_more_than_its_bound_cannot_claim_the_future() -> None:
+def test_a_clock_off_by_more_than_its_bound_cannot_claim_the_future() -> None:
     # 30 hours fast; corrected by one, its time is five hours beyond the append at midnight.
     times = {"measured_at": "2013-01-02T06:00:00Z", "sent_at": "2013-01-02T06:00:00Z"}
     record = {"id": "a", **times, "received_at": "2013-01-01T00:00:00Z"}

@@ -65,7 +65,7 @@ def test_fields_are_taken_by_their_paths() -> None:
 
 
 @pytest.mark.parametrize("repo", [{}, {"repo": None}, {"repo": {}}, {"repo": {"stars": None}}])
-def test_a_default_stands_for_what_is_absent_or_null(repo: dict[str, Any]) -> None:
+def test_a_default_replaces_what_is_absent_or_null(repo: dict[str, Any]) -> None:
     result = read({"id": "a", "payload": {"created": "2013-01-01T10:00:00Z", **repo}, "type": None})
     [row] = result.accepted.to_pylist()
     assert (row["stars"], row["sort"], row["login"], row["trace"]) == (0, "none", None, None)

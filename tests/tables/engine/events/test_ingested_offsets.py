@@ -77,7 +77,7 @@ def test_micro_batches_of_rejected_records_alone_have_no_newest_time(lake: Lake,
     assert read_ingested_offsets(lake, TOPIC) == IngestedOffsets({0: 2}, {0: 0}, None, number=2)
 
 
-def test_without_such_a_commit_the_rows_tell(lake: Lake, events: Writer) -> None:
+def test_without_such_a_commit_the_rows_decide(lake: Lake, events: Writer) -> None:
     events.append(rows((0, 6, -1), (0, 5, -2), (1, 2, -3)), CommitTag(app="restored", version=1))
     assert read_ingested_offsets(lake, TOPIC) == IngestedOffsets({0: 7, 1: 3}, {0: 7, 1: 3}, -1)
 
@@ -100,7 +100,7 @@ def test_a_frontier_never_goes_back_in_time() -> None:
     assert IngestedOffsets().after({}, -4).newest_ms == -4
 
 
-def test_offsets_lie_before_the_frontier_or_beyond_it() -> None:
+def test_offsets_are_before_the_frontier_or_beyond_it() -> None:
     mark, ranges = IngestedOffsets({0: 5, 1: 5, 2: 0}), {0: (3, 8), 1: (0, 5), 2: (0, 2), 3: (4, 6)}
     assert mark.within(ranges) == {0: (3, 5), 1: (0, 5)}
     assert mark.beyond(ranges) == {0: (5, 8), 2: (0, 2), 3: (4, 6)}
@@ -141,7 +141,7 @@ def test_a_heartbeat_moves_the_time_and_no_offset(lake: Lake, events: Writer) ->
     assert after.after({0: (2, 3)}, 6_000).newest_ms == 7_000
 
 
-def test_rows_of_heartbeats_tell_the_time_where_the_log_lacks_it(lake: Lake, events: Writer) -> None:
+def test_rows_of_heartbeats_have_the_time_where_the_log_lacks_it(lake: Lake, events: Writer) -> None:
     events.append(rows((0, 0, 5_000)), CommitTag(app="other", version=1))
     events.append(heartbeat(TOPIC, 7_000, 9_000), CommitTag(app="other", version=2))
     assert read_ingested_offsets(lake, TOPIC) == IngestedOffsets({0: 1}, {0: 1}, 7_000)

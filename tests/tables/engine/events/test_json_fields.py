@@ -161,7 +161,7 @@ def test_unknown_fields_are_kept_exactly_under_the_names_that_lead_to_them() -> 
     assert accepted(record(payload=PUSH), REST, "keep") is None
 
 
-def test_a_key_that_stands_twice_is_found_among_unknown_fields_too() -> None:
+def test_a_repeated_key_is_found_among_unknown_fields_too() -> None:
     assert reason(with_text("y", '{"b":1,"b":2}'), "keep") == "the key 'b' is repeated"
     assert reason(with_text("y", '{"b":1,"b":2}'), "ignore") == "the key 'b' is repeated"
 

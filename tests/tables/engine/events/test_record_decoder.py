@@ -138,7 +138,7 @@ def test_a_record_that_does_not_fit_is_quarantined_with_the_reason(value: bytes 
     assert reason in found
 
 
-def test_a_key_that_stands_twice_in_a_complete_record_is_found() -> None:
+def test_a_repeated_key_in_a_complete_record_is_found() -> None:
     record = {
         "id": "a",
         "at": "2013-01-01T10:00:00Z",

@@ -54,7 +54,7 @@ def test_an_audit_is_kept_with_all_that_it_found(lake: Lake, ledgers: Ledgers) -
     assert (audit.turn, audit.of, audit.rows, audit.unexplained, audit.all_since) == (3, 20, 97, 3, None)
 
 
-def test_what_was_never_audited_is_not_told(lake: Lake, ledgers: Ledgers) -> None:
+def test_what_was_never_audited_is_not_reported(lake: Lake, ledgers: Ledgers) -> None:
     assert last_audits(lake) == {}
     ledgers.record_run(RunResult(table=TABLE, cause="repair", run="repair-1"), None, "f00d")
     assert last_audits(lake) == {}
@@ -89,7 +89,7 @@ def test_an_audit_of_all_rows_takes_every_turn(lake: Lake, ledgers: Ledgers) -> 
         ([part(0, 1, 2), part(1, 3)], 2),
     ],
 )
-def test_what_was_found_stands_until_it_is_looked_at_again_or_repaired(
+def test_a_finding_stays_until_it_is_audited_again_or_repaired(
     lake: Lake, ledgers: Ledgers, told: list[dict[str, Any]], unexplained: int
 ) -> None:
     runs(lake, *told)

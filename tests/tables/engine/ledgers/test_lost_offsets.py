@@ -32,13 +32,13 @@ def test_a_lake_without_the_ledger_has_no_gaps(lake: Lake) -> None:
     assert lost_offsets.gaps(lake) == []
 
 
-def test_a_gap_is_kept_as_it_was_told(ledger: Lake) -> None:
+def test_a_gap_is_kept_as_it_was_reported(ledger: Lake) -> None:
     assert lost_offsets.record(ledger, [LOST]) == [LOST]
     assert lost_offsets.gaps(ledger) == [LOST]
     assert str(LOST) == "plant.readings, partition 0: offsets [40, 60) are lost: gone"
 
 
-def test_a_gap_that_is_told_again_is_not_written_again(ledger: Lake) -> None:
+def test_a_gap_that_is_reported_again_is_not_written_again(ledger: Lake) -> None:
     lost_offsets.record(ledger, [LOST, replace(LOST, partition=1)])
     version = ledger.version(lost_offsets.GAPS)
     assert lost_offsets.record(ledger, [LOST, replace(LOST, partition=1)]) == []
@@ -65,7 +65,7 @@ def test_the_same_offsets_of_another_log_are_another_gap(ledger: Lake) -> None:
     assert len(lost_offsets.gaps(ledger)) == 3
 
 
-def test_who_knows_of_a_gap_says_why_it_may_stand(ledger: Lake) -> None:
+def test_who_acknowledges_a_gap_says_why_it_may_remain(ledger: Lake) -> None:
     lost_offsets.record(ledger, [LOST, replace(LOST, partition=1)])
     lost_offsets.record(ledger, [replace(LOST, topic="plant.doors")])
     known = lost_offsets.acknowledge(ledger, TOPIC, "the broker's disk failed; the plant keeps a copy")

@@ -12,7 +12,7 @@ from tests.infra.archive.archived_logs import TOPIC, TOPIC_ID
 from tests.infra.archive.test_segment_manifest import segment
 
 
-def test_a_record_is_told_with_its_segment_once_that_is_archived() -> None:
+def test_a_record_is_reported_with_its_segment_once_that_is_archived() -> None:
     held = segment(100, 200, ((5, 100),))
     archive = Archive(Store("nowhere"), archived([held], {TOPIC: TOPIC_ID}))
     places = [(TOPIC, 0, 199), (TOPIC, 0, 200), (TOPIC, 1, 150), ("flights.flights", None, None)]

@@ -140,7 +140,7 @@ def test_evidence_names_the_records_that_forced_a_run_once(lake: Lake, ledgers: 
     assert list(ledgers.evidence(TABLE, "late-2")) == []
 
 
-def test_a_correction_names_exactly_the_records_that_can_have_changed_its_row(ledgers: Ledgers, hours: Writer) -> None:
+def test_a_correction_names_exactly_the_records_that_may_affect_its_row(ledgers: Ledgers, hours: Writer) -> None:
     by_stream(hours, 1, counts(a=1, b=1))
     ten_ms = 1_357_034_400_000
 
@@ -205,9 +205,7 @@ def test_corrections_are_what_the_change_feed_says(lake: Lake, ledgers: Ledgers,
     }
 
 
-def test_a_crash_between_publication_and_ledger_is_caught_up_and_nothing_is_kept_twice(
-    ledgers: Ledgers, hours: Writer
-) -> None:
+def test_a_crash_between_publication_and_ledger_is_caught_up_once(ledgers: Ledgers, hours: Writer) -> None:
     by_stream(hours, 1, counts(a=1))
     by_run(hours, 1, ("a", "update", 1, 2))
     by_run(hours, 2, ("a", "update", 2, 3))
@@ -296,9 +294,7 @@ def data_files(lake: Lake, name: str) -> list[Path]:
     return [Path(lake.uri(name), path) for path in pa.table(lake.open(name).get_add_actions())["path"].to_pylist()]
 
 
-def test_what_is_asked_of_a_run_or_of_new_versions_opens_no_file_of_old_ones(
-    lake: Lake, ledgers: Ledgers, hours: Writer
-) -> None:
+def test_a_question_about_a_run_opens_no_file_of_older_ones(lake: Lake, ledgers: Ledgers, hours: Writer) -> None:
     old = datetime(2013, 1, 1, tzinfo=UTC)
     record = CausingRecord(source="plant.readings", partition=0, offset=7, late_by_ms=9_000)
     for name in (RUNS, EVIDENCE, CORRECTIONS):

@@ -25,7 +25,7 @@ def test_a_lake_without_the_ledger_knows_none(lake: Lake) -> None:
     assert known(lake) == {}
 
 
-def test_what_is_told_again_is_not_written_again(ledger: Lake) -> None:
+def test_what_is_reported_again_is_not_written_again(ledger: Lake) -> None:
     record(ledger, TOPIC, LOG, {0: [(3, 4), (9, 12)], 1: [(0, 1)]})
     version = ledger.version(TRANSACTIONS)
     record(ledger, TOPIC, LOG, {0: [(3, 4), (10, 11)]})

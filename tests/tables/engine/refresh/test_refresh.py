@@ -250,7 +250,7 @@ def test_a_value_may_be_null(plant: Plant, engine: Engine) -> None:
     assert plant.stored() == [("a", 0, 9, 9.0)]
 
 
-def test_more_than_a_thousand_values_are_told_apart(plant: Plant, engine: Engine) -> None:
+def test_more_than_a_thousand_values_are_distinguished(plant: Plant, engine: Engine) -> None:
     plant.read(*((f"s{n}", TEN, 1.0) for n in range(1_203)))
     plant = using(plant, engine)
     assert plant.publish(*(around(f"s{n}", 0, 0) for n in range(1_201))).inserted == 1_201
@@ -343,7 +343,7 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]
 
 
-def test_a_row_that_moved_into_the_scopes_takes_the_place_of_the_one_outside(plant: Plant, engine: Engine) -> None:
+def test_a_row_that_moved_into_the_scopes_replaces_the_one_outside(plant: Plant, engine: Engine) -> None:
     """The one hour of each sensor: that of `a` was ten once, and is eleven by what the log says now."""
     table = bound_as(replace(HOURS, primary_key=["sensor"], checks=[]), "hours")
     plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))

@@ -58,13 +58,13 @@ def test_no_event_yet_is_no_watermark(checkpoint: Checkpoint) -> None:
     assert checkpoint.watermark_ms(99) is None
 
 
-def test_the_end_of_each_source_is_told_also_of_one_that_has_none(checkpoint: Checkpoint) -> None:
+def test_the_end_of_each_source_is_reported_also_of_one_that_has_none(checkpoint: Checkpoint) -> None:
     source, nothing = checkpoint.sources(3)
     assert (source["reservoirVersion"], source["index"], nothing) == (7, -1, None)
     assert checkpoint.sources(99) == []
 
 
-def test_where_a_kafka_source_began_is_told(checkpoint: Checkpoint) -> None:
+def test_where_a_kafka_source_began_is_reported(checkpoint: Checkpoint) -> None:
     assert checkpoint.initial() == {"plant.readings": {"0": 12, "1": -2}}
     assert checkpoint.initial(1) is None
 
@@ -129,7 +129,7 @@ def test_a_part_of_a_commit_is_left_to_the_next_micro_batch() -> None:
     assert (whole.ends, whole.watermark_ms, whole.number) == ([delta_offset("ab", 7), None], None, None)
 
 
-def test_a_lost_checkpoint_is_kept_beside_the_one_that_takes_its_place(tmp_path: Path, checkpoint: Checkpoint) -> None:
+def test_a_lost_checkpoint_is_kept_next_to_the_one_that_replaces_it(tmp_path: Path, checkpoint: Checkpoint) -> None:
     lost = Checkpoint(written(tmp_path / "lost", {"metadata": '{"id": "old"}'}))
     made = Checkpoint(written(tmp_path / "made", {"metadata": '{"id": "new"}'}))
     made.take_place_of(lost)
