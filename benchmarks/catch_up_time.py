@@ -110,7 +110,8 @@ def load_at_once(settings: Settings, accountant: Accountant, start: date, end: d
     sent = subprocess.run(arguments, env=environment, stdout=subprocess.PIPE, text=True, check=True)
     last = datetime.now(UTC)
     records = sum(n for kinds in json.loads(sent.stdout)["acknowledged"].values() for n in kinds.values())
-    sending_s, done = time.monotonic() - began, {}
+    sending_s = time.monotonic() - began
+    done: dict[str, datetime] = {}
     while len(done) < len(registry.tables):
         if time.monotonic() - began > PATIENCE_S:
             raise TimeoutError(f"Not caught up after {PATIENCE_S:.0f} s: {sorted(registry.tables.keys() - done)}")

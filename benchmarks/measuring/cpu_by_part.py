@@ -50,9 +50,9 @@ class Accountant:
     def now(self) -> Counter[str]:
         """Part -> seconds of CPU so far; of threads that have ended, those that were seen."""
         self._look()
-        found = Counter({"broker": cpu_s(self._broker)})
+        found: Counter[str] = Counter({"broker": cpu_s(self._broker)})
         for part, seconds in list(self._seen.values()):
-            found[part] += seconds
+            found[part] += seconds  # type: ignore[assignment]
         return found
 
     def _run(self) -> None:

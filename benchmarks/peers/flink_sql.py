@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import os
 import sys
+from typing import Any
 
 from pyflink.table import EnvironmentSettings, TableEnvironment
 
@@ -118,7 +119,7 @@ def open_environment(task: Task) -> TableEnvironment:
     return environment
 
 
-def start(task: Task, environment: TableEnvironment) -> object:
+def start(task: Task, environment: TableEnvironment) -> Any:
     """One job that fills the tables; what is running."""
     statements = environment.create_statement_set()
     for name in task.tables:

@@ -25,7 +25,7 @@ def drain_topics(task: Task, settings: Settings) -> None:
         lake = Lake(settings)
         Ingest(spark, lake, registry, domain).start(available_now=True).awaitTermination()
         for name in task.tables:
-            stream = driver.upkeep(Platform(spark, lake, registry), registry.find_table(name))
+            stream = driver.table_query(Platform(spark, lake, registry), registry.find_table(name))
             stream.start(available_now=True).awaitTermination()
 
     drain(task, fill, prepare=lambda: ensure_domain(spark, Lake(settings), registry, domain))
