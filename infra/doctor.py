@@ -35,15 +35,19 @@ class Finding:
     hint: str
 
 
-def examine(settings: Settings) -> list[Finding]:
-    """Look at everything that the platform needs; changes nothing and needs no network."""
+def examine(settings: Settings, *, captures: bool = False) -> list[Finding]:
+    """Look at everything that the platform needs; changes nothing and needs no network.
+
+    Args:
+        captures: tables of a database are captured, which takes further servers.
+    """
     return [
         _python(),
         _java(),
         _memory(settings),
         _disk(settings),
         _home(settings),
-        *_ports(settings),
+        *_ports(settings, captures),
         _packages(ROOT / "requirements.txt"),
         _jars(settings),
         _socket(settings),
@@ -108,13 +112,17 @@ def _home(settings: Settings) -> Finding:
     )
 
 
-def _ports(settings: Settings) -> Iterator[Finding]:
+def _ports(settings: Settings, captures: bool) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
     wanted = {"TWOFOLD_AIRFLOW_PORT": settings.airflow_port}
     if settings.supervises_spark:
         wanted["TWOFOLD_SPARK_PORT"] = settings.spark_port
     if settings.supervises_broker:
         wanted |= {"TWOFOLD_KAFKA_PORT": settings.kafka_port, "TWOFOLD_CONTROLLER_PORT": settings.controller_port}
+    if captures:
+        wanted["TWOFOLD_CONNECT_PORT"] = settings.connect_port
+    if captures and settings.supervises_database:
+        wanted["TWOFOLD_DATABASE_PORT"] = settings.database_port
     for setting, port in wanted.items():
         free = is_free(port)
         held_by = None if free else holder(port)

@@ -8,6 +8,9 @@ TwofoldError
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
 ├── BrokerUnreachable        retryable: the Kafka broker does not answer
+├── DatabaseUnreachable      retryable: the captured database does not answer
+├── ConnectUnreachable       retryable: Kafka Connect does not answer
+├── CaptureFailed            the capture of a database lost changes, or cannot go on
 ├── RegistryUnreachable      retryable: the schema registry does not answer, or refuses
 ├── SparkUnreachable         retryable: the Spark Connect server does not answer, or ended while a command used it
 ├── WriteConflict            retryable: another writer was faster, bounded retries are used up
@@ -78,6 +81,24 @@ class BrokerUnreachable(TwofoldError):
 
     retryable = True
     exit_code = 75  # EX_TEMPFAIL: a task that sees it tries again
+
+
+class DatabaseUnreachable(TwofoldError):
+    """The captured database does not answer."""
+
+    retryable = True
+    exit_code = 75
+
+
+class ConnectUnreachable(TwofoldError):
+    """Kafka Connect does not answer, or cannot do what is asked yet."""
+
+    retryable = True
+    exit_code = 75
+
+
+class CaptureFailed(TwofoldError):
+    """The capture of a database lost changes, or cannot go on without losing some."""
 
 
 class RegistryUnreachable(TwofoldError):

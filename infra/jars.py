@@ -25,7 +25,7 @@ from infra.errors import MissingTool, TwofoldError
 from infra.java import java
 from infra.settings import Settings
 
-Configuration = Literal["spark", "broker", "flink"]
+Configuration = Literal["spark", "broker", "connect", "flink"]
 
 CONFIGURATIONS: tuple[Configuration, ...] = get_args(Configuration)
 LOCK = Path(__file__).with_name("jars.lock")

@@ -14,7 +14,7 @@ Engine = Literal["auto", "spark", "delta-rs"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
-SECRETS = frozenset({"airflow_password", "spark", "schema_registry"})
+SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database"})
 IN_PROCESS = "local"
 
 
@@ -41,6 +41,13 @@ class Settings:
     )
     kafka_port: int = _setting(19092, "port of the supervised broker")
     controller_port: int = _setting(19093, "port of the supervised broker's KRaft controller")
+    database: str = _setting(
+        "",
+        "captured database, `postgresql://user:password@host:port/name`, with `wal_level=logical`; empty: the "
+        "supervised one, if a topic captures a table",
+    )
+    database_port: int = _setting(15432, "port of the supervised PostgreSQL")
+    connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
     airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")
     spark: str = _setting(
@@ -78,6 +85,10 @@ class Settings:
     @property
     def supervises_broker(self) -> bool:
         return not self.bootstrap
+
+    @property
+    def supervises_database(self) -> bool:
+        return not self.database
 
     @property
     def supervises_spark(self) -> bool:

@@ -81,3 +81,11 @@ def test_a_home_that_cannot_be_written_to_is_found(settings: Settings, tmp_path:
     (tmp_path / "file").touch()
 
     assert not finding(replace(settings, home=tmp_path / "file"), "Home").ok
+
+
+def test_ports_of_the_capture_matter_only_where_tables_are_captured(settings: Settings) -> None:
+    ports = {f"Port {settings.database_port}", f"Port {settings.connect_port}"}
+    assert not ports & {found.name for found in doctor.examine(settings)}
+    assert ports <= {found.name for found in doctor.examine(settings, captures=True)}
+    yours = replace(settings, database="postgresql://me:secret@db/shop")
+    assert f"Port {settings.database_port}" not in {found.name for found in doctor.examine(yours, captures=True)}

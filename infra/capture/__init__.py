@@ -1,0 +1,1 @@
+"""Change capture: the database, Kafka Connect, and Debezium's connector within it."""

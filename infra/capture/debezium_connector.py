@@ -1,0 +1,305 @@
+"""Debezium's PostgreSQL connector: its configuration, its state, and whether it lost changes."""
+
+from __future__ import annotations
+
+import re
+import sys
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass
+from urllib.parse import unquote, urlsplit
+
+from infra.capture import kafka_connect, postgres_server
+from infra.errors import CaptureFailed, ConnectUnreachable, TwofoldError
+from infra.settings import Settings
+
+PREFIX = "twofold_"
+AGAIN = "docs/how-to/capture-a-database.md says how to capture the table again."
+LONGEST_NAME = 63
+"""Of a replication slot."""
+UNCHANGED = "__twofold_value_did_not_travel__"
+"""What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Capture:
+    """What one connector captures: a table of the database, from a snapshot on, for one topic.
+
+    Args:
+        topic: full name of the topic.
+        table: `schema.name`.
+    """
+
+    topic: str
+    table: str
+
+    @property
+    def name(self) -> str:
+        """Of the connector, its slot and its publication."""
+        return f"{PREFIX}{self.topic.replace('.', '_')}"
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptureState:
+    """How a capture is.
+
+    Args:
+        state: of the connector's task, as Connect says it, or `MISSING`.
+        slot: of the database, as `pg_replication_slots` says: `reserved`, `extended`, `unreserved`, `lost`; None: it
+            is not there.
+        retained_bytes: of the write-ahead log, kept by the database until the connector has it.
+        fault: what is wrong; empty when nothing is.
+        hint: what to do about it.
+    """
+
+    topic: str
+    table: str
+    state: str
+    slot: str | None
+    retained_bytes: int
+    fault: str = ""
+    hint: str = ""
+
+
+def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
+    """The connector's configuration; each that differs from Debezium's default says why."""
+    at = urlsplit(postgres_server.url(settings))
+    return {
+        "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
+        "tasks.max": "1",
+        "database.hostname": at.hostname or "",
+        "database.port": str(at.port or 5432),
+        "database.user": unquote(at.username or ""),
+        "database.password": unquote(at.password or ""),
+        "database.dbname": at.path.lstrip("/") or postgres_server.DATABASE,
+        "topic.prefix": capture.name,
+        "table.include.list": re.escape(capture.table),
+        "plugin.name": "pgoutput",
+        "slot.name": capture.name,
+        "publication.name": capture.name,
+        "publication.autocreate.mode": "filtered",
+        "snapshot.mode": "initial",
+        # By default the connector skips to where the slot stands, and says nothing of what it skipped.
+        "offset.mismatch.strategy": "trust_offset",
+        # By default truncates are left out.
+        "skipped.operations": "none",
+        # A value is what the database holds, or refused: nothing is rounded.
+        "decimal.handling.mode": "string",
+        "time.precision.mode": "microseconds",
+        "interval.handling.mode": "string",
+        "binary.handling.mode": "bytes",
+        "hstore.handling.mode": "json",
+        # By default columns of unknown types are left out.
+        "include.unknown.datatypes": "true",
+        "unavailable.value.placeholder": UNCHANGED,
+        # A table without changes would hold back the slot, and the log of the database with it.
+        "heartbeat.interval.ms": "10000",
+        "heartbeat.action.query": f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
+        # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.
+        "tombstones.on.delete": "false",
+        "topic.creation.default.replication.factor": "1",
+        "topic.creation.default.partitions": "1",
+        "errors.tolerance": "none",
+        "poll.interval.ms": "100",
+        # After the database was gone; by default 10 s.
+        "retriable.restart.connector.wait.ms": "2000",
+        "transforms": "route",
+        "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
+        "transforms.route.regex": re.escape(f"{capture.name}.{capture.table}"),
+        "transforms.route.replacement": capture.topic,
+    }
+
+
+def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> None:
+    """Have the connector run with today's configuration; does nothing when it does.
+
+    Raises:
+        CaptureFailed: there is no such table, changes of it were lost, the connector stops with an error, or it does
+            not run within `timeout_s`.
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    deadline = time.monotonic() + timeout_s
+    require_table(settings, capture)
+    require_no_gap(settings, capture)
+    _configure(settings, capture, deadline)
+    if _task(settings, capture)[0] == "FAILED":
+        kafka_connect.ask(settings, "POST", f"/connectors/{capture.name}/restart?includeTasks=true&onlyFailed=true")
+        time.sleep(1)  # until then the failure is still the task's state
+    while True:
+        now, error = _task(settings, capture)
+        if now == "RUNNING":
+            return
+        if now == "FAILED" or time.monotonic() > deadline:
+            raise CaptureFailed(
+                f"The capture of {capture.table} for {capture.topic} is {now}: {error or 'it has said nothing yet'}",
+                hint=f"See {settings.logs / 'connect.log'}; when its cause is gone, ./twofold up starts it again.",
+            )
+        time.sleep(0.3)
+
+
+def _configure(settings: Settings, capture: Capture, deadline: float) -> None:
+    wanted = configuration(settings, capture)
+    while True:
+        try:
+            current = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/config")
+            if current is None or {k: v for k, v in current.items() if k != "name"} != wanted:
+                kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/config", wanted)
+            return
+        except ConnectUnreachable:  # while the worker joins its group
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.3)
+
+
+def state(settings: Settings, capture: Capture) -> CaptureState:
+    """How the connector and its slot are now.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    now, error = _task(settings, capture)
+    slot, retained = _slot(settings, capture)
+    fault = hint = ""
+    try:
+        require_table(settings, capture)
+        require_no_gap(settings, capture)
+    except CaptureFailed as failed:
+        fault, hint = failed.message, failed.hint or ""
+    if not fault and now != "RUNNING":
+        fault, hint = f"the connector is {now}{f': {error}' if error else ''}", "./twofold up starts it again."
+    return CaptureState(
+        topic=capture.topic,
+        table=capture.table,
+        state=now,
+        slot=slot,
+        retained_bytes=retained,
+        fault=fault,
+        hint=hint,
+    )
+
+
+def require_table(settings: Settings, capture: Capture) -> None:
+    """Refuse to capture what is not there: the connector would wait for it, and miss its first rows.
+
+    Raises:
+        CaptureFailed: the database has no such table.
+    """
+    if postgres_server.query(settings, f"SELECT to_regclass('{capture.table}')") == [""]:
+        raise CaptureFailed(
+            f"{capture.topic} captures the table {capture.table}, which the database does not have.",
+            hint="Create the table, then ./twofold up.",
+            topic=capture.topic,
+        )
+
+
+def require_no_gap(settings: Settings, capture: Capture) -> None:
+    """Refuse to go on where changes were lost: a connector that has a position, and a slot that has not.
+
+    Raises:
+        CaptureFailed: the slot is gone, was invalidated, or begins behind the connector's position.
+    """
+    position = committed_lsn(settings, capture)
+    if position is None:
+        return
+    slot, _ = _slot(settings, capture)
+    if slot is None or slot in ("lost", "unreserved"):
+        what = "is gone" if slot is None else f"is {slot}"
+        raise CaptureFailed(
+            f"The replication slot {capture.name} {what}: changes after LSN {position} may be lost.",
+            hint=AGAIN,
+            topic=capture.topic,
+        )
+    [confirmed] = postgres_server.query(
+        settings,
+        f"SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
+    )
+    if int(confirmed) > position:
+        raise CaptureFailed(
+            f"The replication slot {capture.name} begins at LSN {confirmed}, beyond the connector's {position}: "
+            "changes between are lost.",
+            hint=AGAIN,
+            topic=capture.topic,
+        )
+
+
+def committed_lsn(settings: Settings, capture: Capture) -> int | None:
+    """The LSN up to which Connect has recorded the connector's progress; None: there is no connector, or none yet."""
+    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets")
+    for entry in (found or {}).get("offsets", ()):
+        offset = entry.get("offset") or {}
+        found_lsns = [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
+        if found_lsns:
+            return max(found_lsns)
+    return None
+
+
+def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[str]:
+    """Replication slots of captures that no topic declares any more; each keeps the database's log from its place on.
+
+    Raises:
+        DatabaseUnreachable: retryable.
+    """
+    declared = {capture.name for capture in captures}
+    pattern = PREFIX.replace("_", r"\_")
+    found = postgres_server.query(
+        settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE '{pattern}%'"
+    )
+    return sorted(set(found) - declared)
+
+
+def remove(settings: Settings, name: str) -> None:
+    """Remove a connector with its slot and its publication; what it captured stays in its topic.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+        ProcessFailed: the database refuses, as while a connector of another worker reads the slot.
+    """
+    if kafka_connect.ask(settings, "GET", f"/connectors/{name}") is not None:
+        kafka_connect.ask(settings, "DELETE", f"/connectors/{name}")
+    postgres_server.query(
+        settings,
+        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active;\n"
+        f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}';\n"
+        f'DROP PUBLICATION IF EXISTS "{name}";',
+    )
+
+
+def _task(settings: Settings, capture: Capture) -> tuple[str, str]:
+    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/status")
+    if found is None:
+        return "MISSING", ""
+    tasks = found["tasks"] or [found["connector"]]
+    trace = str(tasks[0].get("trace", ""))
+    causes = [line for line in trace.splitlines() if not line.startswith("\t")]
+    return ("STARTING" if not found["tasks"] else str(tasks[0]["state"])), causes[-1] if causes else ""
+
+
+def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int]:
+    found = postgres_server.query(
+        settings,
+        "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint "
+        f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
+    )
+    if not found:
+        return None, 0
+    status, _, retained = found[0].partition("|")
+    return status, int(retained)
+
+
+def main(arguments: list[str]) -> int:
+    """`remove NAME`: give up a connector, its slot and its publication."""
+    match arguments:
+        case ["remove", name] if name.startswith(PREFIX):
+            try:
+                remove(Settings.from_environment(), name)
+            except TwofoldError as error:
+                print(error, file=sys.stderr)
+                return error.exit_code
+            return 0
+        case _:
+            print(f"Usage: python -m infra.capture.debezium_connector remove {PREFIX}<topic>", file=sys.stderr)
+            return 2
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

