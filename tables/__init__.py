@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
+from tables.engine.capture.captured_rows import history, latest_rows
+from tables.engine.capture.captured_topic import changes_of
 from tables.engine.declarations.bloom_filters import may_hold, members, members_of_all
 from tables.engine.declarations.declaration import DeviceClock, Topic, table
 from tables.engine.declarations.event_patterns import RECORD, Event, Match, find_matches, times_then
@@ -27,12 +29,15 @@ __all__ = [
     "Topic",
     "Window",
     "between",
+    "changes_of",
     "expression",
     "field",
     "find_matches",
     "fresh_within",
     "header",
+    "history",
     "key",
+    "latest_rows",
     "matches",
     "may_hold",
     "members",

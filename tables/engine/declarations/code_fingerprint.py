@@ -23,6 +23,7 @@ from infra.errors import DefinitionChanged
 from tables.engine.declarations.declaration import BOUND, Table, Topic, table
 from tables.engine.declarations.spark_names import SparkName
 from tables.engine.delta.lake import Lake
+from tables.engine.schemas.schema_files import SUFFIXES
 
 FINGERPRINT = "fingerprint"
 """The key under which a commit names the definition that its rows were computed by."""
@@ -55,7 +56,7 @@ def read_code(function: Callable[..., object]) -> tuple[str, ...]:
 
 def decoding(topic: Topic) -> str:
     """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
-    schemas = [] if topic.encoding == "json" else [repr(topic.schema_files)]
+    schemas = [repr(topic.schema_files)] if topic.encoding in SUFFIXES else []
     return _digest([_parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
 
 

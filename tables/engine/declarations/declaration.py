@@ -112,9 +112,11 @@ class Topic:
     """A Kafka topic: one partitioned log of records, and the `events` table that they become.
 
     Args:
-        encoding: what records are: `json`, or `avro` or `protobuf`, whose schemas are files below `schemas`.
+        encoding: what records are: `json`, or `avro` or `protobuf`, whose schemas are files below `schemas`, or
+            `debezium`, changes of a database, as `changes_of` declares them.
         subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
             the subject, mostly the topic's name with `-value` behind it.
+        captures: the table of the captured database whose changes the records are; `changes_of` gives it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
             3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
             exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. In place
@@ -149,8 +151,9 @@ class Topic:
     message_key: str
     dedup_keys: Sequence[str]
     schema: Mapping[str, str] = field(default_factory=dict)
-    encoding: Literal["json", "avro", "protobuf"] = "json"
+    encoding: Literal["json", "avro", "protobuf", "debezium"] = "json"
     subject: str | None = None
+    captures: str | None = None
     clock: DeviceClock | None = None
     report_time: str | None = None
     append_time: str | None = None
@@ -222,9 +225,14 @@ class Topic:
 
     def _complete_schema(self) -> None:
         """Take the columns from the newest schema, or hold those that are declared against it."""
-        if self.encoding not in ("json", *SUFFIXES):
+        if self.encoding not in ("json", "debezium", *SUFFIXES):
             raise BadDeclaration(f"encoding={self.encoding!r}: expected 'json', {', '.join(map(repr, SUFFIXES))}.")
-        if self.encoding == "json":
+        if (self.encoding == "debezium") != (self.captures is not None):
+            raise BadDeclaration(
+                f"encoding={self.encoding!r} with captures={self.captures!r}: expected both of a captured table.",
+                hint="Declare it by changes_of(...).",
+            )
+        if self.encoding not in SUFFIXES:
             if self.subject is not None:
                 raise BadDeclaration(f"subject={self.subject!r}: JSON records have no schema outside of them.")
             return
@@ -270,7 +278,7 @@ class Topic:
     def reads_headers(self) -> bool:
         """Whether a record's headers say what it is, or are among its columns."""
         fields = [given for given in self.schema.values() if isinstance(given, Field)]
-        return self.encoding != "json" or any(given.source == "header" for given in fields)
+        return self.encoding in SUFFIXES or any(given.source == "header" for given in fields)
 
     @cached_property
     def record_types(self) -> dict[str, FieldType]:

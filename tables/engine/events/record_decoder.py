@@ -223,6 +223,10 @@ class Decoder:
             from tables.engine.events.protobuf_decoder import ProtobufParser
 
             return ProtobufParser(self.topic)
+        if self.topic.encoding == "debezium":
+            from tables.engine.capture.debezium_decoder import DebeziumParser
+
+            return DebeziumParser(self.topic)
         return JsonParser(self.topic)
 
     def __getstate__(self) -> dict[str, Any]:

@@ -8,12 +8,12 @@ from infra.errors import BadDeclaration
 from tables.engine.declarations.declaration import Topic
 from tables.engine.schemas.avro_resolution import resolved, unreadable
 from tables.engine.schemas.avro_schema import BadSchema, parse_avro
-from tables.engine.schemas.schema_files import Schema
+from tables.engine.schemas.schema_files import SUFFIXES, Schema
 
 
 def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
     """What records of each older schema have that the newest one cannot read; one fault for each such schema."""
-    if topic.encoding == "json":
+    if topic.encoding not in SUFFIXES:
         return []
     files = topic.schema_files
     *older, newest = files.by_id

@@ -1,0 +1,1 @@
+"""Change capture: how a database's table is declared, decoded, and made rows again."""

@@ -1,0 +1,84 @@
+"""Rows of a captured table, made of its changes: as they are now, and as they were.
+
+Each is a function of the set of changes, in whatever order and however often they are read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """The rows that the database has, one for each key that was not deleted last.
+
+    A large value that an update did not touch is the last one that the database sent.
+
+    Args:
+        changes: the events of a topic declared by `changes_of`.
+        key: the primary key of the table, and of the result.
+        columns: the other columns of the result.
+    """
+    from pyspark.sql import functions as F
+
+    order = _order()
+    known = [F.max_by(F.struct(name), F.when(_holds(name), order)).alias(name) for name in columns]
+    last = changes.groupBy(*key).agg(F.max_by("cdc_op", order).alias("cdc_op"), *known)
+    return last.where("cdc_op != 'delete'").select(*key, *(F.col(f"{name}.{name}").alias(name) for name in columns))
+
+
+def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """Every row that the database had, with the time for which it had it, from `valid_from` up to before `valid_to`.
+
+    What a transaction changed again was seen by no other one, and is left out. Commits are in the order of the
+    database's log; where its clock went back, the later one counts from the earlier one's time.
+
+    Args:
+        changes: the events of a topic declared by `changes_of`.
+        key: the primary key of the table.
+        columns: the other columns of the row.
+
+    Returns:
+        The key, the columns, `valid_from`, `valid_to` (null: until now), `is_current`, `cdc_commit_lsn`. The key with
+        `cdc_commit_lsn` identifies a row.
+    """
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    in_transaction = Window.partitionBy(*key, "cdc_commit_lsn", F.col("cdc_op") == "snapshot").orderBy(_order().desc())
+    by_key = Window.partitionBy(*key).orderBy(_order())
+    so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
+    values = [
+        F.last(F.when(_holds(name), F.struct(name)), ignorenulls=True).over(so_far).alias(f"cdc_last_{name}")
+        for name in columns
+    ]
+    filled = changes.select(*key, "cdc_op", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values)
+    committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
+    since = committed.withColumn("valid_from", F.max("cdc_at").over(so_far))
+    until = since.withColumn("valid_to", F.lead("valid_from").over(by_key))
+    rows = until.where("cdc_op != 'delete'").where("valid_to IS NULL OR valid_to > valid_from")
+    return rows.select(
+        *key,
+        *(F.col(f"cdc_last_{name}.{name}").alias(name) for name in columns),
+        "valid_from",
+        "valid_to",
+        F.col("valid_to").isNull().alias("is_current"),
+        "cdc_commit_lsn",
+    )
+
+
+def _order() -> Column:
+    """What orders the changes of a key: a snapshot precedes what is streamed after it."""
+    from pyspark.sql import functions as F
+
+    return F.struct((F.col("cdc_op") != "snapshot").alias("streamed"), "cdc_commit_lsn", "cdc_lsn")
+
+
+def _holds(column: str) -> Column:
+    """Whether a change holds the value of a column."""
+    from pyspark.sql import functions as F
+
+    return (F.col("cdc_op") != "delete") & ~F.array_contains("cdc_unchanged", column)

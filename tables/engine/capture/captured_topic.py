@@ -1,0 +1,128 @@
+"""The declaration of a topic that holds the changes of one table of a PostgreSQL database."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
+
+from infra.capture.debezium_connector import LONGEST_NAME, Capture
+from infra.errors import BadDeclaration
+from tables.engine.declarations.column_types import parse_type
+from tables.engine.declarations.declaration import Topic
+
+if TYPE_CHECKING:
+    from tables.engine.declarations.registry import Registry
+
+ADDED = {
+    "cdc_op": "string",
+    "cdc_commit_lsn": "long",
+    "cdc_lsn": "long",
+    "cdc_at": "timestamp",
+    "cdc_transaction": "long?",
+    "cdc_unchanged": "array<string>",
+}
+"""The columns that say what a change is; the others are those of the row."""
+SCALARS = (
+    "string",
+    "boolean",
+    "int",
+    "long",
+    "double",
+    "decimal",
+    "date",
+    "timestamp",
+    "timestamp_ntz",
+    "binary",
+    "json",
+)
+ELEMENTS = ("string", "int", "long")
+"""Of arrays: of the others a value that did not travel cannot be recognized."""
+_TABLE = re.compile(r"[a-z_][a-z0-9_]*\.[a-z_][a-z0-9_]*\Z")
+
+
+def changes_of(
+    table: str,
+    *,
+    columns: Mapping[str, str],
+    primary_key: Sequence[str],
+    max_bytes: int = 1 << 20,
+    segment_bytes: int = 16 * 1024 * 1024,
+    local_retention: str = "1 day",
+) -> Topic:
+    """A topic with every change of a table of the captured database, a snapshot of its rows first.
+
+    An event has the row as it is after the change, of a delete its key, and:
+
+    - `cdc_op`: `snapshot`, `insert`, `update` or `delete`.
+    - `cdc_commit_lsn`, `cdc_lsn`: where in the database's log the transaction before it was committed, and where the
+      change is: the order of changes. Of a snapshot's row, up to where the snapshot shows the database, and 0.
+    - `cdc_at`: when the transaction was committed, of a snapshot's row when it was read; the event time.
+    - `cdc_transaction`: the id of the transaction.
+    - `cdc_unchanged`: columns whose large values the update did not touch, so that the database did not send them.
+
+    Args:
+        table: `schema.name`.
+        columns: column -> type, as in `schema` of a topic. All but the key may be null in an event, as may
+            elements of arrays. Columns that are not named are kept in `_rest`.
+        primary_key: that of the table.
+        max_bytes, segment_bytes, local_retention: as of a topic.
+    """
+    if not _TABLE.match(table):
+        raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")
+    if isinstance(primary_key, str) or not primary_key:
+        raise BadDeclaration(f"primary_key={primary_key!r}: expected a list of columns.")
+    schema: dict[str, str] = {}
+    for column, text in columns.items():
+        kind = parse_type(column, text)
+        if column.startswith("cdc_"):
+            raise BadDeclaration(f"{column!r}: names that begin with cdc_ are those of the change.")
+        inner = kind.element.name if kind.name == "array" and kind.element else None
+        if kind.name not in SCALARS and inner not in ELEMENTS:
+            raise BadDeclaration(
+                f"{column} is declared {text!r}, which no column of a database is captured as.",
+                hint=f"Types: {', '.join(SCALARS)}, and arrays of {', '.join(ELEMENTS)}.",
+            )
+        if column in primary_key and (kind.nullable or inner or kind.name in ("double", "json", "binary")):
+            raise BadDeclaration(f"{column} is declared {text!r}; expected a single exact value, never null, in a key.")
+        if inner:
+            schema[column] = f"array<{inner}?>?"
+        else:
+            schema[column] = text if column in primary_key or kind.nullable else f"{text}?"
+    missing = [column for column in primary_key if column not in schema]
+    if missing:
+        raise BadDeclaration(f"primary_key names {', '.join(missing)}, which columns lacks.")
+    return Topic(
+        encoding="debezium",
+        captures=table,
+        schema={**schema, **ADDED},
+        event_time="cdc_at",
+        message_key=primary_key[0],
+        dedup_keys=[*primary_key, "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
+        # The clock is the database's; a change that is refused for it would be missing in the table.
+        max_future_skew=None,
+        unknown_fields="keep",
+        # One partition: the order of the log is that of the commits.
+        partitions=1,
+        max_bytes=max_bytes,
+        segment_bytes=segment_bytes,
+        local_retention=local_retention,
+    )
+
+
+def captures(registry: Registry) -> list[Capture]:
+    """What is to be captured for the declared topics.
+
+    Raises:
+        BadDeclaration: names that are too long for the slot of a database.
+    """
+    found = [
+        Capture(topic=topic.full_name, table=topic.captures) for topic in registry.topics.values() if topic.captures
+    ]
+    for capture in found:
+        if len(capture.name) > LONGEST_NAME:
+            raise BadDeclaration(
+                f"{capture.topic}: {capture.name!r} is too long for the name of a replication slot.",
+                hint=f"Domain and topic together may have {LONGEST_NAME - len('twofold__')} letters.",
+            )
+    return found

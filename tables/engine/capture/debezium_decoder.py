@@ -1,0 +1,173 @@
+"""Parses Debezium's change events of PostgreSQL to rows with what changed them."""
+
+from __future__ import annotations
+
+import hashlib
+import uuid
+from base64 import b64encode
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, timedelta
+from functools import cached_property
+from typing import Any
+
+import msgspec
+import pyarrow as pa
+
+from infra.capture.debezium_connector import UNCHANGED
+from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
+from tables.engine.declarations.declaration import Topic
+from tables.engine.events.json_decoder import JsonParser
+from tables.engine.events.parsed_records import Parsed, sized
+
+OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
+_NULL = b"null"
+_LONGEST_MARKER = 8 * len(UNCHANGED)
+"""No form of it is longer as JSON: numbers of up to three digits, with commas and spaces between."""
+_FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+
+
+class _Source(msgspec.Struct):
+    sequence: str
+    lsn: int
+    ts_us: int
+    txId: int | None = None
+
+
+class _Envelope(msgspec.Struct):
+    op: str
+    source: _Source
+    before: dict[str, msgspec.Raw] | None = None
+    after: dict[str, msgspec.Raw] | None = None
+
+
+class _Refused(ValueError):
+    pass
+
+
+@dataclass(frozen=True)
+class DebeziumParser:
+    """Parses change events: makes each a flat JSON object, which the parser of JSON then holds against the schema."""
+
+    topic: Topic
+
+    def parse(self, raw: pa.Table) -> Parsed:
+        """The changes that are what the schema says, and of the others why they are not."""
+        values: list[bytes | None] = []
+        faults: dict[int, list[str]] = {}
+        for row, value in enumerate(raw["value"].to_pylist()):
+            flat = None
+            unfit = sized(value, self.topic, "a change event of Debezium")
+            if unfit is not None:
+                faults[row] = [unfit]
+            else:
+                try:
+                    flat = self._flat(value)
+                except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
+                    faults[row] = [str(error)]
+            values.append(flat)
+        at = raw.schema.get_field_index("value")
+        parsed = self._json.parse(raw.set_column(at, raw.schema.field(at), pa.array(values, pa.binary())))
+        return replace(parsed, faults={**parsed.faults, **faults})
+
+    def _flat(self, value: bytes) -> bytes:
+        change = self._decoder.decode(value)
+        operation = OPERATIONS.get(change.op)
+        if change.op == "t":
+            raise _Refused(
+                f"the table {self.topic.captures} was truncated, which removes rows that no change names: "
+                "capture it again, as a topic of another name"
+            )
+        if operation is None:
+            raise _Refused(f"`op` is {change.op!r}: expected one of {', '.join(OPERATIONS)}")
+        image = change.before if operation == "delete" else change.after
+        if image is None:
+            raise _Refused(f"a change of kind {operation!r} without a row")
+        row: dict[str, Any] = {}
+        unchanged: list[str] = []
+        for column, cell in image.items():
+            kind = self._kinds.get(column)
+            if operation == "delete" and column not in self._key:
+                continue
+            if self._did_not_travel(bytes(cell)):
+                unchanged.append(column)
+            else:
+                row[column] = cell if kind is None else _converted(column, cell, kind)
+        if unchanged and operation != "update":
+            raise _Refused(
+                f"a changed primary key without the values of {', '.join(sorted(unchanged))}, which the database does "
+                f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL, then capture it again"
+            )
+        commit, position = _position(change.source.sequence)
+        streamed = operation != "snapshot"
+        return msgspec.json.encode(
+            {
+                **row,
+                "cdc_op": operation,
+                "cdc_commit_lsn": (position if commit is None else commit) if streamed else change.source.lsn,
+                "cdc_lsn": position if streamed else 0,
+                "cdc_at": _instant(change.source.ts_us),
+                "cdc_transaction": change.source.txId,
+                "cdc_unchanged": sorted(unchanged),
+            }
+        )
+
+    def _did_not_travel(self, cell: bytes) -> bool:
+        return len(cell) <= _LONGEST_MARKER and cell.translate(None, b" \n") in self._markers
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[_Envelope]:
+        return msgspec.json.Decoder(_Envelope)
+
+    @cached_property
+    def _kinds(self) -> dict[str, FieldType]:
+        return self.topic.types
+
+    @cached_property
+    def _key(self) -> frozenset[str]:
+        return frozenset(self.topic.dedup_keys)
+
+    @cached_property
+    def _json(self) -> JsonParser:
+        # What comes from the event is as long as it, but for times, which are longer as text.
+        return JsonParser(replace(self.topic, encoding="json", captures=None, max_bytes=4 * self.topic.max_bytes))
+
+    @cached_property
+    def _markers(self) -> frozenset[bytes]:
+        """What stands for a value that did not travel, as JSON, in each of the forms that Debezium gives it."""
+        text = UNCHANGED.encode()
+        # As Java's UUID.nameUUIDFromBytes.
+        named = uuid.UUID(bytes=hashlib.md5(text, usedforsecurity=False).digest(), version=3)
+        forms = [UNCHANGED, b64encode(text).decode(), [UNCHANGED], [*text], [str(named)], [b64encode(text).decode()]]
+        return frozenset(msgspec.json.encode(form) for form in forms)
+
+
+def _position(sequence: str) -> tuple[int | None, int]:
+    """Where the transaction before was committed, and where the change is, as `source.sequence` says them."""
+    commit, position = msgspec.json.decode(sequence, type=tuple[str | None, str])
+    return None if commit is None else int(commit), int(position)
+
+
+def _converted(column: str, cell: msgspec.Raw, kind: FieldType) -> Any:
+    """The value as JSON records of a topic have it."""
+    text = bytes(cell)
+    if text == _NULL:
+        return None
+    if kind.name == "json":
+        return msgspec.Raw(msgspec.json.decode(text, type=str).encode())
+    if kind.name == "date":
+        day = msgspec.json.decode(text, type=int) + _EPOCH_DAY
+        if not _FIRST_DAY <= day <= _LAST_DAY:
+            raise _Refused(f"expected a year from 1 to 9999 at `{column}`")
+        return date.fromordinal(day).isoformat()
+    if kind.name == "timestamp_ntz":
+        micros = msgspec.json.decode(text, type=int)
+        if not FIRST_US <= micros <= LAST_US:
+            raise _Refused(f"expected a year from 1 to 9999 at `{column}`")
+        return _instant(micros).removesuffix("Z")
+    return cell
+
+
+def _instant(micros: int) -> str:
+    return (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

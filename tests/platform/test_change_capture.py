@@ -1,0 +1,345 @@
+"""Tables of a real PostgreSQL, captured by Debezium in Kafka Connect, equal the database's own rows."""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import json
+import os
+import shutil
+import signal
+import threading
+from collections.abc import Iterator
+from datetime import UTC
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.errors import CaptureFailed, TwofoldError
+from infra.kafka.topic_admin import ensure_topics
+from infra.process import supervisor
+from infra.settings import ROOT, Settings
+from streaming.ingest.ingest_query import Ingest
+from tables.engine.capture.captured_topic import captures
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.events.topic_specs import specs
+from tests.infra.conftest import free_port
+from tests.servers import wait_until
+from tests.tables.declared import written
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark]
+
+COLUMNS = {
+    "name": "string",
+    "balance": "decimal(20,4)",
+    "exact": "string",
+    "ratio": "double",
+    "active": "boolean",
+    "born": "date",
+    "woke_at": "timestamp_ntz",
+    "seen_at": "timestamp",
+    "profile": "json",
+    "photo": "binary",
+    "tags": "array<string>",
+    "scores": "array<int>",
+    "big": "array<long>",
+    "token": "string",
+    "tokens": "array<string>",
+    "mood": "string",
+    "span": "string",
+    "price": "decimal(19,2)",
+    "slots": "string",
+}
+FILES = {
+    "bank/people.py": f'''\
+"""Changes of the people."""
+from tables import changes_of
+
+TOPIC = changes_of("public.people", columns={{"id": "long", **{COLUMNS!r}}}, primary_key=["id"])
+''',
+    "bank/people_now.py": f'''\
+"""The people, as the database has them."""
+from tables import latest_rows, table
+
+
+@table(primary_key=["id"], recompute_by=["id"])
+def people_now(people):
+    return latest_rows(people, key=["id"], columns={list(COLUMNS)!r})
+''',
+    "bank/people_before.py": '''\
+"""The people, as the database had them."""
+from tables import history, table
+
+
+@table(primary_key=["id", "cdc_commit_lsn"], recompute_by=["id"])
+def people_before(people):
+    return history(people, key=["id"], columns=["name", "balance", "photo"])
+''',
+}
+SCHEMA = """
+CREATE TYPE mood AS ENUM ('happy', 'sad');
+CREATE TABLE people (id bigint PRIMARY KEY, name text, balance numeric(20,4), exact numeric, ratio float8,
+    active boolean, born date, woke_at timestamp, seen_at timestamptz, profile jsonb, photo bytea, tags text[],
+    scores int[], big bigint[], token uuid, tokens uuid[], mood mood, span interval, price money, slots tstzrange);
+"""
+AS_JSON = """
+SELECT row_to_json(t) FROM (SELECT id, name, balance::text, exact::text, ratio, active, born::text,
+    to_char(woke_at, 'YYYY-MM-DD"T"HH24:MI:SS.US') AS woke_at,
+    to_char(seen_at AT TIME ZONE 'UTC', 'YYYY-MM-DD"T"HH24:MI:SS.US') AS seen_at,
+    profile::text, translate(encode(photo, 'base64'), E'\\n', '') AS photo, tags, scores, big, token, tokens, mood,
+    span::text, price::numeric::text AS price, slots::text FROM people ORDER BY id) t;
+"""
+LARGE = "(SELECT string_agg(md5((i + random())::text), '') FROM generate_series(1, 200) i)"
+MANY = "(SELECT array_agg((random() * 1e9)::{0}) FROM generate_series(1, 3000))"
+
+
+def insert(first: int, last: int) -> str:
+    """Rows with a value of every type, the large ones large enough to be stored out of line."""
+    return f"""
+    INSERT INTO people SELECT n, 'name ' || n || {LARGE}, n * 1.5, n / 3.0, n / 7.0::float8, n % 2 = 0,
+        date '1970-01-01' + n * 37 - 9000, timestamp '1969-12-31 23:59:59.999999' + n * interval '1 day 1 us',
+        timestamptz '1965-03-04 05:06:07.000008+09' + n * interval '1 hour', jsonb_build_object('a', {LARGE}, 'n', 1.5),
+        convert_to({LARGE}, 'UTF8'), ARRAY['x', {LARGE}, NULL], {MANY.format("int")}, {MANY.format("bigint")},
+        gen_random_uuid(), (SELECT array_agg(gen_random_uuid()) FROM generate_series(1, 300)), 'happy',
+        n * interval '1 day 2 hours', n + 0.25, tstzrange('2020-01-01 00:00+02', '2021-01-01 00:00+02')
+    FROM generate_series({first}, {last}) n;
+    """
+
+
+class Database:
+    """The database of a test, with its capture."""
+
+    def __init__(self, settings: Settings, registry: Registry) -> None:
+        self.settings, self.registry = settings, registry
+        [self.capture] = captures(registry)
+        self._topic = self.capture.topic
+        self._marks = 0 if self._topic == "bank.people" else -1000
+
+    def run(self, *statements: str) -> list[str]:
+        return postgres_server.query(self.settings, "\n".join(statements))
+
+    def rows(self) -> list[dict[str, Any]]:
+        return [json.loads(line) for line in self.run(AS_JSON)]
+
+    def wait_captured(self) -> None:
+        """Return when the log has all that was committed: a row of its own comes last."""
+        from kafka import KafkaConsumer, TopicPartition
+
+        self._marks -= 1
+        self.run(f"INSERT INTO people (id) VALUES ({self._marks})")
+        consumer = KafkaConsumer(bootstrap_servers=self.settings.bootstrap_servers, enable_auto_commit=False)
+        partition = TopicPartition(self._topic, 0)
+        consumer.assign([partition])
+
+        def is_there() -> bool:
+            end = consumer.end_offsets([partition])[partition]
+            consumer.seek(partition, max(0, end - 1))
+            found = [r.key for records in consumer.poll(timeout_ms=500).values() for r in records]
+            return f'{{"id":{self._marks}}}'.encode() in found
+
+        try:
+            wait_until(is_there, timeout_s=90)
+        finally:
+            consumer.close()
+
+    def kill(self, program: str) -> None:
+        """Kill a server, and return when its next process is there."""
+        pid = next(p.pid for p in supervisor.state(self.settings) if p.name == program)
+        assert pid
+        os.kill(pid, signal.SIGKILL)
+        wait_until(lambda: next(p for p in supervisor.state(self.settings) if p.name == program).pid not in (pid, None))
+
+
+@pytest.fixture(scope="module")
+def database(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
+    """PostgreSQL and Kafka Connect under supervision, with a table of twenty rows, which is captured."""
+    registry = load(written(tmp_path_factory.mktemp("tables"), FILES))
+    home = ROOT / ".twofold" / f"test-{os.getpid()}-capture"
+    settings = Settings(
+        home=home,
+        bootstrap=broker.bootstrap_servers,
+        archive=broker.archive_uri,
+        database_port=free_port(),
+        connect_port=free_port(),
+        shuffle_partitions=1,
+    )
+    try:
+        postgres_server.prepare(settings)
+        kafka_connect.prepare(settings)
+        supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
+        ensure_topics(settings, specs(registry))
+        postgres_server.wait_ready(settings)
+        postgres_server.query(settings, SCHEMA + insert(1, 20))
+        kafka_connect.wait_ready(settings)
+        found = Database(settings, registry)
+        debezium_connector.ensure(settings, found.capture)
+        found.wait_captured()
+        yield found
+    finally:
+        supervisor.stop(settings)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="module")
+def world(database: Database, spark: SparkSession) -> World:
+    return World(spark, database.settings, domain="bank", registry=database.registry)
+
+
+def ingest(world: World) -> None:
+    Ingest(world.spark, world.lake, world.registry, "bank").start(available_now=True).awaitTermination()
+    world.maintain()
+
+
+def captured(world: World, name: str) -> list[dict[str, Any]]:
+    """The rows of the table, written as the database writes them as JSON."""
+    rows = sorted(world.rows(name).to_pylist(), key=lambda row: row["id"])
+    for row in rows:
+        for name in ("balance", "born", "price"):
+            row[name] = row[name] if row[name] is None else str(row[name])
+        for name in ("woke_at", "seen_at"):
+            time = row[name] and (row[name].astimezone(UTC) if row[name].tzinfo else row[name])
+            row[name] = time and time.replace(tzinfo=None).isoformat(timespec="microseconds")
+        row["photo"] = row["photo"] and base64.b64encode(row["photo"]).decode()
+    return rows
+
+
+def require_equal(world: World, database: Database) -> None:
+    """The table holds the database's rows; intervals, which two systems write in two ways, are compared apart."""
+    assert [
+        str(reasons)[:300] for reasons in world.rows(f"{database.capture.topic}_quarantine")["reasons"].to_pylist()
+    ] == []
+    expected, found = database.rows(), captured(world, f"{database.capture.topic}_now")
+    assert [row["id"] for row in found] == [row["id"] for row in expected]
+    for ours, theirs in zip(found, expected, strict=True):
+        assert (ours.pop("span") is None) == (theirs.pop("span") is None)
+        differing = {name: (ours[name], theirs[name]) for name in theirs if ours[name] != theirs[name]}
+        assert not differing, f"row {theirs['id']}: {str(differing)[:2000]}"
+
+
+def test_a_snapshot_and_the_changes_after_it_equal_the_database(database: Database, world: World) -> None:
+    """Real servers, and streams that are started three times over rows of 100 kB: up to a minute."""
+    ingest(world)
+    require_equal(world, database)
+
+    database.run(
+        insert(21, 30),
+        "UPDATE people SET active = NOT active, balance = balance + 1 WHERE id <= 25;",  # large values do not travel
+        "BEGIN; UPDATE people SET name = 'short' WHERE id = 3;",
+        "UPDATE people SET name = 'shorter' WHERE id = 3; COMMIT;",
+        "BEGIN; UPDATE people SET name = 'never' WHERE id = 4; DELETE FROM people WHERE id = 5; ROLLBACK;",
+        "DELETE FROM people WHERE id IN (6, 7, 22);",
+        "INSERT INTO people (id, name) VALUES (7, 'back');",
+        "UPDATE people SET photo = NULL, tags = '{}', scores = NULL WHERE id = 8; UPDATE people SET mood = 'sad';",
+    )
+    database.wait_captured()
+    ingest(world)
+    require_equal(world, database)
+
+    database.run(
+        "ALTER TABLE people REPLICA IDENTITY FULL;",
+        "UPDATE people SET id = id + 1000 WHERE id IN (9, 10); UPDATE people SET active = true WHERE id = 1009;",
+        "ALTER TABLE people ADD COLUMN later text DEFAULT 'unknown'; UPDATE people SET later = 'x' WHERE id = 11;",
+    )
+    database.wait_captured()
+    ingest(world)
+    require_equal(world, database)
+    [kept] = [r["_rest"] for r in world.rows("bank.people").to_pylist() if r["id"] == 11 and r["_rest"]]
+    assert json.loads(kept) == {"later": "x"}
+    assert not [r for result in world.reconcile(verify=True) for r in [result.unexplained] if r]
+
+
+def test_history_holds_each_committed_row_and_its_time(database: Database, world: World) -> None:
+    database.run("INSERT INTO people (id, name) VALUES (5001, 'a'); UPDATE people SET name = 'b' WHERE id = 5001;")
+    database.run(
+        "BEGIN; UPDATE people SET name = 'c' WHERE id = 5001; UPDATE people SET name = 'd' WHERE id = 5001; COMMIT;"
+    )
+    database.run("DELETE FROM people WHERE id = 5001;")
+    database.run("INSERT INTO people (id, name) VALUES (5001, 'e');")
+    database.wait_captured()
+    ingest(world)
+    rows = [r for r in world.rows("bank.people_before").to_pylist() if r["id"] == 5001]
+    rows.sort(key=lambda row: row["valid_from"])
+    assert [row["name"] for row in rows] == ["a", "b", "d", "e"]
+    assert [row["is_current"] for row in rows] == [False, False, False, True]
+    assert [row["valid_to"] for row in rows[:2]] == [row["valid_from"] for row in rows[1:3]]
+    assert rows[2]["valid_to"] < rows[3]["valid_from"]
+    current = {r["id"]: r["name"] for r in world.rows("bank.people_before").to_pylist() if r["is_current"]}
+    assert current == {row["id"]: row["name"] for row in database.rows()}
+
+
+def test_changes_survive_killed_servers(database: Database, world: World) -> None:
+    """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
+    stopped = threading.Event()
+
+    def load_until_stopped(worker: int) -> None:
+        number = 10_000 * worker
+        while not stopped.is_set():
+            number += 1
+            statements = (
+                f"BEGIN; INSERT INTO people (id, name, balance) VALUES ({number}, 'w', 1); "
+                f"UPDATE people SET balance = balance + 1 WHERE id <= 30 AND id % 3 = {worker % 3}; COMMIT; "
+                f"DELETE FROM people WHERE id = {number - 3};"
+            )
+            with contextlib.suppress(TwofoldError):  # killed: what was committed is in the database
+                database.run(statements)
+            stopped.wait(0.1)
+
+    workers = [threading.Thread(target=load_until_stopped, args=(n,)) for n in (1, 2)]
+    for worker in workers:
+        worker.start()
+    try:
+        for program in (kafka_connect.NAME, postgres_server.NAME):
+            stopped.wait(3)
+            database.kill(program)
+            postgres_server.wait_ready(database.settings)
+    finally:
+        stopped.set()
+        for worker in workers:
+            worker.join()
+    kafka_connect.wait_ready(database.settings)
+    debezium_connector.ensure(database.settings, database.capture)
+    database.wait_captured()
+    ingest(world)
+    require_equal(world, database)
+
+
+def test_a_truncate_is_refused_with_its_reason(database: Database, world: World) -> None:
+    database.run("TRUNCATE people;")
+    database.wait_captured()
+    ingest(world)
+    [reasons] = world.rows(f"{database.capture.topic}_quarantine")["reasons"].to_pylist()
+    assert "was truncated" in reasons[0]
+
+
+def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(
+    database: Database, spark: SparkSession, tmp_path: Path
+) -> None:
+    supervisor.stop_program(database.settings, kafka_connect.NAME)
+    name = database.capture.name
+    wait_until(lambda: database.run(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{name}'") == ["f"])
+    database.run(f"SELECT pg_drop_replication_slot('{name}');", "INSERT INTO people (id) VALUES (-100);")
+    supervisor.start_program(database.settings, kafka_connect.NAME)
+    kafka_connect.wait_ready(database.settings)
+    wait_until(lambda: debezium_connector.state(database.settings, database.capture).state == "FAILED")
+    assert "may be lost" in debezium_connector.state(database.settings, database.capture).fault
+    with pytest.raises(CaptureFailed, match="may be lost"):
+        debezium_connector.ensure(database.settings, database.capture)
+
+    debezium_connector.remove(database.settings, name)
+    database.run(insert(1, 3))
+    files = {path.replace("people", "persons"): text for path, text in FILES.items() if "before" not in path}
+    files["bank/persons_now.py"] = files["bank/persons_now.py"].replace("people", "persons")
+    again = Database(database.settings, load(written(tmp_path, files)))
+    ensure_topics(again.settings, specs(again.registry))
+    debezium_connector.ensure(again.settings, again.capture)
+    again.wait_captured()
+    world = World(spark, again.settings, domain="bank", registry=again.registry)
+    ingest(world)
+    require_equal(world, again)
+    assert debezium_connector.undeclared_slots(again.settings, []) == [again.capture.name]

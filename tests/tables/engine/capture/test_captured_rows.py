@@ -1,0 +1,104 @@
+"""Rows made of changes are the same in whatever order, and however often, the changes are read."""
+
+from __future__ import annotations
+
+import random
+from datetime import UTC, datetime, timedelta
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from tables.engine.capture.captured_rows import history, latest_rows
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+SCHEMA = (
+    "id long, name string, photo string, cdc_op string, cdc_commit_lsn long, cdc_lsn long, cdc_at timestamp, "
+    "cdc_unchanged array<string>"
+)
+
+
+def at(minute: int) -> datetime:
+    return datetime(2020, 1, 1, tzinfo=UTC) + timedelta(minutes=minute)
+
+
+def change(
+    id_: int, op: str, commit: int, lsn: int, minute: int, name: str | None = None, photo: str | None = None
+) -> tuple[Any, ...]:
+    """A change; `~` is a photo that did not travel."""
+    unchanged = ["photo"] if photo == "~" else []
+    return id_, name, None if unchanged else photo, op, commit, lsn, at(minute), unchanged
+
+
+CHANGES = [
+    change(1, "snapshot", 100, 0, 0, "a", "large"),
+    # Streamed first, of a transaction that began before the snapshot: its place is before the snapshot's.
+    change(1, "update", 90, 80, 1, "b", "~"),
+    # One transaction, of which only the last state was ever seen.
+    change(1, "update", 110, 105, 2, "c", "~"),
+    change(1, "update", 110, 106, 2, "d", "~"),
+    # Committed later, though the change itself is further to the front of the log, and by a clock that went back.
+    change(1, "update", 120, 101, 1, "e", None),
+    change(2, "insert", 110, 107, 2, "x", "old"),
+    change(2, "delete", 130, 131, 4),
+    change(2, "insert", 140, 141, 5, "y", "new"),
+    change(2, "update", 150, 151, 6, "z", "~"),
+    change(3, "snapshot", 100, 0, 0, "gone", "p"),
+    change(3, "delete", 160, 161, 7),
+]
+
+
+def in_utc(time: datetime | None) -> datetime | None:
+    return time and time.astimezone(UTC)
+
+
+@pytest.fixture(params=["in order", "backwards", "shuffled, each twice"])
+def changes(spark: SparkSession, request: pytest.FixtureRequest) -> DataFrame:
+    rows = list(CHANGES)
+    if request.param == "backwards":
+        rows.reverse()
+    elif request.param != "in order":
+        rows += rows
+        random.Random(17).shuffle(rows)
+    return spark.createDataFrame(rows, SCHEMA)
+
+
+def test_latest_rows_are_those_that_were_not_deleted_last(changes: DataFrame) -> None:
+    rows = latest_rows(changes, key=["id"], columns=["name", "photo"]).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, "e", None), (2, "z", "new")]
+
+
+def test_a_null_that_travelled_is_no_value_that_did_not(spark: SparkSession) -> None:
+    rows = [change(1, "insert", 1, 1, 0, "a", "p"), change(1, "update", 2, 2, 1, "b", None)]
+    rows.append(change(1, "update", 3, 3, 2, "c", "~"))
+    found = latest_rows(spark.createDataFrame(rows, SCHEMA), key=["id"], columns=["name", "photo"]).collect()
+    assert [tuple(row) for row in found] == [(1, "c", None)]
+
+
+def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) -> None:
+    # The streams leave out repeated records, for tables of several rows.
+    distinct = changes.dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn", "cdc_op"])
+    rows = history(distinct, key=["id"], columns=["name", "photo"]).collect()
+    found = sorted(
+        (r.id, r.valid_from.astimezone(UTC), r.valid_to and r.valid_to.astimezone(UTC), r.name) for r in rows
+    )
+    assert found == [
+        (1, at(0), at(1), "a"),
+        (1, at(1), at(2), "b"),
+        (1, at(2), None, "e"),
+        (2, at(2), at(4), "x"),
+        (2, at(5), at(6), "y"),
+        (2, at(6), None, "z"),
+        (3, at(0), at(7), "gone"),
+    ]
+    assert {r.name: r.photo for r in rows} == {
+        "a": "large",
+        "b": "large",
+        "e": None,
+        "x": "old",
+        "y": "new",
+        "z": "new",
+        "gone": "p",
+    }
+    assert {r.name for r in rows if r.is_current} == {"e", "z"}
