@@ -13,6 +13,7 @@ from streaming.ingest.broker_retention import Retention, retention
 
 if TYPE_CHECKING:
     from cli.sql_query import Analyst
+    from infra.capture.debezium_connector import CaptureState
     from infra.doctor import Finding
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.process.supervisor import ProcessState
@@ -132,6 +133,7 @@ class Snapshot:
         problems: what could not be read, or does not run; empty when all is well.
         gaps: records that are lost, as the ledger of gaps names them.
         removed: Delta tables that no file declares any more.
+        captures: captured tables of the database; those that could not be looked at are left out.
     """
 
     at: datetime
@@ -142,6 +144,7 @@ class Snapshot:
     problems: Sequence[str]
     gaps: Sequence[Gap] = ()
     removed: Sequence[str] = ()
+    captures: Sequence[CaptureState] = ()
 
     @property
     def open_gaps(self) -> list[Gap]:
@@ -185,6 +188,10 @@ class Observer:
                 problems, "retention", lambda: retention(settings, registry.topics, offsets, ingested, now)
             )
             kept = asked or {}
+        captured = (
+            (_tolerant(problems, "captures", lambda: capture_states(settings, registry)) or []) if processes else []
+        )
+        problems += [f"{capture.topic}: {capture.fault}" for capture in captured if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
         problems += [f"{p.domain}.{p.query} has failed: {p.error}" for p in progress if p.error]
@@ -217,6 +224,7 @@ class Observer:
             gaps=lost,
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
+            captures=captured,
         )
 
     def _asking(self) -> Analyst:
@@ -253,6 +261,62 @@ def streams(settings: Settings, registry: Registry) -> Finding:
         expected="none has failed",
         hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
     )
+
+
+def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
+    """How the captured tables are; nothing is asked where none is declared.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    if not any(topic.captures for topic in registry.topics.values()):
+        return []
+    from infra.capture.debezium_connector import state
+    from tables.engine.capture.captured_topic import captures
+
+    return [state(settings, capture) for capture in captures(registry)]
+
+
+def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
+    """What the doctor finds of captured tables; nothing while the platform is down."""
+    from infra.doctor import Finding
+    from infra.process import supervisor
+
+    if not supervisor.is_running(settings):
+        return []
+    try:
+        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
+    except TwofoldError as error:
+        hint = error.hint or "./twofold up starts what does not run."
+        return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
+    return [
+        Finding(
+            name=f"Capture {state.topic}",
+            ok=not state.fault,
+            found=state.fault or f"runs, slot {state.slot}",
+            expected="runs, no change lost",
+            hint=state.hint,
+        )
+        for state in states
+    ] + [
+        Finding(
+            name=f"Slot {slot}",
+            ok=False,
+            found="no topic is declared for it, and the database keeps its log for it",
+            expected="a topic",
+            hint=f"SELECT pg_drop_replication_slot('{slot}') gives it up; its topic cannot continue then.",
+        )
+        for slot in slots
+    ]
+
+
+def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
+    if not any(topic.captures for topic in registry.topics.values()):
+        return []
+    from infra.capture.debezium_connector import undeclared_slots
+    from tables.engine.capture.captured_topic import captures
+
+    return undeclared_slots(settings, captures(registry))
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

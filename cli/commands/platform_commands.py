@@ -14,6 +14,7 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
+from cli.capture_start import capture_programs, captures_tables, ensure_captures, require_ports
 from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
 from infra.errors import LogGap, ProcessFailed
 from infra.settings import ROOT, Settings
@@ -36,15 +37,17 @@ def up(
         bool, typer.Option("--spark/--no-spark", help="With a Spark server; without, each command starts a JVM.")
     ] = True,
 ) -> None:
-    """Start the platform: broker, streams, Spark server, Airflow; safe to repeat.
+    """Start the platform: broker, database with its capture where one is declared, streams, Spark server, Airflow.
 
-    What runs already is left alone; a stream whose declarations changed is restarted. A declaration with a mistake is
-    left out and named here and by `status`; all others run.
+    Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
+    with a mistake is left out and named here and by `status`; all others run.
     """
+    from tables.engine.declarations.registry import load
+
     settings = Settings.from_environment()
     start_platform(settings, airflow=airflow, streams=streams, spark=spark)
     out.print()
-    print_addresses(settings, airflow=airflow)
+    print_addresses(settings, airflow=airflow, database=captures_tables(load()))
 
 
 def down() -> None:
@@ -81,13 +84,18 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.platform_status import declarations, streams
+    from cli.platform_status import capture_findings, declarations, streams
     from infra.doctor import examine
     from tables.engine.declarations.registry import load
 
     settings = Settings.from_environment()
     registry = load()
-    findings = [*examine(settings), declarations(registry), streams(settings, registry)]
+    findings = [
+        *examine(settings, captures=captures_tables(registry)),
+        declarations(registry),
+        streams(settings, registry),
+        *capture_findings(settings, registry),
+    ]
     if as_json:
         print_json(findings)
     else:
@@ -117,10 +125,12 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         supervisor.stop(settings)
     spark = spark and settings.supervises_spark
     _require_ports(settings, airflow=airflow, spark=spark)
+    if captures_tables(registry):
+        require_ports(settings)
     with step("Java and its jars"):
         jars.ensure(settings)
     fresh = not supervisor.is_running(settings)
-    programs = _broker(settings)
+    programs = [*_broker(settings), *capture_programs(settings, registry)]
     if spark:
         programs.append(_spark(settings))
     with ThreadPoolExecutor(max_workers=1) as executor:
@@ -138,6 +148,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
+        ensure_captures(settings, registry)
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)
@@ -157,13 +168,20 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
                 _wait_airflow(settings)
 
 
-def print_addresses(settings: Settings, *, airflow: bool = True) -> None:
+def print_addresses(settings: Settings, *, airflow: bool = True, database: bool = False) -> None:
     """Where to go from here."""
     lines = []
     if airflow:
         from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
+    if database and settings.supervises_database:
+        from infra.capture import postgres_server
+
+        lines += [
+            ("Database", f"127.0.0.1:{settings.database_port}, database {postgres_server.DATABASE}"),
+            ("", f"user {postgres_server.USER}, password {postgres_server.password(settings)}"),
+        ]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),
@@ -340,6 +358,8 @@ def print_status(now: Snapshot) -> None:
     )
     if any(p.latest for topic in now.topics for p in topic.partitions):
         _print_retention(now)
+    if now.captures:
+        _print_captures(now)
     if now.gaps:
         _print_gaps(now)
     if now.queries:
@@ -408,6 +428,21 @@ def _print_retention(now: Snapshot) -> None:
     ]
     columns = ["topic", "partition", "on broker from", "archived up to", "archive", "oldest waiting leaves in"]
     out.print(make_table("Retention", columns, lines, right=columns[1:]))
+
+
+def _print_captures(now: Snapshot) -> None:
+    lines = [
+        (
+            capture.topic,
+            capture.table,
+            f"[bold red]{capture.state.lower()}[/]" if capture.fault else "[green]running[/]",
+            capture.slot,
+            shown_bytes(capture.retained_bytes),
+        )
+        for capture in now.captures
+    ]
+    columns = ["topic", "captured table", "capture", "slot", "log kept for it"]
+    out.print(make_table("Captures", columns, lines, right=["log kept for it"]))
 
 
 def _print_gaps(now: Snapshot) -> None:

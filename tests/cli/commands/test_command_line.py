@@ -72,7 +72,7 @@ def test_an_error_worth_another_try_says_so_in_its_exit_code(cli: Cli, monkeypat
 def test_a_fault_of_ours_shows_its_traceback_only_when_asked(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, debug: bool
 ) -> None:
-    def broken(*_: object) -> None:
+    def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by zero")
 
     monkeypatch.setattr("infra.doctor.examine", broken)

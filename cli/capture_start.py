@@ -1,0 +1,74 @@
+"""Starts what captures tables of a database, only where a topic is declared for one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from cli.console import out, step
+
+if TYPE_CHECKING:
+    from infra.process.supervisor import Program
+    from infra.settings import Settings
+    from tables.engine.declarations.registry import Registry
+
+
+def captures_tables(registry: Registry) -> bool:
+    """Whether any topic holds the changes of a table."""
+    return any(topic.captures for topic in registry.topics.values())
+
+
+def require_ports(settings: Settings) -> None:
+    """Refuse ports that others hold, of the database and of Kafka Connect; those of our own processes are ours.
+
+    Raises:
+        PortTaken: names the port and its setting.
+    """
+    from infra.capture import kafka_connect, postgres_server
+    from infra.process import supervisor
+    from infra.process.ports import require_free
+
+    ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
+    if settings.supervises_database and postgres_server.NAME not in ours:
+        require_free(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database")
+    if kafka_connect.NAME not in ours:
+        require_free(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect")
+
+
+def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
+    """The database and Kafka Connect, ready to be supervised; none where no table is captured."""
+    if not captures_tables(registry):
+        return []
+    from infra.capture import kafka_connect, postgres_server
+
+    kafka_connect.prepare(settings)
+    programs = [kafka_connect.program(settings)]
+    if settings.supervises_database:
+        postgres_server.prepare(settings)
+        programs.insert(0, postgres_server.program(settings))
+    return programs
+
+
+def ensure_captures(settings: Settings, registry: Registry) -> None:
+    """Have every declared capture run; what cannot is said, with what to do, and stops nothing else."""
+    if not captures_tables(registry):
+        return
+    from infra.capture import kafka_connect, postgres_server
+    from infra.capture.debezium_connector import ensure
+    from infra.errors import TwofoldError
+    from tables.engine.capture.captured_topic import captures
+
+    failed: list[TwofoldError] = []
+    with step("Captured database and Kafka Connect"):
+        postgres_server.wait_ready(settings)
+        kafka_connect.wait_ready(settings)
+        for capture in captures(registry):
+            try:
+                ensure(settings, capture)
+            except TwofoldError as error:
+                failed.append(error)
+    for fault in failed:
+        out.print(f"[bold red]✗[/] {escape(fault.message)} All else runs.", soft_wrap=True)
+        if fault.hint:
+            out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
