@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -11,6 +12,7 @@ import pytest
 
 from tables.engine.declarations import registry
 from tables.engine.declarations.analysis import analyse
+from tables.engine.schemas import schema_files
 from tests.cli.conftest import Cli, Ran
 from tests.tables.declared import written
 
@@ -351,6 +353,25 @@ def test_all_mistakes_of_one_file_are_found_at_once(cli: Cli, monkeypatch: pytes
         own = [message for message in found if f"{file}.py" in message.split(": ")[0]]
         assert [[m for m in own if part in m] != [] for part in parts] == [True] * len(parts), own
         assert len(own) == len(parts), own
+
+
+def test_an_incompatible_schema_is_a_mistake(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(schema_files, "FOLDER", tmp_path / "schemas")
+    (tmp_path / "schemas" / "readings").mkdir(parents=True)
+    at = {"name": "read_at", "type": {"type": "long", "logicalType": "timestamp-micros"}}
+    for id_, kind in {1: "string", 2: "long"}.items():
+        fields = [{"name": "sensor", "type": "string"}, at, {"name": "value", "type": kind}]
+        text = json.dumps({"type": "record", "name": "Reading", "fields": fields})
+        (tmp_path / "schemas" / "readings" / f"{id_}.avsc").write_text(text)
+    topic = a_topic('schema={"sensor": "string", "read_at": "timestamp", "value": "double?"}', 'encoding="avro"')
+    files = {"plant/readings.py": topic.replace("    event_time", '    subject="readings",\n    event_time')}
+    ran = checked(cli, monkeypatch, tmp_path, files, "--quick")
+    assert ran.code == 2
+    [mistake] = ran.document
+    expected = (
+        "schemas/readings/2 cannot read what was written by 1: `value` was written as string and is read as long."
+    )
+    assert mistake["message"] == expected
 
 
 def test_the_declarations_of_the_platform_are_without_a_mistake(cli: Cli) -> None:
