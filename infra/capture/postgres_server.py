@@ -26,6 +26,8 @@ USER = "twofold"
 DATABASE = "postgres"
 UNPRIVILEGED = "nobody"
 """Whose process the server is where this one is root's, which PostgreSQL refuses to run as."""
+_SET_PDEATHSIG, _SET_KEEPCAPS, _CAP_AMBIENT = 1, 8, 47  # of prctl(2)
+_CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, _CAPABILITY_VERSION_3 = 2, 1, 0x20080522  # of capabilities(7)
 OPTIONS = {
     "listen_addresses": HOST,
     "unix_socket_directories": "",
@@ -171,15 +173,38 @@ def _become(command: list[str]) -> NoReturn:
     """Turn this process into a program of PostgreSQL, another user's where it is root's."""
     if os.getuid() == 0:
         user = pwd.getpwnam(UNPRIVILEGED)
+        is_closed = any(
+            not parent.stat().st_mode & 0o001 for word in command if word[0] == "/" for parent in Path(word).parents
+        )
+        if is_closed:
+            _prctl(_SET_KEEPCAPS, 1)
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
-        if sys.platform == "linux":
-            # Forgotten by the kernel when the user changes: the server ends with its guard.
-            ctypes.CDLL(None, use_errno=True).prctl(1, ctypes.c_ulong(signal.SIGKILL), 0, 0, 0)
+        if is_closed:
+            _keep_access()
+        # Forgotten by the kernel when the user changes: the server ends with its guard.
+        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o077)
     os.chdir("/")
     os.execv(command[0], command)
+
+
+def _keep_access() -> None:
+    """Keep root's right to enter directories that are closed to others, as a checkout below `/root` is.
+
+    Best effort: without it PostgreSQL says which file it cannot reach.
+    """
+    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    rights = (ctypes.c_uint32 * 6)(*[1 << _CAP_DAC_OVERRIDE] * 3, 0, 0, 0)  # effective, permitted, inheritable
+    if sys.platform == "linux" and ctypes.CDLL(None).capset(header, rights) == 0:
+        _prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+
+
+def _prctl(option: int, *arguments: int) -> None:
+    if sys.platform == "linux":
+        padded = [*arguments, 0, 0, 0, 0][:4]
+        ctypes.CDLL(None).prctl(option, *(ctypes.c_ulong(argument) for argument in padded))
 
 
 if __name__ == "__main__":
