@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
@@ -271,10 +271,16 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     """
     if not any(topic.captures for topic in registry.topics.values()):
         return []
-    from infra.capture.debezium_connector import state
-    from tables.engine.capture.captured_topic import captures
+    from infra.capture.debezium_connector import AGAIN, state
+    from tables.engine.capture.captured_topic import captures, snapshot_fault
+    from tables.engine.delta.lake import Lake
 
-    return [state(settings, capture) for capture in captures(registry)]
+    found = [state(settings, capture) for capture in captures(registry)]
+    faults = {capture.topic: capture.fault or snapshot_fault(Lake(settings), capture.topic) for capture in found}
+    return [
+        replace(capture, fault=faults[capture.topic], hint=capture.hint or (AGAIN if faults[capture.topic] else ""))
+        for capture in found
+    ]
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:

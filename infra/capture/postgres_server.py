@@ -26,7 +26,8 @@ USER = "twofold"
 DATABASE = "postgres"
 UNPRIVILEGED = "nobody"
 """Whose process the server is where this one is root's, which PostgreSQL refuses to run as."""
-_SET_PDEATHSIG, _SET_KEEPCAPS, _CAP_AMBIENT = 1, 8, 47  # of prctl(2)
+_SET_PDEATHSIG, _SET_SECUREBITS, _CAP_AMBIENT = 1, 28, 47  # of prctl(2)
+_NO_SETUID_FIXUP = 1 << 2  # rights stay when the user changes, also for access(2), by which initdb looks for programs
 _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, _CAPABILITY_VERSION_3 = 2, 1, 0x20080522  # of capabilities(7)
 OPTIONS = {
     "listen_addresses": HOST,
@@ -177,7 +178,7 @@ def _become(command: list[str]) -> NoReturn:
             not parent.stat().st_mode & 0o001 for word in command if word[0] == "/" for parent in Path(word).parents
         )
         if is_closed:
-            _prctl(_SET_KEEPCAPS, 1)
+            _prctl(_SET_SECUREBITS, _NO_SETUID_FIXUP)
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
@@ -191,14 +192,18 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _keep_access() -> None:
-    """Keep root's right to enter directories that are closed to others, as a checkout below `/root` is.
+    """Of root's rights keep one: to enter directories that are closed to others, as a checkout below `/root` is.
 
     Best effort: without it PostgreSQL says which file it cannot reach.
     """
-    header = (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
-    rights = (ctypes.c_uint32 * 6)(*[1 << _CAP_DAC_OVERRIDE] * 3, 0, 0, 0)  # effective, permitted, inheritable
-    if sys.platform == "linux" and ctypes.CDLL(None).capset(header, rights) == 0:
+    if sys.platform != "linux":
+        return
+    libc, header = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
+    rights = (ctypes.c_uint32 * 6)(*[1 << _CAP_DAC_OVERRIDE] * 3)  # effective, permitted, inheritable
+    if libc.capset(header, rights) == 0:
         _prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+    else:
+        libc.capset(header, (ctypes.c_uint32 * 6)())
 
 
 def _prctl(option: int, *arguments: int) -> None:

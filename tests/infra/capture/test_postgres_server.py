@@ -1,0 +1,30 @@
+"""The supervised PostgreSQL starts wherever the platform's home is."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.capture import postgres_server
+from infra.settings import Settings
+from tests.infra.conftest import free_port
+
+
+@pytest.mark.platform
+def test_a_database_runs_in_a_home_that_is_closed_to_others(settings: Settings, tmp_path: Path) -> None:
+    closed = tmp_path / "closed"
+    closed.mkdir(mode=0o700)
+    home = replace(settings, home=closed / "home", database_port=free_port())
+    postgres_server.prepare(home)
+    postgres_server.prepare(home)
+    with subprocess.Popen(postgres_server.program(home).command) as server:
+        try:
+            postgres_server.wait_ready(home)
+            assert postgres_server.query(home, "SHOW wal_level") == ["logical"]
+        finally:
+            server.send_signal(signal.SIGINT)
+    assert server.returncode == 0
