@@ -47,6 +47,7 @@ class Findings:
         failed: queries that cannot go on, and why; the driver starts them again by itself.
         slow: what works too slowly.
         lost: records that exist nowhere any more, and are not acknowledged.
+        captures: captured tables of a database whose changes do not arrive, or lack some.
     """
 
     down: Mapping[str, str] = field(default_factory=dict)
@@ -55,6 +56,7 @@ class Findings:
     failed: tuple[str, ...] = ()
     slow: tuple[str, ...] = ()
     lost: tuple[str, ...] = ()
+    captures: tuple[str, ...] = ()
 
 
 def driver_name(domain: str) -> str:
@@ -98,6 +100,11 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
             for gap in status["gaps"]
             if gap["topic"].startswith(f"{domain}.") and gap["acknowledged_at"] is None
         ),
+        captures=tuple(
+            f"{capture['topic']}: {capture['fault']}"
+            for capture in status["captures"]
+            if capture["topic"].startswith(f"{domain}.") and capture["fault"]
+        ),
     )
 
 
@@ -133,6 +140,8 @@ class StreamOperator(CommandOperator):
             raise _failure(
                 f"{'; '.join(findings.lost)}.", "`./twofold acknowledge` notes who knows of it, and ends this alarm."
             )
+        if findings.captures:
+            raise _failure(f"{'; '.join(findings.captures)}.", "`./twofold doctor` says what to do about each.")
         if findings.slow:
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
         return {"restarted": restarts, "problems": status["problems"]}

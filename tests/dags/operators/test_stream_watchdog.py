@@ -39,6 +39,7 @@ def status(
     queries: tuple[dict[str, Any], ...] = (),
     lag: int | None = 0,
     gaps: tuple[dict[str, Any], ...] = (),
+    captures: tuple[dict[str, Any], ...] = (),
 ) -> dict[str, Any]:
     topics = [
         {"name": "flights.departures", "partitions": [{"partition": 0, "lag": lag}]},
@@ -46,7 +47,7 @@ def status(
     ]
     return {
         "at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": [],
-        "gaps": list(gaps),
+        "gaps": list(gaps), "captures": list(captures),
     }  # fmt: skip
 
 
@@ -116,6 +117,15 @@ def test_lost_records_of_the_domain_are_found_until_acknowledged() -> None:
     )
 
 
+def test_a_capture_of_the_domain_that_lost_changes_is_found() -> None:
+    captures = (
+        {"topic": "flights.crews", "fault": ""},
+        {"topic": "flights.planes", "fault": "the replication slot is gone"},
+        {"topic": "trains.crews", "fault": "the replication slot is gone"},
+    )
+    assert look(status(*UP, captures=captures)).captures == ("flights.planes: the replication slot is gone",)
+
+
 @pytest.fixture
 def watch(
     stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
@@ -183,3 +193,10 @@ def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[A
     with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
         watch(status(*UP, gaps=(gap("flights.landings"),)))
     assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == ({"restarted": [], "problems": []}, [])
+
+
+def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match=r"flights\.planes: the slot is gone\.\n.*\./twofold doctor"):
+        watch(status(*UP, captures=({"topic": "flights.planes", "fault": "the slot is gone"},)))
