@@ -272,11 +272,12 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     if not any(topic.captures for topic in registry.topics.values()):
         return []
     from infra.capture.debezium_connector import AGAIN, state
-    from tables.engine.capture.captured_topic import captures, snapshot_fault
+    from tables.engine.capture.captured_topic import captures
+    from tables.engine.capture.lost_changes import changes_fault
     from tables.engine.delta.lake import Lake
 
     found = [state(settings, capture) for capture in captures(registry)]
-    faults = {capture.topic: capture.fault or snapshot_fault(Lake(settings), capture.topic) for capture in found}
+    faults = {capture.topic: capture.fault or changes_fault(Lake(settings), capture.topic) for capture in found}
     return [
         replace(capture, fault=faults[capture.topic], hint=capture.hint or (AGAIN if faults[capture.topic] else ""))
         for capture in found

@@ -22,7 +22,8 @@ from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.capture.captured_topic import captures, snapshot_fault
+from tables.engine.capture.captured_topic import captures
+from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.topic_specs import specs
 from tests.infra.conftest import free_port
@@ -226,7 +227,7 @@ def test_a_snapshot_and_the_changes_after_it_equal_the_database(database: Databa
     """Real servers, and streams that are started three times over rows of 100 kB: up to a minute."""
     ingest(world)
     require_equal(world, database)
-    assert snapshot_fault(world.lake, database.capture.topic) == ""
+    assert changes_fault(world.lake, database.capture.topic) == ""
 
     database.run(
         insert(21, 30),

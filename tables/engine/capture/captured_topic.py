@@ -6,9 +6,6 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from infra.capture.debezium_connector import LONGEST_NAME, Capture
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
@@ -16,7 +13,6 @@ from tables.engine.declarations.declaration import Topic
 
 if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
-    from tables.engine.delta.lake import Lake
 
 ADDED = {
     "cdc_op": "string",
@@ -111,25 +107,6 @@ def changes_of(
         max_bytes=max_bytes,
         segment_bytes=segment_bytes,
         local_retention=local_retention,
-    )
-
-
-def snapshot_fault(lake: Lake, topic: str) -> str:
-    """What is wrong with the snapshot that a captured topic begins with; empty when nothing is.
-
-    A snapshot that was interrupted begins again, of a later moment. No change says that a row is deleted which was
-    deleted between the two.
-    """
-    if not lake.exists(topic):
-        return ""
-    rows = lake.open(topic).scan(columns=["cdc_commit_lsn"], predicate="cdc_op = 'snapshot' AND cdc_lsn = 0")
-    moments = pc.unique(pa.table(rows)["cdc_commit_lsn"])
-    if len(moments) < 2:
-        return ""
-    first, last = pc.min(moments).as_py(), pc.max(moments).as_py()
-    return (
-        f"its snapshot of LSN {first} was interrupted and begun again at {last}: rows that were deleted in between may "
-        "still be in its tables"
     )
 
 

@@ -4,16 +4,12 @@ from __future__ import annotations
 
 from typing import Any
 
-import pyarrow as pa
 import pytest
-from deltalake import write_deltalake
 
 from infra.errors import BadDeclaration
-from tables.engine.capture.captured_topic import captures, changes_of, snapshot_fault
+from tables.engine.capture.captured_topic import captures, changes_of
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import events_schema
 from tests.tables.declared import bound_as
 
 COLUMNS = {"id": "long", "name": "string"}
@@ -75,26 +71,3 @@ def test_a_captured_topic_is_declared_by_changes_of_alone() -> None:
             message_key="id",
             dedup_keys=["id"],
         )
-
-
-def snapshot_of(lake: Lake, *moments: int) -> None:
-    topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "people", "bank")
-    lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
-    streamed = {"cdc_op": "update", "cdc_commit_lsn": 900, "cdc_lsn": 901}
-    rows = [{"cdc_op": "snapshot", "cdc_commit_lsn": moment, "cdc_lsn": 0} for moment in moments]
-    for row in (*rows, streamed):
-        write_deltalake(lake.uri(topic.full_name), pa.Table.from_pylist([row], events_schema(topic)), mode="append")
-
-
-@pytest.mark.parametrize("moments", [(), (100,), (100, 100)])
-def test_a_snapshot_of_one_moment_is_sound(lake: Lake, moments: tuple[int, ...]) -> None:
-    assert snapshot_fault(lake, "bank.people") == ""
-    snapshot_of(lake, *moments)
-    assert snapshot_fault(lake, "bank.people") == ""
-
-
-def test_a_snapshot_that_was_begun_again_is_a_fault(lake: Lake) -> None:
-    snapshot_of(lake, 100, 100, 250)
-    assert snapshot_fault(lake, "bank.people").startswith(
-        "its snapshot of LSN 100 was interrupted and begun again at 250"
-    )

@@ -1,0 +1,47 @@
+"""Tables that may differ from the captured one are reported."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+import pytest
+from deltalake import write_deltalake
+
+from tables.engine.capture.captured_topic import changes_of
+from tables.engine.capture.lost_changes import changes_fault
+from tables.engine.delta.lake import Lake
+from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from tests.tables.declared import bound_as
+
+COLUMNS = {"id": "long", "name": "string"}
+
+
+def snapshot_of(lake: Lake, *moments: int) -> None:
+    topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "people", "bank")
+    lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
+    streamed = {"cdc_op": "update", "cdc_commit_lsn": 900, "cdc_lsn": 901}
+    rows = [{"cdc_op": "snapshot", "cdc_commit_lsn": moment, "cdc_lsn": 0} for moment in moments]
+    for row in (*rows, streamed):
+        write_deltalake(lake.uri(topic.full_name), pa.Table.from_pylist([row], events_schema(topic)), mode="append")
+
+
+@pytest.mark.parametrize("moments", [(), (100,), (100, 100)])
+def test_a_snapshot_of_one_moment_is_sound(lake: Lake, moments: tuple[int, ...]) -> None:
+    assert changes_fault(lake, "bank.people") == ""
+    snapshot_of(lake, *moments)
+    assert changes_fault(lake, "bank.people") == ""
+
+
+def test_a_snapshot_that_was_begun_again_is_a_fault(lake: Lake) -> None:
+    snapshot_of(lake, 100, 100, 250)
+    assert changes_fault(lake, "bank.people").startswith(
+        "its snapshot of LSN 100 was interrupted and begun again at 250"
+    )
+
+
+def test_a_refused_change_is_a_fault_until_it_leaves_quarantine(lake: Lake) -> None:
+    snapshot_of(lake, 100)
+    rows = pa.Table.from_pylist([{"_offset": 7, "reasons": ["the table was truncated"]}], QUARANTINE_SCHEMA)
+    write_deltalake(lake.uri("bank.people_quarantine"), rows)
+    assert changes_fault(lake, "bank.people").startswith("its tables lack changes that were refused: 1, with their")
+    lake.open("bank.people_quarantine").delete()
+    assert changes_fault(lake, "bank.people") == ""
