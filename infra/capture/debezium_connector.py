@@ -10,33 +10,11 @@ from dataclasses import dataclass
 from urllib.parse import unquote, urlsplit
 
 from infra.capture import kafka_connect, postgres_server
+from infra.capture.captured_table import PREFIX, UNCHANGED, Capture
 from infra.errors import CaptureFailed, ConnectUnreachable, TwofoldError
 from infra.settings import Settings
 
-PREFIX = "twofold_"
 AGAIN = "docs/how-to/capture-a-database.md says how to capture the table again."
-LONGEST_NAME = 63
-"""Of a replication slot."""
-UNCHANGED = "__twofold_value_did_not_travel__"
-"""What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
-
-
-@dataclass(frozen=True, kw_only=True)
-class Capture:
-    """What one connector captures: a table of the database, from a snapshot on, for one topic.
-
-    Args:
-        topic: full name of the topic.
-        table: `schema.name`.
-    """
-
-    topic: str
-    table: str
-
-    @property
-    def name(self) -> str:
-        """Of the connector, its slot and its publication."""
-        return f"{PREFIX}{self.topic.replace('.', '_')}"
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -6,7 +6,7 @@ import re
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
-from infra.capture.debezium_connector import LONGEST_NAME, Capture
+from infra.capture.captured_table import LONGEST_NAME, Capture
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
 from tables.engine.declarations.declaration import Topic

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from infra.capture.debezium_connector import UNCHANGED
+from infra.capture.captured_table import UNCHANGED
 from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.json_decoder import JsonParser

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from infra.capture import debezium_connector, kafka_connect, postgres_server
-from infra.capture.debezium_connector import Capture, configuration, require_no_gap
+from infra.capture.captured_table import Capture
+from infra.capture.debezium_connector import configuration, require_no_gap
 from infra.errors import CaptureFailed
 from infra.settings import Settings
 

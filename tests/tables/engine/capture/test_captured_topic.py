@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from typing import Any
 
 import pytest
 
 from infra.errors import BadDeclaration
+from infra.settings import ROOT
 from tables.engine.capture.captured_topic import captures, changes_of
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
@@ -17,6 +20,16 @@ COLUMNS = {"id": "long", "name": "string"}
 
 def registry(topic: Topic) -> Registry:
     return Registry({topic.full_name: topic}, {})
+
+
+def test_declarations_load_no_code_of_servers() -> None:
+    program = (
+        "import sys, tables\n"
+        "servers = {'infra.capture.kafka_connect', 'infra.process.supervisor', 'urllib.request', 'xmlrpc'}\n"
+        "sys.exit(', '.join(sorted(servers & set(sys.modules))) or 0)"
+    )
+    ran = subprocess.run([sys.executable, "-c", program], cwd=ROOT, capture_output=True, text=True, check=False)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_all_columns_but_the_key_may_be_null() -> None:

@@ -13,7 +13,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
-from infra.capture.debezium_connector import UNCHANGED
+from infra.capture.captured_table import UNCHANGED
 from tables.engine.capture.captured_topic import changes_of
 from tables.engine.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
 from tests.tables.declared import bound_as
