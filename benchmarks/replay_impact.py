@@ -145,12 +145,12 @@ def measure(
         end = time.monotonic() + before_s
         alone = watch(settings, lambda: time.monotonic() < end)
         with running(settings, "replay", TOPIC, "--from", "earliest", "--json", nice=nice) as replay:
-            beside = watch(settings, lambda: replay.poll() is None)
+            during_replay = watch(settings, lambda: replay.poll() is None)
             printed, _ = replay.communicate()
         if replay.returncode:
             raise RuntimeError(f"the replay ended with {replay.returncode}: {printed[-2_000:]}")
         time.sleep(LAG_S)
-    return alone, beside, json.loads(printed)
+    return alone, during_replay, json.loads(printed)
 
 
 def visible_after(settings: Settings, since: float) -> list[tuple[float, float]]:
@@ -174,13 +174,13 @@ def main() -> int:
     args = parser.parse_args()
     with platform("beside") as settings:
         make_history(settings, args.records, args.wrong)
-        alone, beside, outcomes = measure(settings, args.rate, args.warm, args.before, args.nice)
+        alone, during_replay, outcomes = measure(settings, args.rate, args.warm, args.before, args.nice)
         seconds = visible_after(settings, alone[0].at)
 
     def window(samples: Sequence[Sample]) -> Mapping[str, float]:
         return figures_of(samples, [s for at, s in seconds if samples[0].at <= at < samples[-1].at])
 
-    before, during, parts = window(alone), window(beside), thirds(beside)
+    before, during, parts = window(alone), window(during_replay), thirds(during_replay)
     rise = during["broker CPU, us/record"] / before["broker CPU, us/record"]
     put_right = next(outcome["updated"] for outcome in outcomes if outcome["table"] == TOPIC)
     figures = {

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import Json, harmless, make_table, out, print_json, shown
+from cli.console import Json, harmless, make_table, out, print_fault, print_json, shown
 from infra.errors import BadDeclaration
 from infra.settings import Settings
 
@@ -116,9 +116,7 @@ def _is_named(full_name: str, names: Sequence[str]) -> bool:
 
 def _print(mistakes: Sequence[BadDeclaration], sound: int) -> None:
     for mistake in mistakes:
-        out.print(f"[bold red]✗[/] {escape(mistake.message)}", soft_wrap=True)
-        if mistake.hint:
-            out.print(f"  [bold]Hint:[/] {escape(mistake.hint)}", soft_wrap=True)
+        print_fault(mistake)
     if mistakes:
         out.print(f"{len(mistakes)} mistake{'' if len(mistakes) == 1 else 's'}.")
     else:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from rich.markup import escape
-
-from cli.console import out, step
+from cli.console import print_fault, step
 
 if TYPE_CHECKING:
     from infra.process.supervisor import Program
@@ -17,23 +15,6 @@ if TYPE_CHECKING:
 def captures_tables(registry: Registry) -> bool:
     """Whether any topic holds the changes of a table."""
     return any(topic.captures for topic in registry.topics.values())
-
-
-def require_ports(settings: Settings) -> None:
-    """Refuse ports that others hold, of the database and of Kafka Connect; those of our own processes are ours.
-
-    Raises:
-        PortTaken: names the port and its setting.
-    """
-    from infra.capture import kafka_connect, postgres_server
-    from infra.process import supervisor
-    from infra.process.ports import require_free
-
-    ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    if settings.supervises_database and postgres_server.NAME not in ours:
-        require_free(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database")
-    if kafka_connect.NAME not in ours:
-        require_free(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect")
 
 
 def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
@@ -69,6 +50,4 @@ def ensure_captures(settings: Settings, registry: Registry) -> None:
             except TwofoldError as error:
                 failed.append(error)
     for fault in failed:
-        out.print(f"[bold red]✗[/] {escape(fault.message)} All else runs.", soft_wrap=True)
-        if fault.hint:
-            out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
+        print_fault(fault, "All else runs.")

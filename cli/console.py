@@ -126,6 +126,13 @@ def print_error(error: TwofoldError, *, as_json: bool) -> None:
         err.print(f"[bold]Hint:[/] {escape(error.hint)}", soft_wrap=True)
 
 
+def print_fault(fault: TwofoldError, outcome: str = "") -> None:
+    """One of several things that are wrong, with its hint, where the command goes on; `outcome` says how."""
+    out.print(f"[bold red]✗[/] {escape(f'{fault.message} {outcome}'.rstrip())}", soft_wrap=True)
+    if fault.hint:
+        out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
+
+
 def make_table(
     title: str | None,
     columns: Sequence[str],

@@ -264,24 +264,22 @@ def streams(settings: Settings, registry: Registry) -> Finding:
 
 
 def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
-    """How the captured tables are; nothing is asked where none is declared.
+    """How the captured tables are.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    if not any(topic.captures for topic in registry.topics.values()):
-        return []
     from infra.capture.debezium_connector import AGAIN, state
     from tables.engine.capture.captured_topic import captures
     from tables.engine.capture.lost_changes import changes_fault
     from tables.engine.delta.lake import Lake
 
-    found = [state(settings, capture) for capture in captures(registry)]
-    faults = {capture.topic: capture.fault or changes_fault(Lake(settings), capture.topic) for capture in found}
-    return [
-        replace(capture, fault=faults[capture.topic], hint=capture.hint or (AGAIN if faults[capture.topic] else ""))
-        for capture in found
-    ]
+    found = []
+    for capture in captures(registry):
+        now = state(settings, capture)
+        lost = "" if now.fault else changes_fault(Lake(settings), capture.topic)
+        found.append(replace(now, fault=lost, hint=AGAIN) if lost else now)
+    return found
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
@@ -318,12 +316,11 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 
 
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
-    if not any(topic.captures for topic in registry.topics.values()):
-        return []
     from infra.capture.debezium_connector import undeclared_slots
     from tables.engine.capture.captured_topic import captures
 
-    return undeclared_slots(settings, captures(registry))
+    declared = captures(registry)
+    return undeclared_slots(settings, declared) if declared else []
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

@@ -16,6 +16,7 @@ from infra.errors import TwofoldError
 from infra.java import NEWEST, OLDEST, java, java_version
 from infra.process import supervisor, supervisord
 from infra.process.ports import holder, is_free
+from infra.server_ports import server_ports
 from infra.settings import ROOT, Settings
 
 GIB = 1 << 30
@@ -114,16 +115,7 @@ def _home(settings: Settings) -> Finding:
 
 def _ports(settings: Settings, captures: bool) -> Iterator[Finding]:
     ours = {process.pid for process in supervisor.state(settings)} - {None}
-    wanted = {"TWOFOLD_AIRFLOW_PORT": settings.airflow_port}
-    if settings.supervises_spark:
-        wanted["TWOFOLD_SPARK_PORT"] = settings.spark_port
-    if settings.supervises_broker:
-        wanted |= {"TWOFOLD_KAFKA_PORT": settings.kafka_port, "TWOFOLD_CONTROLLER_PORT": settings.controller_port}
-    if captures:
-        wanted["TWOFOLD_CONNECT_PORT"] = settings.connect_port
-    if captures and settings.supervises_database:
-        wanted["TWOFOLD_DATABASE_PORT"] = settings.database_port
-    for setting, port in wanted.items():
+    for port, setting, *_ in server_ports(settings, captures=captures):
         free = is_free(port)
         held_by = None if free else holder(port)
         mine = held_by is not None and _is_or_descends_from(held_by.pid, ours)

@@ -7,22 +7,23 @@ TwofoldError
 ├── MissingTool              Java, a jar, a package: the machine is not set up
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
-├── BrokerUnreachable        retryable: the Kafka broker does not answer
-├── DatabaseUnreachable      retryable: the captured database does not answer
-├── ConnectUnreachable       retryable: Kafka Connect does not answer
 ├── CaptureFailed            the capture of a database lost changes, or cannot go on
-├── RegistryUnreachable      retryable: the schema registry does not answer, or refuses
-├── SparkUnreachable         retryable: the Spark Connect server does not answer, or ended while a command used it
-├── WriteConflict            retryable: another writer was faster, bounded retries are used up
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would be in one table
 ├── DamagedLog               a commit of a Delta table is empty or cut off
 ├── LogGap                   offsets that should follow each other do not
-├── ArchiveUnreachable       retryable: the storage of archived segments does not answer
-├── NotArchived              retryable: offsets that cannot be read yet
 ├── CorruptSegment           an archived segment is not what the broker copied
 ├── QualityFailed            rows break the rules of their table
-└── UnexplainedDifference    the stream and the batch differ and no late record says why
+├── UnexplainedDifference    the stream and the batch differ and no late record says why
+└── TryAgain
+    ├── BrokerUnreachable    the Kafka broker does not answer
+    ├── DatabaseUnreachable  the captured database does not answer
+    ├── ConnectUnreachable   Kafka Connect does not answer
+    ├── RegistryUnreachable  the schema registry does not answer, or refuses
+    ├── SparkUnreachable     the Spark Connect server does not answer, or ended while a command used it
+    ├── WriteConflict        another writer was faster, bounded retries are used up
+    ├── ArchiveUnreachable   the storage of archived segments does not answer
+    └── NotArchived          offsets that cannot be read yet
 """
 
 from __future__ import annotations
@@ -44,6 +45,13 @@ class TwofoldError(Exception):
 
     def __str__(self) -> str:
         return f"{self.message}\nHint: {self.hint}" if self.hint else self.message
+
+
+class TryAgain(TwofoldError):
+    """What another try may heal: a task that ends so is tried again."""
+
+    retryable = True
+    exit_code = 75  # EX_TEMPFAIL
 
 
 class BadArgument(TwofoldError):
@@ -76,50 +84,32 @@ class ProcessFailed(TwofoldError):
     """A process that the supervisor should keep alive does not run."""
 
 
-class BrokerUnreachable(TwofoldError):
+class BrokerUnreachable(TryAgain):
     """The Kafka broker does not answer."""
 
-    retryable = True
-    exit_code = 75  # EX_TEMPFAIL: a task that sees it tries again
 
-
-class DatabaseUnreachable(TwofoldError):
+class DatabaseUnreachable(TryAgain):
     """The captured database does not answer."""
 
-    retryable = True
-    exit_code = 75
 
-
-class ConnectUnreachable(TwofoldError):
+class ConnectUnreachable(TryAgain):
     """Kafka Connect does not answer, or cannot do what is asked yet."""
-
-    retryable = True
-    exit_code = 75
 
 
 class CaptureFailed(TwofoldError):
     """The capture of a database lost changes, or cannot go on without losing some."""
 
 
-class RegistryUnreachable(TwofoldError):
+class RegistryUnreachable(TryAgain):
     """The schema registry does not answer, or refuses; only records whose schema is no file wait for it."""
 
-    retryable = True
-    exit_code = 75
 
-
-class SparkUnreachable(TwofoldError):
+class SparkUnreachable(TryAgain):
     """The Spark Connect server does not answer, or ended while a command used it; what was committed is whole."""
 
-    retryable = True
-    exit_code = 75
 
-
-class WriteConflict(TwofoldError):
+class WriteConflict(TryAgain):
     """Other writers were faster until the bounded retries were used up."""
-
-    retryable = True
-    exit_code = 75
 
 
 class SchemaMismatch(TwofoldError):
@@ -138,18 +128,12 @@ class LogGap(TwofoldError):
     """Offsets between those of a table and the next records are missing."""
 
 
-class ArchiveUnreachable(TwofoldError):
+class ArchiveUnreachable(TryAgain):
     """The storage that holds archived segments does not answer, or refuses."""
 
-    retryable = True
-    exit_code = 75
 
-
-class NotArchived(TwofoldError):
+class NotArchived(TryAgain):
     """Offsets beyond the frontier of the archive, or of what was ingested; they come while the log goes on."""
-
-    retryable = True
-    exit_code = 75
 
 
 class CorruptSegment(TwofoldError):

@@ -14,8 +14,19 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.capture_start import capture_programs, captures_tables, ensure_captures, require_ports
-from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
+from cli.capture_start import capture_programs, captures_tables, ensure_captures
+from cli.console import (
+    NOTHING,
+    Json,
+    make_table,
+    out,
+    print_fault,
+    print_json,
+    shown_age,
+    shown_bytes,
+    shown_span,
+    step,
+)
 from infra.errors import LogGap, ProcessFailed
 from infra.settings import ROOT, Settings
 
@@ -117,16 +128,12 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
 
     registry = load()
     for fault in registry.faults.values():
-        out.print(f"[bold red]✗[/] {escape(fault.message)} It is left out; all else runs.", soft_wrap=True)
-        if fault.hint:
-            out.print(f"  [bold]Hint:[/] {escape(fault.hint)}", soft_wrap=True)
+        print_fault(fault, "It is left out; all else runs.")
     if not supervisor.is_running(settings):
         # What a crash left behind would hold our ports.
         supervisor.stop(settings)
     spark = spark and settings.supervises_spark
-    _require_ports(settings, airflow=airflow, spark=spark)
-    if captures_tables(registry):
-        require_ports(settings)
+    _require_ports(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
     with step("Java and its jars"):
         jars.ensure(settings)
     fresh = not supervisor.is_running(settings)
@@ -198,24 +205,16 @@ def stream_program_name(domain: str) -> str:
     return f"stream-{domain.replace('_', '-')}"
 
 
-def _require_ports(settings: Settings, *, airflow: bool, spark: bool) -> None:
+def _require_ports(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
     """Refuse ports that others hold; those of our own running processes are ours."""
     from infra.process import supervisor
     from infra.process.ports import require_free
+    from infra.server_ports import server_ports
 
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    wanted = []
-    if settings.supervises_broker and "broker" not in ours:
-        wanted += [
-            (settings.kafka_port, "TWOFOLD_KAFKA_PORT", "the Kafka broker"),
-            (settings.controller_port, "TWOFOLD_CONTROLLER_PORT", "the broker's controller"),
-        ]
-    if airflow and "airflow-api-server" not in ours:
-        wanted.append((settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow"))
-    if spark and "spark" not in ours:
-        wanted.append((settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server"))
-    for port, setting, what in wanted:
-        require_free(port, setting, what)
+    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
+        if port.program not in ours:
+            require_free(port.number, port.setting, port.server)
 
 
 def _broker(settings: Settings) -> list[Program]:

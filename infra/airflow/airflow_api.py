@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
+import secrets
 import time
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Mapping
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from typing import Any, cast
 
 from infra.airflow import airflow_processes
@@ -18,7 +19,7 @@ from infra.settings import Settings
 
 TIMEOUT_S = 30
 LOOKS = 3
-"""How often a question is asked to which no answer comes: a writer of Airflow's SQLite can keep all others waiting."""
+"""How often a request is made to which no answer comes: a writer of Airflow's SQLite can keep all others waiting."""
 FINISHED = frozenset({"success", "failed"})
 SERVING = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
@@ -96,8 +97,10 @@ class Client:
         Raises:
             BadArgument: no such DAG, or params that it refuses.
         """
-        body = {"logical_date": None, "conf": dict(conf or {})}
-        return str(self._call("POST", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns", body)["dag_run_id"])
+        run_id = f"manual__{datetime.now(UTC).isoformat()}__{secrets.token_hex(4)}"
+        body = {"dag_run_id": run_id, "logical_date": None, "conf": dict(conf or {})}
+        self._call("POST", f"/api/v2/dags/{_quoted(dag_id)}/dagRuns", body)
+        return run_id
 
     def triggered_by_assets(self, dag_id: str) -> list[str]:
         """Ids of the newest runs of a DAG that events of assets started, the newest first."""
@@ -190,11 +193,22 @@ class Client:
         return str(self._call("POST", "/auth/token", credentials, authenticate=False)["access_token"])
 
     def _answered(self, method: str, path: str, body: object) -> dict[str, Any]:
-        """The answer to a request; one that changes nothing is made again while none comes in time."""
-        for _ in range(LOOKS - 1 if method == "GET" else 0):
-            with contextlib.suppress(TimeoutError):
+        """The answer to a request, which is made again while none comes in time; none does more when made twice.
+
+        A run gets its id here: one that was started unheard is refused the second time, as is a decision.
+        """
+        unheard = 0
+        while True:
+            try:
                 return self._send(method, path, body)
-        return self._send(method, path, body)
+            except TimeoutError:
+                unheard += 1
+                if unheard == LOOKS:
+                    raise
+            except urllib.error.HTTPError as error:
+                if error.code == 409 and unheard:
+                    return {}
+                raise
 
     def _send(self, method: str, path: str, body: object) -> dict[str, Any]:
         headers = {"Content-Type": "application/json", "Accept": "application/json"}

@@ -7,11 +7,11 @@ import sys
 import time
 from collections.abc import Iterable
 from dataclasses import dataclass
-from urllib.parse import unquote, urlsplit
 
 from infra.capture import kafka_connect, postgres_server
 from infra.capture.captured_table import PREFIX, UNCHANGED, Capture
 from infra.errors import CaptureFailed, ConnectUnreachable, TwofoldError
+from infra.process.readiness import until_answered
 from infra.settings import Settings
 
 AGAIN = "docs/how-to/capture-a-database.md says how to capture the table again."
@@ -41,15 +41,15 @@ class CaptureState:
 
 def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
     """The connector's configuration; each that differs from Debezium's default says why."""
-    at = urlsplit(postgres_server.url(settings))
+    at = postgres_server.address(settings)
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
-        "database.hostname": at.hostname or "",
-        "database.port": str(at.port or 5432),
-        "database.user": unquote(at.username or ""),
-        "database.password": unquote(at.password or ""),
-        "database.dbname": at.path.lstrip("/") or postgres_server.DATABASE,
+        "database.hostname": at.host,
+        "database.port": str(at.port),
+        "database.user": at.user,
+        "database.password": at.password,
+        "database.dbname": at.database,
         "topic.prefix": capture.name,
         "table.include.list": re.escape(capture.table),
         "plugin.name": "pgoutput",
@@ -99,7 +99,8 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> No
     deadline = time.monotonic() + timeout_s
     require_table(settings, capture)
     require_no_gap(settings, capture)
-    _configure(settings, capture, deadline)
+    # Refused while the worker joins its group.
+    until_answered(lambda: _configure(settings, capture), ConnectUnreachable, timeout_s)
     if _task(settings, capture)[0] == "FAILED":
         kafka_connect.ask(settings, "POST", f"/connectors/{capture.name}/restart?includeTasks=true&onlyFailed=true")
         time.sleep(1)  # until then the failure is still the task's state
@@ -115,18 +116,11 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> No
         time.sleep(0.3)
 
 
-def _configure(settings: Settings, capture: Capture, deadline: float) -> None:
+def _configure(settings: Settings, capture: Capture) -> None:
     wanted = configuration(settings, capture)
-    while True:
-        try:
-            current = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/config")
-            if current is None or {k: v for k, v in current.items() if k != "name"} != wanted:
-                kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/config", wanted)
-            return
-        except ConnectUnreachable:  # while the worker joins its group
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.3)
+    current = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/config")
+    if current is None or {k: v for k, v in current.items() if k != "name"} != wanted:
+        kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/config", wanted)
 
 
 def state(settings: Settings, capture: Capture) -> CaptureState:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 import urllib.error
 import urllib.request
 from pathlib import Path
@@ -12,7 +11,9 @@ from typing import Any
 from infra import jars
 from infra.errors import ConnectUnreachable, ProcessFailed
 from infra.java import java
+from infra.kafka.broker import CONSOLE, as_properties
 from infra.process.ports import HOST
+from infra.process.readiness import until_answered
 from infra.process.supervisor import Program
 from infra.settings import Settings
 
@@ -20,18 +21,9 @@ NAME = "connect"
 HEAP = "400m"
 TIMEOUT_S = 10.0
 # slf4j without a backend prints one line and nothing else; the broker's jars hold log4j.
-LOGGING = """\
-status = error
-appender.out.type = Console
-appender.out.name = out
-appender.out.layout.type = PatternLayout
-appender.out.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %-5p %c{1} %m%n
-rootLogger.level = warn
-rootLogger.appenderRef.out.ref = out
-logger.debezium.name = io.debezium
+LOGGING = f"""\
+{CONSOLE}logger.debezium.name = io.debezium
 logger.debezium.level = info
-logger.config.name = org.apache.kafka.common.config.AbstractConfig
-logger.config.level = error
 """
 _LOGGING_JARS = ("log4j-api", "log4j-core", "log4j-slf4j-impl")
 
@@ -65,8 +57,7 @@ def prepare(settings: Settings) -> None:
     jars.ensure(settings)
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)
-    values = properties(settings)
-    _properties(settings).write_text("".join(f"{name}={value}\n" for name, value in values.items()))
+    _properties(settings).write_text(as_properties(properties(settings)))
 
 
 def properties(settings: Settings) -> dict[str, object]:
@@ -107,21 +98,15 @@ def wait_ready(settings: Settings, timeout_s: float = 90) -> None:
     Raises:
         ConnectUnreachable: it did not within `timeout_s`.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            # None: the interface is there before the worker has joined its group.
-            if ask(settings, "GET", "/connectors") is not None:
-                return
-        except ConnectUnreachable:
-            if time.monotonic() > deadline:
-                raise
-        if time.monotonic() > deadline:
+
+    def ask_connectors() -> None:
+        # The interface is there before the worker has joined its group.
+        if ask(settings, "GET", "/connectors") is None:
             raise ConnectUnreachable(
-                f"Kafka Connect takes no connectors after {timeout_s:g} s.",
-                hint=f"See {settings.logs / f'{NAME}.log'}.",
+                "Kafka Connect takes no connectors yet.", hint=f"See {settings.logs / f'{NAME}.log'}."
             )
-        time.sleep(0.3)
+
+    until_answered(ask_connectors, ConnectUnreachable, timeout_s)
 
 
 def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:

@@ -9,14 +9,15 @@ import shutil
 import signal
 import subprocess
 import sys
-import time
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NoReturn
-from urllib.parse import quote, unquote, urlsplit
+from typing import NamedTuple, NoReturn
+from urllib.parse import unquote, urlsplit
 
 from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
 from infra.process.ports import HOST
+from infra.process.process_reaper import PR_SET_PDEATHSIG, prctl
+from infra.process.readiness import until_answered
 from infra.process.supervisor import Program
 from infra.secret_files import ensure_secret
 from infra.settings import Settings
@@ -26,7 +27,7 @@ USER = "twofold"
 DATABASE = "postgres"
 UNPRIVILEGED = "nobody"
 """Whose process the server is where this one is root's, which PostgreSQL refuses to run as."""
-_SET_PDEATHSIG, _SET_SECUREBITS, _CAP_AMBIENT = 1, 28, 47  # of prctl(2)
+_SET_SECUREBITS, _CAP_AMBIENT = 28, 47  # of prctl(2)
 _NO_SETUID_FIXUP = 1 << 2  # rights stay when the user changes, also for access(2), by which initdb looks for programs
 _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE, _CAPABILITY_VERSION_3 = 2, 1, 0x20080522  # of capabilities(7)
 OPTIONS = {
@@ -36,10 +37,20 @@ OPTIONS = {
     "max_connections": 50,
     "shared_buffers": "64MB",
     "timezone": "UTC",
-    # A slot that nobody reads keeps no more of the log than this; a slot that is lost by it is reported.
+    # An unread slot keeps no more of the log than this; a slot that is lost by it is reported.
     "max_slot_wal_keep_size": "4GB",
     "idle_replication_slot_timeout": 0,
 }
+
+
+class Address(NamedTuple):
+    """A database and who asks it."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    database: str
 
 
 def program(settings: Settings) -> Program:
@@ -102,22 +113,21 @@ def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
     Raises:
         DatabaseUnreachable: it did not within `timeout_s`.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            query(settings, "SELECT 1")
-            return
-        except DatabaseUnreachable:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+    until_answered(lambda: query(settings, "SELECT 1"), DatabaseUnreachable, timeout_s)
 
 
-def url(settings: Settings) -> str:
-    """Where the captured database is, with user and password."""
-    if settings.database:
-        return settings.database
-    return f"postgresql://{USER}:{quote(password(settings))}@{HOST}:{settings.database_port}/{DATABASE}"
+def address(settings: Settings) -> Address:
+    """Where the captured database is: the supervised one, unless the settings name another."""
+    if not settings.database:
+        return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
+    at = urlsplit(settings.database)
+    return Address(
+        at.hostname or HOST,
+        at.port or 5432,
+        unquote(at.username or USER),
+        unquote(at.password or ""),
+        at.path.lstrip("/") or DATABASE,
+    )
 
 
 def password(settings: Settings) -> str:
@@ -132,14 +142,14 @@ def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
         DatabaseUnreachable: no server answers, or it refuses who asks. Retryable.
         ProcessFailed: the statement fails; says what the server says.
     """
-    at = urlsplit(url(settings))
+    at = address(settings)
     environment = {
         **os.environ,
-        "PGHOST": at.hostname or HOST,
-        "PGPORT": str(at.port or 5432),
-        "PGUSER": unquote(at.username or USER),
-        "PGPASSWORD": unquote(at.password or ""),
-        "PGDATABASE": at.path.lstrip("/") or DATABASE,
+        "PGHOST": at.host,
+        "PGPORT": str(at.port),
+        "PGUSER": at.user,
+        "PGPASSWORD": at.password,
+        "PGDATABASE": at.database,
         "PGCONNECT_TIMEOUT": "5",
     }
     command = [str(_binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
@@ -148,7 +158,7 @@ def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
     )
     if ran.returncode == 2:
         raise DatabaseUnreachable(
-            f"The database at {at.hostname}:{at.port} does not answer: {ran.stderr.strip()[-300:]}",
+            f"The database at {at.host}:{at.port} does not answer: {ran.stderr.strip()[-300:]}",
             hint="./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours.",
         )
     if ran.returncode != 0:
@@ -178,14 +188,14 @@ def _become(command: list[str]) -> NoReturn:
             not parent.stat().st_mode & 0o001 for word in command if word[0] == "/" for parent in Path(word).parents
         )
         if is_closed:
-            _prctl(_SET_SECUREBITS, _NO_SETUID_FIXUP)
+            prctl(_SET_SECUREBITS, _NO_SETUID_FIXUP)
         os.setgroups([])
         os.setgid(user.pw_gid)
         os.setuid(user.pw_uid)
         if is_closed:
             _keep_access()
         # Forgotten by the kernel when the user changes: the server ends with its guard.
-        _prctl(_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
     os.umask(0o077)
     os.chdir("/")
     os.execv(command[0], command)
@@ -201,15 +211,9 @@ def _keep_access() -> None:
     libc, header = ctypes.CDLL(None), (ctypes.c_uint32 * 2)(_CAPABILITY_VERSION_3, 0)
     rights = (ctypes.c_uint32 * 6)(*[1 << _CAP_DAC_OVERRIDE] * 3)  # effective, permitted, inheritable
     if libc.capset(header, rights) == 0:
-        _prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
+        prctl(_CAP_AMBIENT, _CAP_AMBIENT_RAISE, _CAP_DAC_OVERRIDE)
     else:
         libc.capset(header, (ctypes.c_uint32 * 6)())
-
-
-def _prctl(option: int, *arguments: int) -> None:
-    if sys.platform == "linux":
-        padded = [*arguments, 0, 0, 0, 0][:4]
-        ctypes.CDLL(None).prctl(option, *(ctypes.c_ulong(argument) for argument in padded))
 
 
 if __name__ == "__main__":

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import shutil
 import subprocess
-import time
 import uuid
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,6 +14,7 @@ from infra.errors import BrokerUnreachable, ProcessFailed
 from infra.java import java, late_c2
 from infra.kafka.topic_admin import reach
 from infra.process.ports import HOST
+from infra.process.readiness import until_answered
 from infra.process.supervisor import Program
 from infra.settings import Settings
 
@@ -22,7 +22,7 @@ NAME = "broker"
 HEAP = "400m"
 FORMAT_TIMEOUT_S = 120
 
-LOGGING = """\
+CONSOLE = """\
 status = error
 appender.out.type = Console
 appender.out.name = out
@@ -30,13 +30,16 @@ appender.out.layout.type = PatternLayout
 appender.out.layout.pattern = %d{yyyy-MM-dd'T'HH:mm:ss.SSSX}{UTC} %-5p %c{1} %m%n
 rootLogger.level = warn
 rootLogger.appenderRef.out.ref = out
-logger.server.name = kafka.server.KafkaRaftServer
+# It warns about every setting that belongs to a plugin.
+logger.config.name = org.apache.kafka.common.config.AbstractConfig
+logger.config.level = error
+"""
+"""How Kafka's servers log: warnings on the console, in UTC."""
+LOGGING = f"""\
+{CONSOLE}logger.server.name = kafka.server.KafkaRaftServer
 logger.server.level = info
 logger.recovery.name = kafka.log.LogManager
 logger.recovery.level = info
-# It warns about every setting of the storage that it copies to.
-logger.config.name = org.apache.kafka.common.config.AbstractConfig
-logger.config.level = error
 """
 
 
@@ -67,7 +70,7 @@ def prepare(settings: Settings) -> None:
     jars.ensure(settings)
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)
-    _properties(settings).write_text(_as_properties(properties(settings)))
+    _properties(settings).write_text(as_properties(properties(settings)))
     if not log_directory(settings).exists():
         _format(settings)
 
@@ -78,15 +81,12 @@ def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
     Raises:
         BrokerUnreachable: it did not within `timeout_s`.
     """
-    deadline = time.monotonic() + timeout_s
-    while True:
-        try:
-            with reach(settings, timeout_s=2):
-                return
-        except BrokerUnreachable:
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(0.2)
+
+    def connect() -> None:
+        with reach(settings, timeout_s=2):
+            pass
+
+    until_answered(connect, BrokerUnreachable, timeout_s)
 
 
 def log_directory(settings: Settings) -> Path:
@@ -155,7 +155,7 @@ def _format(settings: Settings) -> None:
     partial = log_directory(settings).with_name("log.formatting")
     shutil.rmtree(partial, ignore_errors=True)
     configuration = partial.with_suffix(".properties")
-    configuration.write_text(_as_properties({**properties(settings), "log.dirs": partial}))
+    configuration.write_text(as_properties({**properties(settings), "log.dirs": partial}))
     tool = _kafka(settings, "kafka.tools.StorageTool")
     command = [str(java()), "-Xmx128m", *tool, "format", "-t", _cluster_id(), "-c", str(configuration)]
     ran = subprocess.run(command, capture_output=True, text=True, timeout=FORMAT_TIMEOUT_S, check=False)
@@ -184,5 +184,6 @@ def _logging(settings: Settings) -> Path:
     return settings.home / "kafka" / "log4j2.properties"
 
 
-def _as_properties(values: Mapping[str, object]) -> str:
+def as_properties(values: Mapping[str, object]) -> str:
+    """A file of Java's properties, one `name=value` a line."""
     return "".join(f"{name}={str(value).replace(chr(92), chr(92) * 2)}\n" for name, value in values.items())

@@ -67,8 +67,8 @@ class ReaperCommand:
 
 def run(order: ReaperCommand) -> int:
     """Run the command to its end and clean up behind it; its exit code, 128 + n when signal n ended it."""
-    _prctl(PR_SET_CHILD_SUBREAPER, 1)
-    _prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
+    prctl(PR_SET_CHILD_SUBREAPER, 1)
+    prctl(PR_SET_PDEATHSIG, signal.SIGTERM)
     kill_tagged(order.mark)
     signal.pthread_sigmask(signal.SIG_BLOCK, FORWARDED)
     executed, executing = os.pipe()
@@ -133,7 +133,7 @@ def _become(order: ReaperCommand) -> NoReturn:
     try:
         os.setpgid(0, 0)
         guard = os.getppid()
-        _prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
+        prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
         if os.getppid() != guard:
             os._exit(CANNOT_RUN)
         signal.pthread_sigmask(signal.SIG_UNBLOCK, FORWARDED)
@@ -192,9 +192,10 @@ def _write_record(order: ReaperCommand, child: int) -> None:
     write_atomically(path, json.dumps({"pid": child, "starts": starts + 1}))
 
 
-def _prctl(option: int, value: int) -> None:
+def prctl(option: int, value: int, argument: int = 0) -> None:
+    """Set an attribute of this process as prctl(2) does; nothing where the kernel is not Linux."""
     if sys.platform == "linux":
-        ctypes.CDLL(None, use_errno=True).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(argument), 0, 0)
 
 
 def main(arguments: Sequence[str]) -> int:

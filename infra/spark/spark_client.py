@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 import socket
-import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from urllib.parse import urlsplit
 from infra.errors import BadSetting, SparkUnreachable
 from infra.process import supervisor
 from infra.process.ports import HOST
+from infra.process.readiness import until_answered
 from infra.settings import IN_PROCESS
 from infra.spark import connect_server
 
@@ -123,15 +123,14 @@ def _wait_listening(endpoint: str) -> None:
     """
     address = urlsplit(endpoint.split(";", 1)[0])
     host, port = address.hostname or HOST, address.port or 15_002
-    deadline = time.monotonic() + _RESTART_S
-    while True:
+
+    def knock() -> None:
         try:
             socket.create_connection((host, port), timeout=5).close()
-            return
         except OSError as error:
-            if time.monotonic() > deadline:
-                raise SparkUnreachable(
-                    f"The Spark server does not answer at {host}:{port}.",
-                    hint="`./twofold status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
-                ) from error
-            time.sleep(0.2)
+            raise SparkUnreachable(
+                f"The Spark server does not answer at {host}:{port}.",
+                hint="`./twofold status` shows the process `spark`; TWOFOLD_SPARK=local does without it.",
+            ) from error
+
+    until_answered(knock, SparkUnreachable, _RESTART_S)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
-import pytest
-
 from cli import capture_start
-from infra.errors import PortTaken
-from infra.process import ports
+from infra.server_ports import server_ports
 from infra.settings import Settings
 from tables.engine.declarations.registry import load
 from tests.tables.declared import written
@@ -37,7 +35,12 @@ def test_a_captured_table_needs_both_servers_or_a_database_of_yours(tmp_path: Pa
     assert [program.name for program in capture_start.capture_programs(yours, registry)] == ["connect"]
 
 
-def test_a_port_that_another_process_holds_is_named(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(ports, "is_free", lambda port: port != settings.connect_port)
-    with pytest.raises(PortTaken, match="Kafka Connect"):
-        capture_start.require_ports(settings)
+def test_captures_need_a_port_for_each_server_that_is_ours(settings: Settings) -> None:
+    def wanted(settings: Settings) -> list[str]:
+        return [port.setting for port in server_ports(settings, airflow=False, spark=False, captures=True)]
+
+    broker = ["TWOFOLD_KAFKA_PORT", "TWOFOLD_CONTROLLER_PORT"]
+    assert wanted(settings) == [*broker, "TWOFOLD_DATABASE_PORT", "TWOFOLD_CONNECT_PORT"]
+    yours = replace(settings, database="postgresql://me:secret@db/shop", bootstrap="broker:9092")
+    assert wanted(yours) == ["TWOFOLD_CONNECT_PORT"]
+    assert {port.program for port in server_ports(settings)} == {"broker", "airflow-api-server", "spark"}

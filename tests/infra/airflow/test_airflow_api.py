@@ -1,4 +1,4 @@
-"""A question to Airflow outlives a moment in which it does not answer; an order is given once."""
+"""A question to Airflow outlives a moment in which it does not answer; a run that is asked for twice starts once."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ import pytest
 
 from infra.airflow import airflow_api
 from infra.airflow.airflow_api import Client
-from infra.errors import ProcessFailed
+from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 
 
 @dataclass
 class Silent:
-    """A server that keeps its first answers to itself."""
+    """A server that keeps its first answers to itself, but does what it was asked."""
 
     silent: int
     asked: list[str] = field(default_factory=list)
+    runs: list[str | None] = field(default_factory=list)
     over: threading.Event = field(default_factory=threading.Event)
 
 
@@ -32,14 +33,16 @@ def airflow(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> Iterator[tup
 
     class Handler(BaseHTTPRequestHandler):
         def answer(self) -> None:
-            self.rfile.read(int(self.headers.get("Content-Length", 0)))
+            body = json.loads(self.rfile.read(int(self.headers.get("Content-Length", 0))) or "{}")
+            known = body.get("dag_run_id") in state.runs
             if self.path != "/auth/token":
                 state.asked.append(self.command)
+                state.runs += [body["dag_run_id"]] if "dag_run_id" in body and not known else []
                 if len(state.asked) <= state.silent:
                     state.over.wait(20)
                     return
-            said = json.dumps({"access_token": "t", "state": "success", "dag_run_id": "r"}).encode()
-            self.send_response(200)
+            said = json.dumps({"access_token": "t", "state": "success"}).encode()
+            self.send_response(409 if known else 200)
             self.send_header("Content-Length", str(len(said)))
             self.end_headers()
             self.wfile.write(said)
@@ -74,12 +77,18 @@ def test_not_for_ever(airflow: tuple[Settings, Silent]) -> None:
     assert server.asked == ["GET"] * 3
 
 
-def test_an_order_is_given_once(airflow: tuple[Settings, Silent]) -> None:
+def test_a_run_that_was_started_unheard_starts_once(airflow: tuple[Settings, Silent]) -> None:
     settings, server = airflow
-    server.silent = 99
-    with pytest.raises(ProcessFailed, match="does not answer"):
-        Client(settings).trigger("flights.reconcile")
-    assert server.asked == ["POST"]
+    server.silent = 1
+    run = Client(settings).trigger("flights.reconcile")
+    assert (server.asked, server.runs) == (["POST"] * 2, [run])
+
+
+def test_a_refusal_of_the_first_request_is_an_error(airflow: tuple[Settings, Silent]) -> None:
+    settings, server = airflow
+    server.runs = [None]
+    with pytest.raises(BadArgument, match="409"):
+        Client(settings).dags()
 
 
 def test_a_platform_that_is_down_is_not_asked_again(settings: Settings) -> None:

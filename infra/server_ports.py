@@ -1,0 +1,41 @@
+"""The ports on which the platform's servers listen."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+from infra.settings import Settings
+
+
+class ServerPort(NamedTuple):
+    """A port, the environment variable that chooses it, who listens there, and what the supervisor calls that."""
+
+    number: int
+    setting: str
+    server: str
+    program: str
+
+
+def server_ports(
+    settings: Settings, *, airflow: bool = True, spark: bool = True, captures: bool = False
+) -> list[ServerPort]:
+    """The ports of the servers that these settings have the platform run.
+
+    Args:
+        captures: tables of a database are captured.
+    """
+    found = []
+    if settings.supervises_broker:
+        found += [
+            ServerPort(settings.kafka_port, "TWOFOLD_KAFKA_PORT", "the Kafka broker", "broker"),
+            ServerPort(settings.controller_port, "TWOFOLD_CONTROLLER_PORT", "the broker's controller", "broker"),
+        ]
+    if airflow:
+        found.append(ServerPort(settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow", "airflow-api-server"))
+    if spark and settings.supervises_spark:
+        found.append(ServerPort(settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server", "spark"))
+    if captures and settings.supervises_database:
+        found.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
+    if captures:
+        found.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))
+    return found
