@@ -33,6 +33,6 @@ def test_another_error_ends_the_wait() -> None:
         until_answered(server, BrokerUnreachable, 60, every_s=0)
 
 
-def test_the_last_error_is_told_after_the_time() -> None:
+def test_a_wait_ends_with_the_error_of_the_last_try() -> None:
     with pytest.raises(BrokerUnreachable, match="once"):
         until_answered(Server(BrokerUnreachable("once"), "never asked"), BrokerUnreachable, -1)
