@@ -19,6 +19,7 @@ from cli.commands import (
     inspect_commands,
     platform_commands,
     rebuild_commands,
+    recapture_command,
     recover_command,
     run_commands,
     spark_shell_command,
@@ -61,6 +62,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         rebuild_commands.rebuild,
         rebuild_commands.rollback,
         recover_command.recover,
+        recapture_command.recapture,
     ),
     "Write a declaration": (author.check, author.try_),
 }

@@ -35,18 +35,21 @@ def ensure_captures(settings: Settings, registry: Registry) -> None:
     """Have every declared capture run; what cannot is said, with what to do, and stops nothing else."""
     if not captures_tables(registry):
         return
+    from batch.recapture import current
     from infra.capture import kafka_connect, postgres_server
     from infra.capture.debezium_connector import ensure
     from infra.errors import TwofoldError
     from tables.engine.capture.captured_topic import captures
+    from tables.engine.delta.lake import Lake
 
+    lake = Lake(settings)
     failed: list[TwofoldError] = []
     with step("Captured database and Kafka Connect"):
         postgres_server.wait_ready(settings)
         kafka_connect.wait_ready(settings)
         for capture in captures(registry):
             try:
-                ensure(settings, capture)
+                ensure(settings, current(settings, lake, capture))
             except TwofoldError as error:
                 failed.append(error)
     for fault in failed:

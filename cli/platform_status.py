@@ -269,16 +269,17 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    from infra.capture.debezium_connector import AGAIN, state
+    from infra.capture.captured_table import again
+    from infra.capture.debezium_connector import state
     from tables.engine.capture.captured_topic import captures
     from tables.engine.capture.lost_changes import changes_fault
     from tables.engine.delta.lake import Lake
 
-    found = []
+    found, lake = [], Lake(settings)
     for capture in captures(registry):
         now = state(settings, capture)
-        lost = "" if now.fault else changes_fault(Lake(settings), capture.topic)
-        found.append(replace(now, fault=lost, hint=AGAIN) if lost else now)
+        lost = "" if now.fault else changes_fault(lake, capture.topic)
+        found.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
     return found
 
 
@@ -319,8 +320,7 @@ def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
     from infra.capture.debezium_connector import undeclared_slots
     from tables.engine.capture.captured_topic import captures
 
-    declared = captures(registry)
-    return undeclared_slots(settings, declared) if declared else []
+    return undeclared_slots(settings, captures(registry))
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

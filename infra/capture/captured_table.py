@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 PREFIX = "twofold_"
@@ -11,6 +12,9 @@ UNCHANGED = "__twofold_value_did_not_travel__"
 """What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
 
 
+_NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
+
+
 @dataclass(frozen=True, kw_only=True)
 class Capture:
     """What one connector captures: a table of the database, from a snapshot on, for one topic.
@@ -18,12 +22,25 @@ class Capture:
     Args:
         topic: full name of the topic.
         table: `schema.name`.
+        snapshot: 1; each time that the table is captured again, the next number.
     """
 
     topic: str
     table: str
+    snapshot: int = 1
 
     @property
     def name(self) -> str:
         """Of the connector, its slot and its publication."""
-        return f"{PREFIX}{self.topic.replace('.', '_')}"
+        return f"{PREFIX}{self.snapshot}_{self.topic.replace('.', '_')}"
+
+
+def again(topic: str) -> str:
+    """What to do where tables may lack changes."""
+    return f"`./twofold recapture {topic}` captures the table again"
+
+
+def snapshot_number(name: str) -> int:
+    """The number of the snapshot in the name of a capture; 1 in any other."""
+    found = _NAME.match(name)
+    return int(found[1]) if found else 1

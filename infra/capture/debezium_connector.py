@@ -6,15 +6,14 @@ import re
 import sys
 import time
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
-from infra.capture.captured_table import PREFIX, UNCHANGED, Capture
+from infra.capture.captured_table import PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.errors import CaptureFailed, ConnectUnreachable, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
-
-AGAIN = "docs/how-to/capture-a-database.md says how to capture the table again."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -88,6 +87,20 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
     }
 
 
+def known(settings: Settings, capture: Capture) -> list[Capture]:
+    """The captures for the same topic that Connect knows, by the number of their snapshot.
+
+    Several: the last one replaces the others, and what is gone since their time is still to be removed.
+
+    Raises:
+        ConnectUnreachable: retryable.
+    """
+    found = set(kafka_connect.ask(settings, "GET", "/connectors") or ())
+    numbers = sorted(snapshot_number(name) for name in found)
+    captures = (replace(capture, snapshot=number) for number in dict.fromkeys(numbers))
+    return [capture for capture in captures if capture.name in found]
+
+
 def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> None:
     """Have the connector run with today's configuration; does nothing when it does.
 
@@ -116,6 +129,41 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> No
         time.sleep(0.3)
 
 
+def ensure_retired(settings: Settings, capture: Capture) -> None:
+    """Stop the connector, drop its slot, and keep it as a sign that its successor has not replaced it yet.
+
+    Raises:
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    if capture not in known(settings, capture):
+        stopped = {"name": capture.name, "config": configuration(settings, capture), "initial_state": "STOPPED"}
+        kafka_connect.ask(settings, "POST", "/connectors", stopped)
+    kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/stop")
+    _drop_slot(settings, capture.name)
+
+
+def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> None:
+    """Return when every row of the snapshot is in the topic.
+
+    Raises:
+        CaptureFailed: the connector failed, or it takes longer.
+        ConnectUnreachable: retryable.
+    """
+    deadline = time.monotonic() + timeout_s
+    while True:
+        offset = _offset(settings, capture)
+        if offset and ("snapshot" not in offset or offset.get("snapshot_completed")):
+            return
+        now, error = _task(settings, capture)
+        if now == "FAILED" or time.monotonic() > deadline:
+            raise CaptureFailed(
+                f"Snapshot {capture.snapshot} of {capture.table} for {capture.topic} is not complete: "
+                f"the connector is {now}{f', {error}' if error else ''}.",
+                hint=f"See {settings.logs / 'connect.log'}; ./twofold recapture {capture.topic} continues.",
+            )
+        time.sleep(0.3)
+
+
 def _configure(settings: Settings, capture: Capture) -> None:
     wanted = configuration(settings, capture)
     current = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/config")
@@ -124,11 +172,13 @@ def _configure(settings: Settings, capture: Capture) -> None:
 
 
 def state(settings: Settings, capture: Capture) -> CaptureState:
-    """How the connector and its slot are now.
+    """How the newest capture for the topic is now.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
+    found = known(settings, capture)
+    capture = found[-1] if found else capture
     now, error = _task(settings, capture)
     slot, retained = _slot(settings, capture)
     fault = hint = ""
@@ -139,6 +189,9 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
         fault, hint = failed.message, failed.hint or ""
     if not fault and now != "RUNNING":
         fault, hint = f"the connector is {now}{f': {error}' if error else ''}", "./twofold up starts it again."
+    if not fault and len(found) > 1:
+        fault = f"snapshot {capture.snapshot} is not finished: rows that are gone may still be in its tables"
+        hint = f"`./twofold recapture {capture.topic}` continues."
     return CaptureState(
         topic=capture.topic,
         table=capture.table,
@@ -178,7 +231,7 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
         what = "is gone" if slot is None else f"is {slot}"
         raise CaptureFailed(
             f"The replication slot {capture.name} {what}: changes after LSN {position} may be lost.",
-            hint=AGAIN,
+            hint=f"{again(capture.topic)}.",
             topic=capture.topic,
         )
     [confirmed] = postgres_server.query(
@@ -189,29 +242,31 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
         raise CaptureFailed(
             f"The replication slot {capture.name} begins at LSN {confirmed}, beyond the connector's {position}: "
             "changes between are lost.",
-            hint=AGAIN,
+            hint=f"{again(capture.topic)}.",
             topic=capture.topic,
         )
 
 
 def committed_lsn(settings: Settings, capture: Capture) -> int | None:
     """The LSN up to which Connect has recorded the connector's progress; None: there is no connector, or none yet."""
-    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets")
-    for entry in (found or {}).get("offsets", ()):
-        offset = entry.get("offset") or {}
-        found_lsns = [int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None]
-        if found_lsns:
-            return max(found_lsns)
-    return None
+    offset = _offset(settings, capture)
+    return max(
+        (int(offset[name]) for name in ("lsn", "lsn_proc", "lsn_commit") if offset.get(name) is not None), default=None
+    )
 
 
 def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[str]:
-    """Replication slots of captures that no topic declares any more; each keeps the database's log from its place on.
+    """Replication slots of captures that are no topic's; each keeps the database's log from its place on.
+
+    Args:
+        captures: of all declared topics; where there are none, nothing is asked.
 
     Raises:
-        DatabaseUnreachable: retryable.
+        ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    declared = {capture.name for capture in captures}
+    declared = {name for capture in captures for name in (capture.name, *(c.name for c in known(settings, capture)))}
+    if not declared:
+        return []
     pattern = PREFIX.replace("_", r"\_")
     found = postgres_server.query(
         settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE '{pattern}%'"
@@ -228,6 +283,10 @@ def remove(settings: Settings, name: str) -> None:
     """
     if kafka_connect.ask(settings, "GET", f"/connectors/{name}") is not None:
         kafka_connect.ask(settings, "DELETE", f"/connectors/{name}")
+    _drop_slot(settings, name)
+
+
+def _drop_slot(settings: Settings, name: str) -> None:
     postgres_server.query(
         settings,
         f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active;\n"
@@ -244,6 +303,12 @@ def _task(settings: Settings, capture: Capture) -> tuple[str, str]:
     trace = str(tasks[0].get("trace", ""))
     causes = [line for line in trace.splitlines() if not line.startswith("\t")]
     return ("STARTING" if not found["tasks"] else str(tasks[0]["state"])), causes[-1] if causes else ""
+
+
+def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
+    """The connector's place in the database's log, as Connect has recorded it; empty while it has none."""
+    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets") or {}
+    return next((entry["offset"] for entry in found.get("offsets", ()) if entry.get("offset")), {})
 
 
 def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int]:
@@ -269,7 +334,7 @@ def main(arguments: list[str]) -> int:
                 return error.exit_code
             return 0
         case _:
-            print(f"Usage: python -m infra.capture.debezium_connector remove {PREFIX}<topic>", file=sys.stderr)
+            print(f"Usage: python -m infra.capture.debezium_connector remove {PREFIX}<number>_<topic>", file=sys.stderr)
             return 2
 
 

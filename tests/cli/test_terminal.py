@@ -49,6 +49,7 @@ SILENT = {
     "ingest-once": "a log",
     "maintain-once": "a log",
     "check": "names and texts of declarations, which are ours",
+    "recapture": "names of declarations, which are ours, and counts of rows",
 }
 """Commands that print no data, and what they print."""
 

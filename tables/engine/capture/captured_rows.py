@@ -33,7 +33,8 @@ def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str
 def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Every row that the database had, with the time for which it had it, from `valid_from` up to before `valid_to`.
 
-    What a transaction changed again was seen by no other one, and is left out. Commits are in the order of the
+    What a transaction changed again was seen by no other one, and is left out, as is what a later snapshot shows
+    unchanged. Commits are in the order of the
     database's log; where its clock went back, the later one counts from the earlier one's time.
 
     Args:
@@ -48,16 +49,20 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    in_transaction = Window.partitionBy(*key, "cdc_commit_lsn", F.col("cdc_op") == "snapshot").orderBy(_order().desc())
+    transaction = ("cdc_snapshot", F.col("cdc_lsn") > 0, "cdc_commit_lsn")
+    in_transaction = Window.partitionBy(*key, *transaction).orderBy(_order().desc())
     by_key = Window.partitionBy(*key).orderBy(_order())
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
     values = [
         F.last(F.when(_holds(name), F.struct(name)), ignorenulls=True).over(so_far).alias(f"cdc_last_{name}")
         for name in columns
     ]
-    filled = changes.select(*key, "cdc_op", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values)
+    filled = changes.select(*key, "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values)
     committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
-    since = committed.withColumn("valid_from", F.max("cdc_at").over(so_far))
+    state = F.struct(F.col("cdc_op") == "delete", *(f"cdc_last_{name}" for name in columns))
+    is_same = (F.col("cdc_lsn") == 0) & state.eqNullSafe(F.lag(state).over(by_key))
+    changed = committed.withColumn("cdc_is_same", is_same).where("NOT cdc_is_same")
+    since = changed.withColumn("valid_from", F.max("cdc_at").over(so_far))
     until = since.withColumn("valid_to", F.lead("valid_from").over(by_key))
     rows = until.where("cdc_op != 'delete'").where("valid_to IS NULL OR valid_to > valid_from")
     return rows.select(
@@ -71,10 +76,10 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
 
 
 def _order() -> Column:
-    """What orders the changes of a key: a snapshot precedes what is streamed after it."""
+    """What orders the changes of a key: a snapshot precedes what is streamed after it, and all is before the next."""
     from pyspark.sql import functions as F
 
-    return F.struct((F.col("cdc_op") != "snapshot").alias("streamed"), "cdc_commit_lsn", "cdc_lsn")
+    return F.struct("cdc_snapshot", (F.col("cdc_lsn") > 0).alias("streamed"), "cdc_commit_lsn", "cdc_lsn")
 
 
 def _holds(column: str) -> Column:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from infra.capture.captured_table import LONGEST_NAME, Capture
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
 ADDED = {
     "cdc_op": "string",
+    "cdc_snapshot": "long",
     "cdc_commit_lsn": "long",
     "cdc_lsn": "long",
     "cdc_at": "timestamp",
@@ -55,6 +57,8 @@ def changes_of(
     An event has the row as it is after the change, of a delete its key, and:
 
     - `cdc_op`: `snapshot`, `insert`, `update` or `delete`.
+    - `cdc_snapshot`: the number of the snapshot that it belongs to, or follows: 1, and the next each time that the
+      table is captured again. A deletion that belongs to a snapshot is of a row that was gone by then.
     - `cdc_commit_lsn`, `cdc_lsn`: where in the database's log the transaction before it was committed, and where the
       change is: the order of changes. Of a snapshot's row, up to where the snapshot shows the database, and 0.
     - `cdc_at`: when the transaction was committed, of a snapshot's row when it was read; the event time.
@@ -98,7 +102,7 @@ def changes_of(
         schema={**schema, **ADDED},
         event_time="cdc_at",
         message_key=primary_key[0],
-        dedup_keys=[*primary_key, "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
+        dedup_keys=[*primary_key, "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
         # The clock is the database's; a change that is refused for it would be missing in the table.
         max_future_skew=None,
         unknown_fields="keep",
@@ -120,9 +124,9 @@ def captures(registry: Registry) -> list[Capture]:
         Capture(topic=topic.full_name, table=topic.captures) for topic in registry.topics.values() if topic.captures
     ]
     for capture in found:
-        if len(capture.name) > LONGEST_NAME:
+        if len(replace(capture, snapshot=100).name) > LONGEST_NAME:
             raise BadDeclaration(
                 f"{capture.topic}: {capture.name!r} is too long for the name of a replication slot.",
-                hint=f"Domain and topic together may have {LONGEST_NAME - len('twofold__')} letters.",
+                hint=f"Domain and topic together may have {LONGEST_NAME - len('twofold_100__')} letters.",
             )
     return found

@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from infra.capture.captured_table import UNCHANGED
+from infra.capture.captured_table import UNCHANGED, again, snapshot_number
 from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.json_decoder import JsonParser
@@ -32,6 +32,8 @@ class _Source(msgspec.Struct):
     sequence: str
     lsn: int
     ts_us: int
+    name: str = ""
+    snapshot: str = "false"
     txId: int | None = None
 
 
@@ -77,7 +79,7 @@ class DebeziumParser:
         if change.op == "t":
             raise _Refused(
                 f"the table {self.topic.captures} was truncated, which removes rows that no change names: "
-                "capture it again, as a topic of another name"
+                + again(self.topic.full_name)
             )
         if operation is None:
             raise _Refused(f"`op` is {change.op!r}: expected one of {', '.join(OPERATIONS)}")
@@ -97,14 +99,15 @@ class DebeziumParser:
         if unchanged and operation != "update":
             raise _Refused(
                 f"a changed primary key without the values of {', '.join(sorted(unchanged))}, which the database does "
-                f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL, then capture it again"
+                f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL; " + again(self.topic.full_name)
             )
         commit, position = _position(change.source.sequence)
-        streamed = operation != "snapshot"
+        streamed = operation != "snapshot" and change.source.snapshot == "false"
         return msgspec.json.encode(
             {
                 **row,
                 "cdc_op": operation,
+                "cdc_snapshot": snapshot_number(change.source.name),
                 "cdc_commit_lsn": (position if commit is None else commit) if streamed else change.source.lsn,
                 "cdc_lsn": position if streamed else 0,
                 "cdc_at": _instant(change.source.ts_us),

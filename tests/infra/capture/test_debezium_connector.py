@@ -24,7 +24,7 @@ def test_the_connector_captures_one_table_for_one_topic(settings: Settings) -> N
     assert re.fullmatch(found["table.include.list"], "public.people")
     assert not re.fullmatch(found["table.include.list"], "publicxpeople")
     route = re.compile(found["transforms.route.regex"])
-    assert route.fullmatch("twofold_bank_people.public.people")
+    assert route.fullmatch("twofold_1_bank_people.public.people")
     assert found["transforms.route.replacement"] == "bank.people"
 
 

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 SCHEMA = (
-    "id long, name string, photo string, cdc_op string, cdc_commit_lsn long, cdc_lsn long, cdc_at timestamp, "
-    "cdc_unchanged array<string>"
+    "id long, name string, photo string, cdc_op string, cdc_snapshot long, cdc_commit_lsn long, cdc_lsn long, "
+    "cdc_at timestamp, cdc_unchanged array<string>"
 )
 
 
@@ -24,11 +24,18 @@ def at(minute: int) -> datetime:
 
 
 def change(
-    id_: int, op: str, commit: int, lsn: int, minute: int, name: str | None = None, photo: str | None = None
+    id_: int,
+    op: str,
+    commit: int,
+    lsn: int,
+    minute: int,
+    name: str | None = None,
+    photo: str | None = None,
+    snapshot: int = 1,
 ) -> tuple[Any, ...]:
     """A change; `~` is a photo that did not travel."""
     unchanged = ["photo"] if photo == "~" else []
-    return id_, name, None if unchanged else photo, op, commit, lsn, at(minute), unchanged
+    return id_, name, None if unchanged else photo, op, snapshot, commit, lsn, at(minute), unchanged
 
 
 CHANGES = [
@@ -48,20 +55,69 @@ CHANGES = [
     change(3, "delete", 160, 161, 7),
 ]
 
+# The table was captured again, after changes were lost: another insert of 4, and deletions of 2 and 5.
+AGAIN = [
+    *CHANGES,
+    change(4, "insert", 165, 166, 8, "f", "p4"),
+    change(5, "insert", 167, 168, 8, "h", "p5"),
+    change(1, "snapshot", 300, 0, 20, "e", None, snapshot=2),
+    change(4, "snapshot", 300, 0, 20, "g", "p4", snapshot=2),
+    change(2, "delete", 300, 0, 20, snapshot=2),
+    change(3, "delete", 300, 0, 20, snapshot=2),
+    change(5, "delete", 300, 0, 20, snapshot=2),
+    # Streamed after it, of a database that was restored: its log begins at a lower place.
+    change(4, "update", 50, 51, 21, "i", "~", snapshot=2),
+    change(5, "insert", 60, 61, 22, "j", "p6", snapshot=2),
+]
+
 
 def in_utc(time: datetime | None) -> datetime | None:
     return time and time.astimezone(UTC)
 
 
 @pytest.fixture(params=["in order", "backwards", "shuffled, each twice"])
-def changes(spark: SparkSession, request: pytest.FixtureRequest) -> DataFrame:
-    rows = list(CHANGES)
-    if request.param == "backwards":
+def order(request: pytest.FixtureRequest) -> str:
+    return str(request.param)
+
+
+def ordered(spark: SparkSession, changes: list[tuple[Any, ...]], order: str) -> DataFrame:
+    rows = list(changes)
+    if order == "backwards":
         rows.reverse()
-    elif request.param != "in order":
+    elif order != "in order":
         rows += rows
         random.Random(17).shuffle(rows)
     return spark.createDataFrame(rows, SCHEMA)
+
+
+@pytest.fixture
+def changes(spark: SparkSession, order: str) -> DataFrame:
+    return ordered(spark, CHANGES, order)
+
+
+def test_rows_follow_a_table_that_was_captured_again(spark: SparkSession, order: str) -> None:
+    changes = ordered(spark, AGAIN, order)
+    rows = latest_rows(changes, key=["id"], columns=["name", "photo"]).orderBy("id").collect()
+    assert [tuple(row) for row in rows] == [(1, "e", None), (4, "i", "p4"), (5, "j", "p6")]
+
+
+def test_history_goes_on_after_a_table_was_captured_again(spark: SparkSession, order: str) -> None:
+    """What the new snapshot shows unchanged goes on; what was lost begins or ends with it."""
+    distinct = ordered(spark, AGAIN, order).dropDuplicates(
+        ["id", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_op"]
+    )
+    rows = history(distinct, key=["id"], columns=["name", "photo"]).where("valid_to IS NULL OR id > 3").collect()
+    found = sorted(
+        (r.id, r.valid_from.astimezone(UTC), r.valid_to and r.valid_to.astimezone(UTC), r.name) for r in rows
+    )
+    assert found == [
+        (1, at(2), None, "e"),
+        (4, at(8), at(20), "f"),
+        (4, at(20), at(21), "g"),
+        (4, at(21), None, "i"),
+        (5, at(8), at(20), "h"),
+        (5, at(22), None, "j"),
+    ]
 
 
 def test_latest_rows_are_those_that_were_not_deleted_last(changes: DataFrame) -> None:

@@ -45,7 +45,7 @@ def test_all_columns_but_the_key_may_be_null() -> None:
 def test_a_capture_is_named_after_its_topic() -> None:
     topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "people", "bank")
     [capture] = captures(registry(topic))
-    assert (capture.name, capture.topic, capture.table) == ("twofold_bank_people", "bank.people", "public.people")
+    assert (capture.name, capture.topic, capture.table) == ("twofold_1_bank_people", "bank.people", "public.people")
 
 
 def test_a_name_that_is_too_long_for_a_slot_is_refused() -> None:

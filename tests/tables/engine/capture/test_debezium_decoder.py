@@ -43,7 +43,15 @@ TOPIC = bound_as(
 def event(op: str, row: dict[str, Any] | None, *, sequence: str = '["10","20"]', **changes: Any) -> bytes:
     """An event as Debezium 3.7 writes it."""
     image = "before" if op == "d" else "after"
-    source = {"sequence": sequence, "lsn": 20, "ts_us": 1_000_000, "txId": 7, "snapshot": "false", "table": "people"}
+    source = {
+        "name": "twofold_3_bank_people",
+        "sequence": sequence,
+        "lsn": 20,
+        "ts_us": 1_000_000,
+        "txId": 7,
+        "snapshot": "false",
+        "table": "people",
+    }
     return json.dumps({"before": None, "after": None, image: row, "op": op, "source": source, **changes}).encode()
 
 
@@ -102,6 +110,7 @@ def test_a_row_has_the_values_of_the_database_exactly() -> None:
     assert (row["photo"], row["tags"], row["scores"], row["ratio"]) == (b"\x00\xff", ["x", None], [1, None], 0.1)
     assert row["cdc_at"] == datetime(1970, 1, 1, 0, 0, 1, tzinfo=UTC)
     assert (row["cdc_op"], row["cdc_commit_lsn"], row["cdc_lsn"], row["cdc_transaction"]) == ("insert", 10, 20, 7)
+    assert row["cdc_snapshot"] == 3
 
 
 def test_values_that_did_not_travel_are_named_in_every_form_that_they_have() -> None:

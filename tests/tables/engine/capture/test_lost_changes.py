@@ -15,13 +15,14 @@ from tests.tables.declared import bound_as
 COLUMNS = {"id": "long", "name": "string"}
 
 
-def snapshot_of(lake: Lake, *moments: int) -> None:
+def snapshot_of(lake: Lake, *moments: int, number: int = 1, offset: int = 0) -> None:
     topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "people", "bank")
     lake.ensure(topic.full_name, events_schema(topic), statistics=[topic.event_time])
     streamed = {"cdc_op": "update", "cdc_commit_lsn": 900, "cdc_lsn": 901}
     rows = [{"cdc_op": "snapshot", "cdc_commit_lsn": moment, "cdc_lsn": 0} for moment in moments]
-    for row in (*rows, streamed):
-        write_deltalake(lake.uri(topic.full_name), pa.Table.from_pylist([row], events_schema(topic)), mode="append")
+    for n, row in enumerate((*rows, streamed)):
+        event = pa.Table.from_pylist([{**row, "cdc_snapshot": number, "_offset": offset + n}], events_schema(topic))
+        write_deltalake(lake.uri(topic.full_name), event, mode="append")
 
 
 @pytest.mark.parametrize("moments", [(), (100,), (100, 100)])
@@ -45,3 +46,15 @@ def test_a_refused_change_is_a_fault_until_it_leaves_quarantine(lake: Lake) -> N
     assert changes_fault(lake, "bank.people").startswith("its tables lack changes that were refused: 1, with their")
     lake.open("bank.people_quarantine").delete()
     assert changes_fault(lake, "bank.people") == ""
+
+
+def test_a_new_snapshot_heals_what_was_before_it(lake: Lake) -> None:
+    snapshot_of(lake, 100, 250)
+    rows = pa.Table.from_pylist([{"_offset": 7, "reasons": ["the table was truncated"]}], QUARANTINE_SCHEMA)
+    write_deltalake(lake.uri("bank.people_quarantine"), rows)
+    assert "refused: 1" in changes_fault(lake, "bank.people")
+    snapshot_of(lake, 400, 400, number=2, offset=8)
+    assert changes_fault(lake, "bank.people") == ""
+    later = pa.Table.from_pylist([{"_offset": 11, "reasons": ["at `born`"]}], QUARANTINE_SCHEMA)
+    write_deltalake(lake.uri("bank.people_quarantine"), later, mode="append")
+    assert "refused: 1" in changes_fault(lake, "bank.people")

@@ -1,0 +1,89 @@
+"""Deletions that a new snapshot of a captured table implies: of rows that were there before, and are not in it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from infra.capture.captured_table import Capture
+from infra.duckdb_session import query
+from tables.engine.events.metadata_columns import OFFSET
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.delta.lake import Lake
+
+_EPOCH_DAY = date(1970, 1, 1).toordinal()
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn"
+
+
+def newest_snapshot(lake: Lake, topic: str) -> int:
+    """The number of the newest snapshot of which the topic's events have anything; 0: of none."""
+    if not lake.exists(topic):
+        return 0
+    rows = lake.open(topic).scan(columns=["cdc_snapshot"])
+    return int(query("SELECT coalesce(max(cdc_snapshot), 0) AS newest FROM rows", rows=rows)["newest"][0].as_py())
+
+
+def deletions(lake: Lake, topic: Topic, capture: Capture) -> Iterator[tuple[bytes, bytes]]:
+    """Key and value of the change event, as Debezium writes them, for each row that is gone with this snapshot.
+
+    The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes.
+    """
+    key = [name for name in topic.dedup_keys if not name.startswith("cdc_")]
+    columns = [*key, "cdc_op", "cdc_at", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"]
+
+    def asked(sql: str) -> pa.Table:
+        rows = lake.open(topic.full_name).scan(columns=columns, predicate=f"{OFFSET} IS NOT NULL")
+        return query(sql, [capture.snapshot], rows=rows)
+
+    moment = "SELECT max(greatest(cdc_commit_lsn, cdc_lsn)) AS lsn, max(cdc_at) AS at FROM rows WHERE cdc_snapshot"
+    [at] = asked(f"{moment} = ? AND cdc_lsn = 0").to_pylist()
+    if at["lsn"] is None:  # the snapshot is empty
+        [at] = asked(f"{moment} < ?").to_pylist()
+        at["at"] = datetime.now(UTC)
+    names = ", ".join(f'"{name}"' for name in key)
+    gone = asked(
+        f"SELECT {names} FROM rows GROUP BY ALL "
+        f"HAVING max(cdc_snapshot) < ? AND arg_max(cdc_op, row({_PLACE})) != 'delete' ORDER BY ALL"
+    )
+    for row in gone.to_pylist():
+        yield _deletion(capture, row, at["lsn"], at["at"])
+
+
+def _deletion(capture: Capture, key: Mapping[str, object], lsn: int, at: datetime) -> tuple[bytes, bytes]:
+    image = {name: _written(value) for name, value in key.items()}
+    source = {
+        "name": capture.name,
+        "snapshot": "true",
+        "sequence": f'[null,"{lsn}"]',
+        "lsn": lsn,
+        "ts_us": _micros(at),
+    }
+    event = {"before": image, "after": None, "source": source, "op": "d"}
+    return msgspec.json.encode(image), msgspec.json.encode(event)
+
+
+def _written(value: object) -> object:
+    """The value as the connector is configured to write it."""
+    match value:
+        case Decimal():
+            return str(value)
+        case datetime(tzinfo=None):
+            return _micros(value.replace(tzinfo=UTC))
+        case datetime():
+            return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
+        case date():
+            return value.toordinal() - _EPOCH_DAY
+    return value
+
+
+def _micros(at: datetime) -> int:
+    return (at - _EPOCH) // timedelta(microseconds=1)
