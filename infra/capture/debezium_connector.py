@@ -11,9 +11,11 @@ from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
 from infra.capture.captured_table import PREFIX, UNCHANGED, Capture, again, snapshot_number
-from infra.errors import CaptureFailed, ConnectUnreachable, TwofoldError
+from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
+
+RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +56,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "plugin.name": "pgoutput",
         "slot.name": capture.name,
         "publication.name": capture.name,
-        "publication.autocreate.mode": "filtered",
+        "publication.autocreate.mode": "disabled",
         "snapshot.mode": "initial",
         # By default the connector skips to where the slot stands, and says nothing of what it skipped.
         "offset.mismatch.strategy": "trust_offset",
@@ -112,6 +114,7 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> No
     deadline = time.monotonic() + timeout_s
     require_table(settings, capture)
     require_no_gap(settings, capture)
+    _ensure_publication(settings, capture)
     # Refused while the worker joins its group.
     until_answered(lambda: _configure(settings, capture), ConnectUnreachable, timeout_s)
     if _task(settings, capture)[0] == "FAILED":
@@ -162,6 +165,21 @@ def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> Non
                 hint=f"See {settings.logs / 'connect.log'}; ./twofold recapture {capture.topic} continues.",
             )
         time.sleep(0.3)
+
+
+def _ensure_publication(settings: Settings, capture: Capture) -> None:
+    """Have the database publish the table: partitions as their root, and what it computes of other columns."""
+    [version, *found] = postgres_server.query(
+        settings, f"SHOW server_version_num; SELECT 1 FROM pg_publication WHERE pubname = '{capture.name}'"
+    )
+    if not found:
+        # Without them, updates of a table with whole replica identity would fail.
+        generated = ", publish_generated_columns = stored" if int(version) >= 180_000 else ""
+        postgres_server.query(
+            settings,
+            f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
+            f"WITH (publish_via_partition_root = true{generated})",
+        )
 
 
 def _configure(settings: Settings, capture: Capture) -> None:
@@ -287,12 +305,13 @@ def remove(settings: Settings, name: str) -> None:
 
 
 def _drop_slot(settings: Settings, name: str) -> None:
-    postgres_server.query(
-        settings,
+    """Drop a slot and its publication, as soon as the connector that was stopped no longer connects again."""
+    drop = (
         f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active;\n"
         f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}';\n"
-        f'DROP PUBLICATION IF EXISTS "{name}";',
+        f'DROP PUBLICATION IF EXISTS "{name}";'
     )
+    until_answered(lambda: postgres_server.query(settings, drop), ProcessFailed, RELEASE_S)
 
 
 def _task(settings: Settings, capture: Capture) -> tuple[str, str]:

@@ -15,7 +15,8 @@ if TYPE_CHECKING:
 def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """The rows that the database has, one for each key that was not deleted last.
 
-    A large value that an update did not touch is the last one that the database sent.
+    A large value that an update did not touch is the last one that the database sent, as is that of a column which was
+    dropped or renamed since.
 
     Args:
         changes: the events of a topic declared by `changes_of`.
@@ -86,4 +87,6 @@ def _holds(column: str) -> Column:
     """Whether a change holds the value of a column."""
     from pyspark.sql import functions as F
 
-    return (F.col("cdc_op") != "delete") & ~F.array_contains("cdc_unchanged", column)
+    lacked = F.split(F.coalesce("cdc_missing", F.lit("")), ", ")
+    lacks = F.array_contains("cdc_unchanged", column) | F.array_contains(lacked, column)
+    return (F.col("cdc_op") != "delete") & ~lacks

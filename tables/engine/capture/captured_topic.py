@@ -23,6 +23,7 @@ ADDED = {
     "cdc_at": "timestamp",
     "cdc_transaction": "long?",
     "cdc_unchanged": "array<string>",
+    "cdc_missing": "string?",
 }
 """The columns that say what a change is; the others are those of the row."""
 SCALARS = (
@@ -64,6 +65,7 @@ def changes_of(
     - `cdc_at`: when the transaction was committed, of a snapshot's row when it was read; the event time.
     - `cdc_transaction`: the id of the transaction.
     - `cdc_unchanged`: columns whose large values the update did not touch, so that the database did not send them.
+    - `cdc_missing`: declared columns that the table did not have, with ", " between them; mostly null.
 
     Args:
         table: `schema.name`.

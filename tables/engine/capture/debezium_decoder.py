@@ -101,6 +101,7 @@ class DebeziumParser:
                 f"a changed primary key without the values of {', '.join(sorted(unchanged))}, which the database does "
                 f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL; " + again(self.topic.full_name)
             )
+        missing = [] if operation == "delete" else sorted(self._columns - image.keys())
         commit, position = _position(change.source.sequence)
         streamed = operation != "snapshot" and change.source.snapshot == "false"
         return msgspec.json.encode(
@@ -113,6 +114,7 @@ class DebeziumParser:
                 "cdc_at": _instant(change.source.ts_us),
                 "cdc_transaction": change.source.txId,
                 "cdc_unchanged": sorted(unchanged),
+                "cdc_missing": ", ".join(missing) or None,
             }
         )
 
@@ -126,6 +128,10 @@ class DebeziumParser:
     @cached_property
     def _kinds(self) -> dict[str, FieldType]:
         return self.topic.types
+
+    @cached_property
+    def _columns(self) -> frozenset[str]:
+        return frozenset(name for name in self._kinds if not name.startswith("cdc_"))
 
     @cached_property
     def _key(self) -> frozenset[str]:

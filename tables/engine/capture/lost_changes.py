@@ -19,7 +19,8 @@ def changes_fault(lake: Lake, topic: str) -> str:
     """Why tables may differ from the captured one though all changes arrive; empty: they do not.
 
     A change that was refused since the newest snapshot began is in quarantine. A snapshot that was interrupted begins
-    again, of a later moment, and no change says that a row is deleted which was deleted between the two.
+    again, of a later moment, and no change says that a row is deleted which was deleted between the two. Of a column
+    that was renamed no change says so either.
     """
     if not lake.exists(topic):
         return ""
@@ -37,9 +38,18 @@ def changes_fault(lake: Lake, topic: str) -> str:
             f"its tables lack changes that were refused: {refused:,}, with their reasons in {topic}{QUARANTINE} "
             "(`./twofold sql` shows them)"
         )
-    if first == last:
-        return ""
-    return (
-        f"its snapshot of LSN {first} was interrupted and begun again at {last}: rows that were deleted in between may "
-        "still be in its tables"
+    if first != last:
+        return (
+            f"its snapshot of LSN {first} was interrupted and begun again at {last}: rows that were deleted in between "
+            "may still be in its tables"
+        )
+    lacking = lake.open(topic).scan(
+        columns=["cdc_missing"], predicate=f"cdc_missing IS NOT NULL AND {OFFSET} >= {begin}"
     )
+    missing = query("SELECT DISTINCT cdc_missing FROM rows ORDER BY ALL", rows=lacking)["cdc_missing"].to_pylist()
+    if missing:
+        return (
+            f"its table has no column {', '.join(missing)}, which is declared: tables keep the last values; "
+            "declare the columns that it has"
+        )
+    return ""

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "id long, name string, photo string, cdc_op string, cdc_snapshot long, cdc_commit_lsn long, cdc_lsn long, "
-    "cdc_at timestamp, cdc_unchanged array<string>"
+    "cdc_at timestamp, cdc_unchanged array<string>, cdc_missing string"
 )
 
 
@@ -33,9 +33,11 @@ def change(
     photo: str | None = None,
     snapshot: int = 1,
 ) -> tuple[Any, ...]:
-    """A change; `~` is a photo that did not travel."""
+    """A change; `~` is a photo that did not travel, `!` one of a table without that column."""
     unchanged = ["photo"] if photo == "~" else []
-    return id_, name, None if unchanged else photo, op, snapshot, commit, lsn, at(minute), unchanged
+    missing = "other, photo" if photo == "!" else None
+    known = None if unchanged or missing else photo
+    return id_, name, known, op, snapshot, commit, lsn, at(minute), unchanged, missing
 
 
 CHANGES = [
@@ -51,6 +53,7 @@ CHANGES = [
     change(2, "delete", 130, 131, 4),
     change(2, "insert", 140, 141, 5, "y", "new"),
     change(2, "update", 150, 151, 6, "z", "~"),
+    change(2, "update", 152, 153, 7, "zz", "!"),
     change(3, "snapshot", 100, 0, 0, "gone", "p"),
     change(3, "delete", 160, 161, 7),
 ]
@@ -122,7 +125,7 @@ def test_history_goes_on_after_a_table_was_captured_again(spark: SparkSession, o
 
 def test_latest_rows_are_those_that_were_not_deleted_last(changes: DataFrame) -> None:
     rows = latest_rows(changes, key=["id"], columns=["name", "photo"]).orderBy("id").collect()
-    assert [tuple(row) for row in rows] == [(1, "e", None), (2, "z", "new")]
+    assert [tuple(row) for row in rows] == [(1, "e", None), (2, "zz", "new")]
 
 
 def test_a_null_that_travelled_is_no_value_that_did_not(spark: SparkSession) -> None:
@@ -145,7 +148,8 @@ def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) 
         (1, at(2), None, "e"),
         (2, at(2), at(4), "x"),
         (2, at(5), at(6), "y"),
-        (2, at(6), None, "z"),
+        (2, at(6), at(7), "z"),
+        (2, at(7), None, "zz"),
         (3, at(0), at(7), "gone"),
     ]
     assert {r.name: r.photo for r in rows} == {
@@ -155,6 +159,7 @@ def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) 
         "x": "old",
         "y": "new",
         "z": "new",
+        "zz": "new",
         "gone": "p",
     }
-    assert {r.name for r in rows if r.is_current} == {"e", "z"}
+    assert {r.name for r in rows if r.is_current} == {"e", "zz"}

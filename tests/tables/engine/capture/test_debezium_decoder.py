@@ -179,6 +179,16 @@ def test_what_cannot_be_exact_is_refused_with_its_reason(value: bytes | None, ex
     assert expected in reason(value)
 
 
+def test_columns_that_the_table_lacks_are_named() -> None:
+    """A column that was renamed is there, under the name that it has now."""
+    full = dict.fromkeys(TOPIC.types.keys() - {name for name in TOPIC.types if name.startswith("cdc_")}) | {"id": 1}
+    assert only(event("c", full))["cdc_missing"] is None
+    renamed = {name: value for name, value in full.items() if name not in ("name", "born")} | {"full_name": "a"}
+    row = only(event("u", renamed))
+    assert (row["cdc_missing"], json.loads(row["_rest"])) == ("born, name", {"full_name": "a"})
+    assert only(event("d", {"id": 1}))["cdc_missing"] is None
+
+
 def test_one_refused_change_stops_no_other() -> None:
     decoded = decode(event("c", {"id": 1}), event("t", None), event("d", {"id": 1}))
     assert decoded.accepted["cdc_op"].to_pylist() == ["insert", "delete"]

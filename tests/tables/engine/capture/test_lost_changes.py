@@ -58,3 +58,14 @@ def test_a_new_snapshot_heals_what_was_before_it(lake: Lake) -> None:
     later = pa.Table.from_pylist([{"_offset": 11, "reasons": ["at `born`"]}], QUARANTINE_SCHEMA)
     write_deltalake(lake.uri("bank.people_quarantine"), later, mode="append")
     assert "refused: 1" in changes_fault(lake, "bank.people")
+
+
+def test_a_declared_column_that_the_table_lost_is_a_fault(lake: Lake) -> None:
+    snapshot_of(lake, 100)
+    topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "people", "bank")
+    renamed = {"cdc_op": "update", "cdc_snapshot": 1, "cdc_lsn": 950, "cdc_missing": "name", "_offset": 3}
+    event = pa.Table.from_pylist([renamed], events_schema(topic))
+    write_deltalake(lake.uri("bank.people"), event, mode="append")
+    assert changes_fault(lake, "bank.people").startswith("its table has no column name, which is declared")
+    snapshot_of(lake, 400, number=2, offset=10)
+    assert changes_fault(lake, "bank.people") == ""
