@@ -33,8 +33,8 @@ fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, 
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} \
 		$(PYTHON) -m pytest tests/batch/test_parity.py tests/kinds tests/batch/test_year.py
 
-chaos: setup  ## Kill streams, reconciles, replays and rebuilds CHAOS_KILLS times each, 50 unless told
-	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos
+chaos: setup  ## Kill streams, reconciles, replays, rebuilds and captures CHAOS_KILLS times each, 50 unless told
+	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos tests/platform/test_change_capture.py
 
 bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
 	@$(PYTHON) -m benchmarks

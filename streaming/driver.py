@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
+from infra.spark.spark_session import jvm_exit_code
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.backlog import Backlog
 from streaming.maintain.change_driven import ChangeDrivenStream
@@ -56,7 +57,7 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
         BadArgument: a table that is not declared.
         BadDeclaration: no file of the domain is without a fault.
         BrokerUnreachable: the broker does not answer when the driver starts.
-        ProcessFailed: another driver runs this domain.
+        ProcessFailed: another driver runs this domain, or the JVM ended.
     """
     stop = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
@@ -64,6 +65,11 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     with _domain(settings, domain) as platform:
         queries = [_SupervisedQuery(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
+            if (code := jvm_exit_code()) is not None:
+                raise ProcessFailed(
+                    f"The JVM of the stream of {domain} ended with exit code {code}.",
+                    hint="Its supervisor starts it again. 3: it needs more memory, TWOFOLD_DRIVER_MEMORY.",
+                )
             for query in queries:
                 query.keep(settings, domain)
         for query in queries:

@@ -19,8 +19,6 @@ if TYPE_CHECKING:
 NAME = "spark"
 _MAIN = "org.apache.spark.sql.connect.service.SparkConnectServer"
 _JAVA_OPTIONS = [
-    # A server without memory is useless: it is started again, and commands in flight get an error to retry.
-    "-XX:+ExitOnOutOfMemoryError",
     # Clients come and go for weeks, each with classes that were compiled for it.
     "-XX:MaxMetaspaceSize=600m",
     # Short queries of many kinds gain nothing from it; loops over records do.

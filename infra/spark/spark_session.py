@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from tempfile import gettempdir
 from typing import TYPE_CHECKING
 
-from infra.errors import MissingTool
+from infra.errors import BadSetting, MissingTool
 from infra.java import java, late_c2
 from infra.settings import ROOT
 from infra.spark import class_data_sharing
@@ -47,6 +48,14 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
     return spark
+
+
+def jvm_exit_code() -> int | None:
+    """With what the JVM of this process ended; None while it runs, and where there is none."""
+    from pyspark import SparkContext
+
+    gateway = SparkContext._gateway
+    return None if gateway is None else gateway.proc.poll()
 
 
 def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
@@ -89,10 +98,14 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
     return {
         **_found_by_the_jvm(settings, [str(jar) for jar in jars]),
         "spark.driver.memory": settings.driver_memory,
+        # What a job hands over at once; a larger result fails the job instead of the JVM.
+        "spark.driver.maxResultSize": str(_bytes(settings.driver_memory) // 4),
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
             f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:+UseG1GC "
+            # Without memory a JVM goes on with some of its threads: a job waits for ever for one that ended.
+            "-XX:+ExitOnOutOfMemoryError "
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} "
             + " ".join([*late_c2(6), *java_options])
         ),
@@ -136,6 +149,16 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.sql.codegen.cache.maxEntries": "10000",
         "spark.scheduler.mode": "FAIR",
     }
+
+
+def _bytes(memory: str) -> int:
+    """A size as the JVM writes it: `1500m`, `3g`."""
+    size = re.fullmatch(r"(\d+)([kmg])", memory.lower())
+    if size is None:
+        raise BadSetting(
+            f"TWOFOLD_DRIVER_MEMORY={memory!r}: expected a number with a unit.", hint="1500m is 1,500 MiB, 3g is 3 GiB."
+        )
+    return int(size[1]) << {"k": 10, "m": 20, "g": 30}[size[2]]
 
 
 def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]:

@@ -16,7 +16,7 @@ from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.delta_writer import CommitTag, Written
 from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import REVISED, is_small
+from tables.engine.delta.sizes import REVISED, collected, is_small
 from tables.engine.events.record_decoder import REPLAYED
 from tables.engine.refresh.derived_rows import (
     derive,
@@ -171,13 +171,14 @@ class Maintain(TableStream):
             how = {"greatest": greatest_by(self.table, frame.columns)}
         if not self._strategy.has_state:
             rows = one_of_each_key(frame, self.table, self._strategy)
-            return self._upsert(rows.toArrow() if is_small(self.lake.settings, rows_in) else rows, stamp, **how)
+            return self._upsert(collected(rows) if is_small(self.lake.settings, rows_in) else rows, stamp, **how)
         frame = one_of_each_key(self._guard.beyond(frame), self.table, self._strategy)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if is_small(self.lake.settings, rows_in, REVISED):
-            rows = frame.toArrow()
-            require_closing(self.table, rows)
-            return self._upsert(rows, stamp, **how)
+            rows = collected(frame)
+            if isinstance(rows, pa.Table):
+                require_closing(self.table, rows)
+                return self._upsert(rows, stamp, **how)
         frame = frame.persist()
         try:
             return self._upsert(frame, stamp, **how) if frame.count() else Written()

@@ -5,8 +5,6 @@ from __future__ import annotations
 import os
 import random
 import signal
-import subprocess
-import sys
 import threading
 import time
 from collections.abc import Iterator
@@ -18,8 +16,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tests.chaos.ingest_driver import Driver
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
@@ -37,32 +36,6 @@ DAYS = 28
 MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 60 * FAILOVERS)]
-
-
-class Driver:
-    """A driver's process, with the JVM and the workers that it starts."""
-
-    def __init__(self, settings: Settings) -> None:
-        self.home = settings.home
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "driver.log").open("wb") as log:
-            self._process = subprocess.Popen(
-                [sys.executable, "-m", "tests.chaos.ingest_driver"],
-                cwd=ROOT,
-                env={**os.environ, **settings.environment()},
-                stdout=log,
-                stderr=log,
-                start_new_session=True,
-            )
-
-    def send(self, number: signal.Signals) -> None:
-        assert self._process.poll() is None, (self.home / "driver.log").read_text()[-3_000:]
-        os.killpg(self._process.pid, number)
-
-    def end(self) -> None:
-        if self._process.poll() is None:
-            os.killpg(self._process.pid, signal.SIGKILL)
-        self._process.wait()
 
 
 @contextmanager

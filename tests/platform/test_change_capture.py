@@ -6,6 +6,7 @@ import base64
 import contextlib
 import json
 import os
+import random
 import shutil
 import signal
 import threading
@@ -18,6 +19,7 @@ import pytest
 from batch import recapture
 from infra.capture import debezium_connector, kafka_connect, postgres_server
 from infra.errors import CaptureFailed, ProcessFailed, TwofoldError
+from infra.kafka import broker as kafka
 from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
@@ -34,7 +36,10 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark]
+KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(600 + 60 * KILLS)]
 
 COLUMNS = {
     "name": "string",
@@ -184,12 +189,13 @@ class Database:
         finally:
             consumer.close()
 
-    def kill(self, program: str) -> None:
-        """Kill a server, and return when its next process is there."""
-        pid = next(p.pid for p in supervisor.state(self.settings) if p.name == program)
-        assert pid
-        os.kill(pid, signal.SIGKILL)
-        wait_until(lambda: next(p for p in supervisor.state(self.settings) if p.name == program).pid not in (pid, None))
+
+def kill(settings: Settings, program: str) -> None:
+    """Kill a server, and return when its next process is there."""
+    pid = next(p.pid for p in supervisor.state(settings) if p.name == program)
+    assert pid
+    os.kill(pid, signal.SIGKILL)
+    wait_until(lambda: next(p for p in supervisor.state(settings) if p.name == program).pid not in (pid, None))
 
 
 @pytest.fixture(scope="module")
@@ -324,40 +330,74 @@ def test_history_holds_each_committed_row_and_its_time(database: Database, world
     assert current == {row["id"]: row["name"] for row in database.rows()}
 
 
-def test_changes_survive_killed_servers(database: Database, world: World) -> None:
+def changing(dice: random.Random, first: int) -> str:
+    """A transaction of a few changes: of small and large values, of keys, of rows that are there or not."""
+    key = dice.randrange(13, 40)
+    changes = [
+        f"INSERT INTO people (id, name, balance, photo) VALUES ({first}, 'w', 1, convert_to({LARGE}, 'UTF8'))",
+        f"UPDATE people SET balance = balance + 1 WHERE id % 7 = {key % 7}",
+        f"UPDATE people SET name = {LARGE} WHERE id = {key}",
+        f"UPDATE people SET id = {first + 1} WHERE id = {first - dice.randrange(10)}",
+        f"DELETE FROM people WHERE id = {dice.choice([key, first - dice.randrange(10)])}",
+    ]
+    chosen = dice.sample(changes, dice.randrange(1, len(changes) + 1))
+    return f"BEGIN; {'; '.join(chosen)}; {dice.choice(['COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK'])};"
+
+
+def test_changes_survive_killed_servers(database: Database, world: World, broker: Settings) -> None:
     """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
+    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    dice = random.Random(SEED)
     stopped = threading.Event()
 
     def load_until_stopped(worker: int) -> None:
-        number = 10_000 * worker
+        own = random.Random(SEED + worker)
+        first = 100_000 * worker
         while not stopped.is_set():
-            number += 1
-            statements = (
-                f"BEGIN; INSERT INTO people (id, name, balance) VALUES ({number}, 'w', 1); "
-                f"UPDATE people SET balance = balance + 1 WHERE id <= 30 AND id % 3 = {worker % 3}; COMMIT; "
-                f"DELETE FROM people WHERE id = {number - 3};"
-            )
+            first += 10
             with contextlib.suppress(TwofoldError):  # killed: what was committed is in the database
-                database.run(statements)
-            stopped.wait(0.1)
+                database.run(changing(own, first))
+            stopped.wait(own.uniform(0, 0.1))
 
     workers = [threading.Thread(target=load_until_stopped, args=(n,)) for n in (1, 2)]
     for worker in workers:
         worker.start()
+    servers = [(database.settings, kafka_connect.NAME), (database.settings, postgres_server.NAME), (broker, kafka.NAME)]
     try:
-        for program in (kafka_connect.NAME, postgres_server.NAME):
-            stopped.wait(3)
-            database.kill(program)
-            postgres_server.wait_ready(database.settings)
+        for _ in range(-(-KILLS // len(servers))):
+            for settings, program in dice.sample(servers, len(servers)):
+                stopped.wait(dice.uniform(0, 4))
+                kill(settings, program)
+            kafka.wait_ready(broker)
+            ingest(world)
     finally:
         stopped.set()
         for worker in workers:
             worker.join()
+    postgres_server.wait_ready(database.settings)
     kafka_connect.wait_ready(database.settings)
     debezium_connector.ensure(database.settings, database.capture)
     database.wait_captured()
     ingest(world)
     require_equal(world, database)
+
+
+def test_a_large_transaction_is_captured_whole(database: Database, world: World) -> None:
+    """Of a million rows where there is time for it."""
+    rows = 1_000_000 if "CHAOS_KILLS" in os.environ else 30_000
+    debezium_connector.ensure(database.settings, database.payments)
+    database.run(
+        f"INSERT INTO payments SELECT n, date '2019-01-01' + n % 700, n FROM generate_series(10000, {10_000 + rows}) n;"
+    )
+    kill(database.settings, kafka_connect.NAME)
+    kafka_connect.wait_ready(database.settings)
+    debezium_connector.ensure(database.settings, database.payments)
+    database.wait_paid()
+    ingest(world)
+    found = world.rows("bank.payments_now")
+    total = f"{len(found)}|{sum(found['amount'].to_pylist())}"
+    assert [total] == database.run("SELECT count(*), sum(amount) FROM payments;")
+    assert changes_fault(world.lake, database.payments.topic) == ""
 
 
 def test_columns_that_change_in_mid_stream_are_followed_or_reported(database: Database, world: World) -> None:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 if TYPE_CHECKING:
-    import pyarrow as pa
     from pyspark.sql import DataFrame
 
     from infra.settings import Settings
@@ -38,7 +39,17 @@ def is_small(settings: Settings, rows: int, times: int = COMMITTED, *, record_by
 def collect_if_small(settings: Settings, frame: DataFrame) -> pa.Table | DataFrame:
     """The rows in this process where it writes them, else the frame."""
     if settings.engine != "auto":
-        return frame if settings.engine == "spark" else frame.toArrow()
+        return frame if settings.engine == "spark" else collected(frame)
     most = most_rows(settings, COMMITTED)
-    rows = frame.limit(most + 1).toArrow()
-    return rows if len(rows) <= most else frame
+    rows = collected(frame.limit(most + 1))
+    return rows if isinstance(rows, pa.Table) and len(rows) <= most else frame
+
+
+def collected(frame: DataFrame) -> pa.Table | DataFrame:
+    """The rows in this process; the frame where they are more bytes than Spark hands over, a quarter of its heap."""
+    try:
+        return frame.toArrow()
+    except Exception as error:  # of a server as of a JVM in this process
+        if "spark.driver.maxResultSize" not in str(error):
+            raise
+        return frame

@@ -78,7 +78,7 @@ def opened(
         if not sessions:
             settled = replace(settings, spark=IN_PROCESS) if runs_streams else settings
             sessions.append(open_session(settled, name))
-            ending.callback(sessions[0].stop)
+            ending.callback(_stop, sessions[0])
         return sessions[0]
 
     registry, lake = registry or load(), Lake(settings)
@@ -90,6 +90,13 @@ def opened(
             else:
                 faults |= ensure_domain(start, lake, registry, domain)
         yield Platform(start, lake, registry, faults)
+
+
+def _stop(session: SparkSession) -> None:
+    from infra.spark.spark_session import jvm_exit_code
+
+    if jvm_exit_code() is None:
+        session.stop()
 
 
 def ensure_domain(

@@ -20,7 +20,7 @@ from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.file_pruning import PrunedFiles, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
-from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, is_small, most_rows
+from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, collected, is_small, most_rows
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.derived_rows import (
     declared_columns,
@@ -256,13 +256,13 @@ class Refresher:
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
         if all(one.is_near for one in read):
-            should = derived.toArrow()
+            should = collected(derived)
         elif all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
-            should = wanted.near(derived).toArrow()
+            should = collected(wanted.near(derived))
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
-            should, has_open_rows = wanted.exact(derived).limit(bound + 1).toArrow(), False
-        if len(should) > bound:
+            should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
+        if not isinstance(should, pa.Table) or len(should) > bound:
             return None
         schema = pa.schema(table.schema())
         connection = duckdb_utc()

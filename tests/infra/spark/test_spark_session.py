@@ -6,6 +6,7 @@ from dataclasses import replace
 
 import pytest
 
+from infra.errors import BadSetting
 from infra.settings import Settings
 from infra.spark.spark_session import configuration
 
@@ -23,3 +24,13 @@ def test_jars_are_on_the_class_path_of_one_machine_and_are_sent_to_many(
     options = configuration(replace(settings, spark_master=master), [])
     assert "delta-spark" in options[told]
     assert not_told not in options
+
+
+def test_a_job_hands_over_a_quarter_of_the_heap_at_most(settings: Settings) -> None:
+    assert configuration(replace(settings, driver_memory="3g"), [])["spark.driver.maxResultSize"] == str(768 << 20)
+    assert configuration(replace(settings, driver_memory="1500M"), [])["spark.driver.maxResultSize"] == str(375 << 20)
+
+
+def test_memory_without_a_unit_is_refused(settings: Settings) -> None:
+    with pytest.raises(BadSetting, match="TWOFOLD_DRIVER_MEMORY='1500': expected a number with a unit"):
+        configuration(replace(settings, driver_memory="1500"), [])

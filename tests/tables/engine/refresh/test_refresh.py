@@ -288,6 +288,35 @@ def test_more_rows_than_memory_should_hold_are_compared_by_spark(plant: Plant, m
     assert plant.stored() == [(s, 0, 1, 1.0) for s in "abc"]
 
 
+def test_larger_rows_than_memory_should_hold_are_compared_by_spark(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    frame_type = type(plant.spark.range(1))
+    to_arrow = frame_type.toArrow
+
+    def refuse(frame: DataFrame) -> pa.Table:
+        if "total" not in frame.columns:
+            return to_arrow(frame)
+        raise RuntimeError("Total size of serialized results is bigger than spark.driver.maxResultSize (375.0 MiB)")
+
+    monkeypatch.setattr(frame_type, "toArrow", refuse)
+    plant.read(("a", TEN, 1.0), ("a", TEN + HOUR, 4.0))
+    plant.live(("a", 0, 1, 9.0), ("a", 5, 7, 7.0))
+    written = plant.publish(around("a", 0, 5))
+    assert (written.inserted, written.updated, written.deleted) == (1, 1, 1)
+    assert plant.stored() == [("a", 0, 1, 1.0), ("a", 1, 1, 4.0)]
+
+
+def test_a_failed_recomputation_is_no_large_one(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(_: DataFrame) -> pa.Table:
+        raise RuntimeError("a value cannot be cast")
+
+    monkeypatch.setattr(type(plant.spark.range(1)), "toArrow", fail)
+    plant.read(("a", TEN, 1.0))
+    with pytest.raises(RuntimeError, match="cannot be cast"):
+        plant.publish(around("a", 0, 5))
+
+
 def test_inputs_are_read_at_the_version_that_was_asked_for(plant: Plant) -> None:
     plant.read(("a", TEN, 1.0))
     version = plant.lake.version(TOPIC.full_name)
