@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import duckdb_utc
+from tables.engine.delta.sizes import held_if_small
 from tables.engine.refresh.scope import DAY_MS, Interval, epoch_ms_of
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 _log = logging.getLogger("twofold.slice")
+_BATCH = 8_192
 _PLAIN_READER = 1  # a table that asks for a newer reader may have deletion vectors or mapped columns
 
 
@@ -51,11 +53,13 @@ class PrunedFiles:
 
     Attributes:
         rows: in these files, by their statistics; None when one has none.
+        size: bytes of the files.
     """
 
     table: DeltaTable
     paths: Sequence[str]
     rows: int | None
+    size: int
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """All rows of the files."""
@@ -70,7 +74,7 @@ class PrunedFiles:
         return reader.schema(schema).parquet(*(f"{self.table.table_uri.rstrip('/')}/{path}" for path in self.paths))
 
     def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
-        """The rows that DuckDB keeps, read in this process; None where they exceed `most`, or it cannot read them.
+        """The rows that DuckDB keeps, read in this process; None where they are many, or it cannot read them.
 
         Args:
             clauses: what stands behind `FROM rows` in DuckDB's SQL; `scopes` is the name of the other relation.
@@ -90,14 +94,15 @@ class PrunedFiles:
         connection.register("scopes", scopes)
         chosen = ", ".join(f'rows."{name}"' for name in columns)
         try:
-            rows = connection.execute(
+            found = connection.execute(
                 f"SELECT {chosen} FROM read_parquet(?) AS rows {clauses} LIMIT {most + 1}",
                 [[f"{place}/{path}" for path in self.paths]],
-            ).to_arrow_table()
+            )
+            rows = held_if_small(found.to_arrow_reader(_BATCH), most)
         except duckdb.Error as error:  # for example files older than a column
             _log.info("table=%s is left to Spark: %s", place, error)
             return None
-        return rows.cast(schema) if len(rows) <= most else None
+        return None if rows is None else rows.cast(schema)
 
 
 def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
@@ -109,7 +114,7 @@ def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
             files = files.filter(_has_values(files, column, sorted(values)))
     has_rows = "num_records" in files.column_names and not files["num_records"].null_count
     rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None
-    return PrunedFiles(table, files["path"].to_pylist(), rows)
+    return PrunedFiles(table, files["path"].to_pylist(), rows, pc.sum(files["size_bytes"]).as_py() or 0)
 
 
 def is_plain(table: DeltaTable) -> bool:

@@ -24,6 +24,12 @@ RECORD_BYTES = 64 << 20
 """Of the keys and values of records."""
 
 
+HELD_BYTES = 256 << 20
+"""Of rows that this process, or its JVM, holds to compare them."""
+COMPRESSED = 4
+"""Bytes in memory for one in a file, at a guess: they matter where rows are large, and most of those are texts."""
+
+
 def most_rows(settings: Settings, times: int) -> int:
     """Rows that this process holds or reads, for one of the purposes above."""
     return settings.small_rows * times
@@ -43,6 +49,17 @@ def collect_if_small(settings: Settings, frame: DataFrame) -> pa.Table | DataFra
     most = most_rows(settings, COMMITTED)
     rows = collected(frame.limit(most + 1))
     return rows if isinstance(rows, pa.Table) and len(rows) <= most else frame
+
+
+def held_if_small(rows: pa.RecordBatchReader, most: int) -> pa.Table | None:
+    """The rows; None as soon as they are more than `most`, or more bytes than this process should hold."""
+    batches, count, size = [], 0, 0
+    for batch in rows:
+        batches.append(batch)
+        count, size = count + len(batch), size + batch.nbytes
+        if count > most or size > HELD_BYTES:
+            return None
+    return pa.Table.from_batches(batches, rows.schema)
 
 
 def collected(frame: DataFrame) -> pa.Table | DataFrame:

@@ -20,7 +20,16 @@ from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.file_pruning import PrunedFiles, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
-from tables.engine.delta.sizes import COMPARED, HANDED_OVER, SEARCHED, collected, is_small, most_rows
+from tables.engine.delta.sizes import (
+    COMPARED,
+    COMPRESSED,
+    HANDED_OVER,
+    HELD_BYTES,
+    SEARCHED,
+    collected,
+    is_small,
+    most_rows,
+)
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.derived_rows import (
     declared_columns,
@@ -52,11 +61,13 @@ class _Input:
 
     Attributes:
         rows: at most so many, None where that is not known.
+        size: bytes in memory of those rows, at a guess where Spark reads them.
         is_near: none of them is further than the depends_within from a scope.
     """
 
     frame: DataFrame
     rows: int | None
+    size: int
     is_near: bool
 
 
@@ -252,13 +263,12 @@ class Refresher:
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
         table = self._target.newest()
-        wanted, bound = self._wanted(scopes), most_rows(self.lake.settings, COMPARED)
+        wanted = self._wanted(scopes)
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
-        if all(one.is_near for one in read):
-            should = collected(derived)
-        elif all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
-            should = collected(wanted.near(derived))
+        bound = min(most_rows(self.lake.settings, COMPARED), _most_of_width(read))
+        if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
+            should = collected(derived if all(one.is_near for one in read) else wanted.near(derived))
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
             should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
@@ -333,12 +343,12 @@ class Refresher:
             many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
             frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
             frame = input_of(declaration, frame, self.table, self._strategy)
-            return _Input(frame, files.rows, is_near=False)
+            return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
         # In one partition, of which Spark needs no shuffle to bring equal keys together.
         frame = frame_of(self.spark, few).coalesce(1)
         if isinstance(declaration, Topic):
             frame = payload(frame, declaration, self.table)
-        return _Input(frame, len(few), is_near=wanted.is_near(declaration))
+        return _Input(frame, len(few), few.nbytes, is_near=wanted.is_near(declaration))
 
     def _few(self, files: PrunedFiles, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
         """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
@@ -356,6 +366,12 @@ class Refresher:
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
         return rows
+
+
+def _most_of_width(read: Sequence[_Input]) -> int:
+    """How many rows as wide as those of the inputs a process should hold."""
+    rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
+    return HELD_BYTES * rows // size if size else HELD_BYTES
 
 
 def everything(table: Table) -> list[Scope]:

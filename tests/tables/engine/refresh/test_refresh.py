@@ -307,6 +307,20 @@ def test_larger_rows_than_memory_should_hold_are_compared_by_spark(
     assert plant.stored() == [("a", 0, 1, 1.0), ("a", 1, 1, 4.0)]
 
 
+@pytest.mark.parametrize(("held", "kind"), [(1, "DataFrame"), (60, "DataFrame"), (10_000, "Table")])
+def test_what_large_inputs_make_is_compared_by_spark(
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, held: int, kind: str
+) -> None:
+    """However few rows they are; an input of a few bytes more than are held is not read by this process at all."""
+    monkeypatch.setattr("tables.engine.refresh.refresh.HELD_BYTES", held)
+    monkeypatch.setattr("tables.engine.delta.sizes.HELD_BYTES", held)
+    plant.read(*((s, TEN, 1.0) for s in "abc"))
+    plant.live(("a", 0, 9, 9.0))
+    assert type(plant.refresher().difference(everything(HOURS))).__name__ == kind
+    assert plant.publish(*everything(HOURS)).changed == 3
+    assert plant.stored() == [(s, 0, 1, 1.0) for s in "abc"]
+
+
 def test_a_failed_recomputation_is_no_large_one(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(_: DataFrame) -> pa.Table:
         raise RuntimeError("a value cannot be cast")
