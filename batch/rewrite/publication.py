@@ -13,6 +13,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.lake import QUARANTINE
+from tables.engine.delta.sizes import collect_if_small
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
 from tables.engine.refresh.open_platform import Platform
@@ -21,6 +22,8 @@ from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
+
+    from tables.engine.refresh.target import Rows
 
 KEY = (PARTITION, OFFSET)
 _CAUSE: Cause = "replay"
@@ -92,8 +95,9 @@ class _Decoded:
         """Publish changes of these kinds, a condition in SQL."""
         info = {"cause": _CAUSE, "run": self._work.run, **self._work.info}
 
-        def changes(attempt: int) -> tuple[DataFrame, Mapping[str, object]]:
-            return (self._difference() if attempt else self._first).where(kinds), info
+        def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
+            chosen = (self._difference() if attempt else self._first).where(kinds)
+            return collect_if_small(self._target.lake.settings, chosen), info
 
         self._written += self._target.publish(changes, check=False)
 

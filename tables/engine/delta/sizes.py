@@ -42,11 +42,15 @@ def is_small(settings: Settings, rows: int, times: int = COMMITTED, *, record_by
     return rows <= most_rows(settings, times) and record_bytes <= RECORD_BYTES
 
 
-def collect_if_small(settings: Settings, frame: DataFrame) -> pa.Table | DataFrame:
-    """The rows in this process where it writes them, else the frame."""
+def collect_if_small(settings: Settings, frame: DataFrame, most: int | None = None) -> pa.Table | DataFrame:
+    """The rows in this process where it writes them, else the frame.
+
+    Args:
+        most: so many of them this process should hold at most, for their size.
+    """
     if settings.engine != "auto":
         return frame if settings.engine == "spark" else collected(frame)
-    most = most_rows(settings, COMMITTED)
+    most = min(most_rows(settings, COMMITTED), HELD_BYTES if most is None else most)
     rows = collected(frame.limit(most + 1))
     return rows if isinstance(rows, pa.Table) and len(rows) <= most else frame
 

@@ -26,6 +26,7 @@ from tables.engine.delta.sizes import (
     HANDED_OVER,
     HELD_BYTES,
     SEARCHED,
+    collect_if_small,
     collected,
     is_small,
     most_rows,
@@ -97,6 +98,7 @@ class Refresher:
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
         self._closings: Mapping[Scope, int] = {}
+        self._most_held: int | None = None
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
@@ -114,7 +116,10 @@ class Refresher:
 
         def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
             found = self.difference(scopes)
-            return (self.moved(found) if attempt else found), self._info(info)
+            rows = self.moved(found) if attempt else found
+            if not isinstance(rows, pa.Table):
+                rows = collect_if_small(self.lake.settings, rows, self._most_held)
+            return rows, self._info(info)
 
         return self._target.publish(changes, check=check)
 
@@ -266,7 +271,8 @@ class Refresher:
         wanted = self._wanted(scopes)
         has_open_rows = wanted.leaves_open_rows
         derived, read = self._derived(scopes)
-        bound = min(most_rows(self.lake.settings, COMPARED), _most_of_width(read))
+        self._most_held = _most_of_width(read)
+        bound = min(most_rows(self.lake.settings, COMPARED), self._most_held)
         if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
             should = collected(derived if all(one.is_near for one in read) else wanted.near(derived))
         else:

@@ -16,7 +16,6 @@ from quality.rules import Rule
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import collect_if_small
 from tables.engine.refresh.row_diff import difference_of_frames, difference_of_tables
 
 if TYPE_CHECKING:
@@ -121,8 +120,6 @@ class Target:
         for attempt in range(_ATTEMPTS):
             number = self.writer.next_number(FENCE)
             changes, info = changes_of(attempt)
-            if not isinstance(changes, pa.Table):
-                changes = collect_if_small(self.lake.settings, changes)
             wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
             if wanted == 0:
                 return total
