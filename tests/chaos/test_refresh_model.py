@@ -273,7 +273,9 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
         f"SELECT sensor, {window} AS starts_at, starts_at + INTERVAL {WINDOW_S} SECOND AS closes_at, "
         "count(*) AS readings, sum(value) AS total FROM readings GROUP BY ALL"
     )
-    return Computed(found.to_arrow_table().cast(SCHEMA)), [_Input(cast(Any, None), len(rows), is_near=True)]
+    return Computed(found.to_arrow_table().cast(SCHEMA)), [
+        _Input(cast(Any, None), len(rows), rows.nbytes, is_near=True)
+    ]
 
 
 class Refreshes(RuleBasedStateMachine):
