@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import json
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
@@ -61,15 +60,20 @@ def accounts_now(accounts):
 SCHEMA = """
 CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, branch int, balance numeric(20,4), touched timestamptz);
 CREATE PROCEDURE change(transactions int, rows bigint, first bigint, pause_s double precision) LANGUAGE plpgsql AS $$
-DECLARE began timestamptz := clock_timestamp();
+DECLARE
+    began timestamptz := clock_timestamp();
+    chosen bigint;
 BEGIN
     FOR n IN 1..transactions LOOP
-        UPDATE accounts SET balance = balance + 1, touched = clock_timestamp()
-            WHERE id IN (SELECT 1 + floor(random() * rows)::bigint FROM generate_series(1, 9));
+        FOR k IN 1..9 LOOP
+            chosen := 1 + floor(random() * rows);
+            UPDATE accounts SET balance = balance + 1, touched = clock_timestamp() WHERE id = chosen;
+        END LOOP;
         IF n % 2 = 0 THEN
             INSERT INTO accounts VALUES (first + n, 'new ' || n, n % 100, n, clock_timestamp());
         ELSE
-            DELETE FROM accounts WHERE id = 1 + floor(random() * rows)::bigint;
+            chosen := 1 + floor(random() * rows);
+            DELETE FROM accounts WHERE id = chosen;
         END IF;
         COMMIT;
         PERFORM pg_sleep(greatest(0, n * pause_s - extract(epoch FROM clock_timestamp() - began)));
@@ -186,16 +190,12 @@ def captured(folder: Path, broker_settings: Settings) -> Iterator[tuple[Settings
     yield settings, registry
 
 
-def changed(settings: Settings, rows: int, changes: int, first: int, rate: float = 0.0) -> float:
-    """Make about so many changes, wait until the topic has them, and say in how many seconds it had them."""
-    transactions = changes // 10
-    began = time.monotonic()
-    call = f"CALL change({transactions}, {rows}, {first}, {10 / rate if rate else 0});"
-    made = threading.Thread(target=postgres_server.query, args=(settings, call), kwargs={"timeout_s": 3_600})
-    made.start()
-    made.join()
-    wait_steady(settings)
-    return time.monotonic() - began
+def changed(settings: Settings, rows: int, changes: int, first: int, rate: float = 0.0) -> tuple[int, int]:
+    """Make about so many changes, and say which offsets the topic has them at, the last one excluded."""
+    start = wait_steady(settings)
+    call = f"CALL change({changes // 10}, {rows}, {first}, {10 / rate if rate else 0});"
+    postgres_server.query(settings, call, timeout_s=3_600)
+    return start, wait_steady(settings)
 
 
 def wait_steady(settings: Settings) -> int:
@@ -219,11 +219,16 @@ def timed(work: Callable[[], object]) -> float:
     return time.monotonic() - began
 
 
-def lag_ms(lake: Lake, first_offset: int) -> list[float]:
-    """Of each change from this offset on, milliseconds from its commit to the broker's append."""
+def logged(lake: Lake, span: tuple[int, int]) -> tuple[list[float], float]:
+    """Of the changes at these offsets, milliseconds from commit to the broker's append, in order; and changes/s."""
     rows = lake.open("bank.accounts").scan(columns=["cdc_at", "_appended_at", "_offset"])
-    lags = "SELECT epoch_ms(_appended_at) - epoch_ms(cdc_at) AS lag FROM rows WHERE _offset >= ?"
-    return [float(lag) for lag in query(lags, [first_offset], rows=rows)["lag"].to_pylist()]
+    sql = """
+        SELECT epoch_ms(_appended_at) AS at, epoch_ms(cdc_at) AS made FROM rows
+        WHERE _offset >= ? AND _offset < ? ORDER BY _offset
+    """
+    found = query(sql, span, rows=rows).to_pydict()
+    lags = [float(at - made) for at, made in zip(found["at"], found["made"], strict=True)]
+    return lags, 1_000 * len(lags) / (max(found["at"]) - min(found["made"]))
 
 
 def main() -> int:
@@ -254,14 +259,13 @@ def main() -> int:
         seconds: dict[str, list[float]] = {"ours": [], "merge": []}
         counts: list[int] = []
         for number in range(args.rounds + 1):
-            start = wait_steady(settings)
-            took_s = changed(settings, args.rows, args.changes, key)
-            count, key = wait_steady(settings) - start, key + args.changes
+            span = changed(settings, args.rows, args.changes, key)
+            count, key = span[1] - span[0], key + args.changes
             ways = [("ours", race.ours), ("merge", race.merge)]
             drained = {name: timed(way) for name, way in (ways if number % 2 else reversed(ways))}
             print(f"round {number}: {count:,} changes, {drained}", flush=True)
             if number:
-                captured_rates.append(count / took_s)
+                captured_rates.append(logged(race.lake, span)[1])
                 counts.append(count)
                 for way, way_s in drained.items():
                     seconds[way].append(way_s)
@@ -269,11 +273,9 @@ def main() -> int:
                 before = {way: race.written_bytes(way) for way in first}
         rewritten = {way: (race.written_bytes(way) - before[way]) / sum(counts) for way in first}
         differing = race.differing()
-        start = wait_steady(settings)
-        changed(settings, args.rows, args.steady * RATE, key, RATE)
-        steady = wait_steady(settings) - start
+        steady = changed(settings, args.rows, args.steady * RATE, key, RATE)
         race.ours()
-        lags = lag_ms(race.lake, start)
+        lags, rate = logged(race.lake, steady)
         spark.stop()
     ratios = [merge / ours for ours, merge in zip(seconds["ours"], seconds["merge"], strict=True)]
     figures = {
@@ -281,13 +283,13 @@ def main() -> int:
         "snapshot into the log, rows/s": args.rows / snapshot_s,
         "snapshot into the table, rows/s": {way: args.rows / way_s for way, way_s in first.items()},
         "changes of a round": mean(counts),
-        "changes made and in the log, changes/s": spread(captured_rates),
+        "made as fast as can be, until in the log, changes/s": spread(captured_rates),
         "changes into the table, changes/s": {
             way: mean(counts) / spread(ways_s)["median"] for way, ways_s in seconds.items()
         },
         "ratio": spread(ratios),
         "bytes of the table written per change": rewritten,
-        f"commit to log at {steady / args.steady:,.0f} changes/s, ms": {
+        f"commit to log at {rate:,.0f} changes/s, ms": {
             "p50": percentile(lags, 0.5),
             "p99": percentile(lags, 0.99),
             "first tenth p50": percentile(lags[: len(lags) // 10], 0.5),
@@ -298,7 +300,7 @@ def main() -> int:
     claims = {
         "both equal the database": differing == 0,
         f"changes into the table >= {GOAL:g} x a merge (median)": spread(ratios)["median"] >= GOAL,
-        f"keeps up with {RATE:,} changes/s": percentile(lags[-len(lags) // 10 :], 0.5) < 2_000,
+        f"keeps up with {RATE:,} changes/s": rate > 0.9 * RATE and percentile(lags[-len(lags) // 10 :], 0.5) < 2_000,
     }
     return 0 if report("capture", figures, claims) else 1
 
