@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 from infra.capture import debezium_connector
 from infra.capture.captured_table import Capture, again
-from infra.errors import CaptureFailed, ProcessFailed
+from infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
 from infra.kafka import topic_admin
+from infra.kafka.record_producer import producing
 from tables.engine.capture.snapshot_deletions import deletions, newest_snapshot
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 
@@ -20,6 +21,7 @@ if TYPE_CHECKING:
     from tables.engine.delta.lake import Lake
 
 STALLED_S = 120.0
+OUTAGE_S = 120
 
 
 def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
@@ -96,24 +98,13 @@ def finish(settings: Settings, lake: Lake, topic: Topic, capture: Capture) -> in
 
 
 def _send(settings: Settings, topic: str, events: Iterable[tuple[bytes, bytes]]) -> int:
-    from kafka import KafkaProducer
     from kafka.errors import KafkaError
 
-    from infra.errors import BrokerUnreachable
-
     try:
-        producer = KafkaProducer(
-            bootstrap_servers=settings.bootstrap_servers.split(","),
-            acks="all",
-            enable_idempotence=True,
-            allow_auto_create_topics=False,
-        )
-        try:
+        with producing(settings, outage_s=OUTAGE_S) as producer:
             sent = [producer.send(topic, key=key, value=value, partition=0) for key, value in events]
             for acknowledged in sent:
                 acknowledged.get()
-        finally:
-            producer.close()
     except KafkaError as error:
         raise BrokerUnreachable(
             f"The broker at {settings.bootstrap_servers} did not take the deletions of {topic}: {error}.",

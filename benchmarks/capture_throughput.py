@@ -6,7 +6,6 @@ import argparse
 import json
 import sys
 import time
-from collections.abc import Callable
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -14,7 +13,7 @@ from statistics import mean
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring.benchmark_platform import free_ports, platform
-from benchmarks.measuring.figures import percentile, report, spread
+from benchmarks.measuring.figures import percentile, report, spread, timed
 from infra.capture import debezium_connector, kafka_connect, postgres_server
 from infra.duckdb_session import query
 from infra.kafka import broker
@@ -211,12 +210,6 @@ def wait_steady(settings: Settings) -> int:
             return now
         end = now
         time.sleep(0.2)
-
-
-def timed(work: Callable[[], object]) -> float:
-    began = time.monotonic()
-    work()
-    return time.monotonic() - began
 
 
 def logged(lake: Lake, span: tuple[int, int]) -> tuple[list[float], float]:

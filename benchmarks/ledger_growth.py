@@ -14,8 +14,8 @@ import numpy as np
 import pyarrow as pa
 
 from batch.pending_work import nothing_to_do
-from benchmarks.measuring.figures import report, spread
-from benchmarks.reconcile_time import History, declared, timed
+from benchmarks.measuring.figures import report, spread, timed
+from benchmarks.reconcile_time import History, declared
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.registry import load

@@ -5,15 +5,14 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from batch.reconcile import Reconcile
-from benchmarks.measuring.figures import report, spread
+from benchmarks.measuring.figures import report, spread, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.declaration import Table
@@ -169,12 +168,6 @@ class History:
 
     def _read(self, name: str) -> DataFrame:
         return self._spark.read.format("delta").load(self.uri(name))
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.monotonic()
-    work()
-    return time.monotonic() - start
 
 
 def declared(home: Path) -> Path:

@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import shutil
 import sys
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.measuring.figures import report, spread
+from benchmarks.measuring.figures import report, spread, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from streaming.maintain.stateful_query import Maintain
@@ -153,12 +152,6 @@ def _merging(target: DeltaTable, table: Table) -> Callable[[DataFrame, int], Non
         merger.whenMatchedUpdateAll().whenNotMatchedInsertAll().execute()
 
     return merge
-
-
-def timed(work: Callable[[], object]) -> float:
-    start = time.monotonic()
-    work()
-    return time.monotonic() - start
 
 
 def measured(race: Race, table: Table, rounds: int) -> tuple[dict[str, list[float]], bool]:

@@ -264,19 +264,23 @@ def streams(settings: Settings, registry: Registry) -> Finding:
 
 
 def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
-    """How the captured tables are.
+    """How the captured tables are; where none is declared, no code of theirs is loaded.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
+    from tables.engine.capture.captured_topic import captures
+
+    declared = captures(registry)
+    if not declared:
+        return []
     from infra.capture.captured_table import again
     from infra.capture.debezium_connector import state
-    from tables.engine.capture.captured_topic import captures
     from tables.engine.capture.lost_changes import changes_fault
     from tables.engine.delta.lake import Lake
 
     found, lake = [], Lake(settings)
-    for capture in captures(registry):
+    for capture in declared:
         now = state(settings, capture)
         lost = "" if now.fault else changes_fault(lake, capture.topic)
         found.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING
 
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka import topic_admin as broker_topics
+from infra.kafka.record_producer import FAREWELL_S, producing
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
@@ -37,8 +38,6 @@ OUTAGE_S = 600
 """How long the broker may be away in the middle of a run before the run gives up."""
 IN_FLIGHT = 10_000
 """Records that may wait for their acknowledgement; kafka-python itself would buffer without bound."""
-FAREWELL_S = 30
-"""How long a run that was asked to end, or that failed, waits for the last acknowledgements."""
 PROGRESS_S = 0.2
 
 log = logging.getLogger(__name__)
@@ -117,7 +116,7 @@ def run(
     with (
         _stopped_by_signals(stop),
         AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
-        _producer(settings) as producer,
+        producing(settings, outage_s=OUTAGE_S) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)
         try:
@@ -245,37 +244,6 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
         yield
     finally:
         restore()
-
-
-@contextmanager
-def _producer(settings: Settings) -> Iterator[KafkaProducer]:
-    """An idempotent producer that outlasts a restart of the broker without loss, repetition or reordering."""
-    from kafka import KafkaProducer
-    from kafka.errors import KafkaError
-
-    try:
-        producer = KafkaProducer(
-            bootstrap_servers=settings.bootstrap_servers.split(","),
-            acks="all",
-            enable_idempotence=True,
-            allow_auto_create_topics=False,
-            compression_type="lz4",
-            linger_ms=5,
-            batch_size=512 * 1024,
-            delivery_timeout_ms=OUTAGE_S * 1000,
-            max_block_ms=OUTAGE_S * 1000,
-            reconnect_backoff_max_ms=1_000,
-            metrics_enabled=False,
-        )
-    except KafkaError as error:
-        raise BrokerUnreachable(
-            f"No Kafka broker answers at {settings.bootstrap_servers}: {error}.",
-            hint="./twofold status says how it does.",
-        ) from error
-    try:
-        yield producer
-    finally:
-        producer.close(timeout=FAREWELL_S)
 
 
 class _Outbox:

@@ -5,13 +5,21 @@ from __future__ import annotations
 import json
 import os
 import platform
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
 
 from infra.settings import ROOT
 
 RESULTS = ROOT / ".twofold" / "benchmarks"
+
+
+def timed(work: Callable[[], object]) -> float:
+    """Seconds that a call takes."""
+    began = time.monotonic()
+    work()
+    return time.monotonic() - began
 
 
 def spread(values: Sequence[float]) -> dict[str, float]:

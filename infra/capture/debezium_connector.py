@@ -97,10 +97,10 @@ def known(settings: Settings, capture: Capture) -> list[Capture]:
     Raises:
         ConnectUnreachable: retryable.
     """
-    found = set(kafka_connect.ask(settings, "GET", "/connectors") or ())
-    numbers = sorted(snapshot_number(name) for name in found)
-    captures = (replace(capture, snapshot=number) for number in dict.fromkeys(numbers))
-    return [capture for capture in captures if capture.name in found]
+    names = kafka_connect.ask(settings, "GET", "/connectors") or []
+    found = [replace(capture, snapshot=snapshot_number(name)) for name in names]
+    own = [one for one, name in zip(found, names, strict=True) if one.name == name]
+    return sorted(own, key=lambda one: one.snapshot)
 
 
 def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> None:

@@ -24,8 +24,8 @@ _NULL = b"null"
 _LONGEST_MARKER = 8 * len(UNCHANGED)
 """No form of it is longer as JSON: numbers of up to three digits, with commas and spaces between."""
 _FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+EPOCH_DAY = date(1970, 1, 1).toordinal()
+EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 class _Source(msgspec.Struct):
@@ -166,7 +166,7 @@ def _converted(column: str, cell: msgspec.Raw, kind: FieldType) -> Any:
     if kind.name == "json":
         return msgspec.Raw(msgspec.json.decode(text, type=str).encode())
     if kind.name == "date":
-        day = msgspec.json.decode(text, type=int) + _EPOCH_DAY
+        day = msgspec.json.decode(text, type=int) + EPOCH_DAY
         if not _FIRST_DAY <= day <= _LAST_DAY:
             raise _Refused(f"expected a year from 1 to 9999 at `{column}`")
         return date.fromordinal(day).isoformat()
@@ -179,4 +179,4 @@ def _converted(column: str, cell: msgspec.Raw, kind: FieldType) -> Any:
 
 
 def _instant(micros: int) -> str:
-    return (_EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"
+    return (EPOCH + timedelta(microseconds=micros)).replace(tzinfo=None).isoformat(timespec="microseconds") + "Z"

@@ -11,6 +11,7 @@ import msgspec
 
 from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
+from tables.engine.capture.debezium_decoder import EPOCH, EPOCH_DAY
 from tables.engine.events.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
@@ -19,13 +20,11 @@ if TYPE_CHECKING:
     from tables.engine.declarations.declaration import Topic
     from tables.engine.delta.lake import Lake
 
-_EPOCH_DAY = date(1970, 1, 1).toordinal()
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn"
 
 
 def newest_snapshot(lake: Lake, topic: str) -> int:
-    """The number of the newest snapshot of which the topic's events have anything; 0: of none."""
+    """The number of the newest snapshot in the topic's events; 0: there is none."""
     if not lake.exists(topic):
         return 0
     rows = lake.open(topic).scan(columns=["cdc_snapshot"])
@@ -81,9 +80,9 @@ def _written(value: object) -> object:
         case datetime():
             return value.astimezone(UTC).isoformat().replace("+00:00", "Z")
         case date():
-            return value.toordinal() - _EPOCH_DAY
+            return value.toordinal() - EPOCH_DAY
     return value
 
 
 def _micros(at: datetime) -> int:
-    return (at - _EPOCH) // timedelta(microseconds=1)
+    return (at - EPOCH) // timedelta(microseconds=1)

@@ -50,7 +50,8 @@ def collect_if_small(settings: Settings, frame: DataFrame, most: int | None = No
     """
     if settings.engine != "auto":
         return frame if settings.engine == "spark" else collected(frame)
-    most = min(most_rows(settings, COMMITTED), HELD_BYTES if most is None else most)
+    committed = most_rows(settings, COMMITTED)
+    most = committed if most is None else min(committed, most)
     rows = collected(frame.limit(most + 1))
     return rows if isinstance(rows, pa.Table) and len(rows) <= most else frame
 
