@@ -6,19 +6,26 @@ import json
 import keyword
 import re
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
+from functools import reduce
+from itertools import combinations
+from operator import getitem
 from typing import Any
 
 from infra.errors import BadArgument
+from tables.engine.declarations.column_types import FieldType, parse_type
 from tables.engine.declarations.declaration import COLUMN
+from tables.engine.declarations.record_fields import field
 
 MOST = 10_000
+_MOST_PAIRED = 16
 _INT = 2**31
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z")
 _TIME = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?(Z|[+-]\d\d:\d\d)?\Z")
 _ZONE = re.compile(r"(Z|[+-]\d\d:\d\d)\Z")
+_IDENTIFYING = ("_id", "Id", "uuid", "key")
 _HAPPENED = ("event_time", "occurred_at", "happened_at", "timestamp", "time", "ts", "at", "created_at")
 
 
@@ -28,8 +35,8 @@ class Sample:
 
     Attributes:
         schema: column -> type, as a topic declares it.
-        times: columns that can be the event time, the likeliest first.
-        identities: column sets in which no two records agree, the likeliest first.
+        times: columns that can be the event time, the likeliest first; those within structs by their path: `meta.at`.
+        identities: column sets in which no two records agree, likewise.
         records: number of records; `first`: the first of them.
         notes: what the sample leaves open or a declaration cannot name, one sentence per field.
     """
@@ -40,6 +47,39 @@ class Sample:
     records: int
     first: Sequence[str]
     notes: Sequence[str] = ()
+
+    def require(self, path: str) -> None:
+        """Refuse what is no column, and no field that every record has within one.
+
+        Raises:
+            BadArgument: names what there is.
+        """
+        if path not in self.schema and path not in _scalars(self.schema):
+            raise BadArgument(f"The sample has no column {path!r}.", hint=f"It has {', '.join(self.schema)}.")
+
+    def with_columns(self, paths: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
+        """The schema in which these paths are columns, and path -> column.
+
+        The fields beside a path become columns, too: a struct is declared as a whole or field by field.
+        """
+        places: dict[tuple[str, ...], FieldType] = {
+            (column,): parse_type(column, kind) for column, kind in self.schema.items()
+        }
+        for path in paths:
+            names = tuple(path.split("."))
+            for depth in range(1, len(names)):
+                places = dict(_opened(places, names[:depth]))
+        schema: dict[str, str] = {}
+        columns: dict[str, str] = {}
+        taken = {place[0].lower() for place in places if len(place) == 1}
+        for place, kind in places.items():
+            last = place[-1]
+            is_free = last.lower() not in taken and _can_name(last, is_column=True)
+            column = last if len(place) == 1 or is_free else "_".join(place)
+            taken.add(column.lower())
+            schema[column] = kind.text if len(place) == 1 else field(".".join(place), kind.text)
+            columns[".".join(place)] = column
+        return schema, columns
 
 
 def read_sample(lines: Iterable[str]) -> Sample:
@@ -161,20 +201,47 @@ def _is(kind: type[date], text: str) -> bool:
     return True
 
 
+def _opened(
+    places: Mapping[tuple[str, ...], FieldType], wanted: tuple[str, ...]
+) -> Iterator[tuple[tuple[str, ...], FieldType]]:
+    """These places, with the fields of the struct at one of them in its place."""
+    for place, kind in places.items():
+        if place == wanted:
+            yield from (((*place, name), part) for name, part in kind.fields)
+        else:
+            yield place, kind
+
+
+def _scalars(schema: Mapping[str, str]) -> dict[str, str]:
+    """Path -> type of the scalars that every record has; the fewer names lead to one, the earlier."""
+    found: dict[str, str] = {}
+    places = [(column, parse_type(column, kind)) for column, kind in schema.items()]
+    while places:
+        found |= {path: kind.text for path, kind in places if not kind.fields and not kind.nullable}
+        places = [(f"{path}.{name}", part) for path, kind in places if not kind.nullable for name, part in kind.fields]
+    return found
+
+
 def _times(schema: Mapping[str, str]) -> list[str]:
-    """Instants that are never null; those within objects cannot be declared."""
-    times = [column for column, kind in schema.items() if kind == "timestamp"]
-    return sorted(times, key=lambda c: _HAPPENED.index(c) if c in _HAPPENED else len(_HAPPENED))
+    """Instants that are never null."""
+    times = [path for path, kind in _scalars(schema).items() if kind == "timestamp"]
+    rank = {name: n for n, name in enumerate(_HAPPENED)}
+    return sorted(times, key=lambda path: (path.count("."), rank.get(path.rpartition(".")[2], len(rank))))
 
 
 def _identities(rows: Sequence[Mapping[str, Any]], schema: Mapping[str, str]) -> list[tuple[str, ...]]:
-    """Single columns first, those called `id` before others; then pairs."""
-    usable = [column for column, kind in schema.items() if kind in ("string", "int", "long")]
-    usable.sort(key=lambda c: (c != "id", not c.endswith(("_id", "Id", "uuid", "key"))))
-    singles: list[tuple[str, ...]] = [(column,) for column in usable]
-    pairs: list[tuple[str, ...]] = [(a, b) for n, a in enumerate(usable) for b in usable[n + 1 :]]
-    distinct: list[tuple[str, ...]] = [
-        columns for columns in [*singles, *pairs] if len({tuple(row[c] for c in columns) for row in rows}) == len(rows)
-    ]
-    single: list[tuple[str, ...]] = [columns for columns in distinct if len(columns) == 1]
-    return single or distinct or singles[:1]
+    """Single columns first, those called `id` before others; then pairs; those of the record before those within."""
+    usable = [path for path, kind in _scalars(schema).items() if kind in ("string", "int", "long")]
+    usable.sort(key=lambda path: (path.count("."), path.rpartition(".")[2] != "id", not path.endswith(_IDENTIFYING)))
+    values = {path: [_at(row, path) for row in rows] for path in usable}
+    singles: list[tuple[str, ...]] = [(path,) for path in usable]
+    if distinct := [columns for columns in singles if len(set(values[columns[0]])) == len(rows)]:
+        return distinct
+    pairs = combinations(usable[:_MOST_PAIRED], 2)
+    return [
+        pair for pair in pairs if len(set(zip(values[pair[0]], values[pair[1]], strict=True))) == len(rows)
+    ] or singles[:1]
+
+
+def _at(row: Mapping[str, Any], path: str) -> Any:
+    return reduce(getitem, path.split("."), row)

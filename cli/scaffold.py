@@ -9,7 +9,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from string import Template
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, TypeGuard
 
 import typer
 from rich.markup import escape
@@ -21,6 +21,7 @@ from infra.settings import ROOT
 if TYPE_CHECKING:
     from cli.sample import Sample
     from tables.engine.declarations.declaration import Table, Topic
+    from tables.engine.declarations.record_fields import Field
     from tables.engine.declarations.registry import Registry
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
@@ -102,7 +103,7 @@ TOPIC = Template('''"""What ${name} are, in one line for the people who query th
 
 from __future__ import annotations
 
-from tables import Topic
+from tables import ${imports}
 
 TOPIC = Topic(
     schema={
@@ -174,7 +175,8 @@ def topic(
     """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
 
     Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
-    structs, or maps where their keys vary. Where records have other types or nulls than the sample, edit the file.
+    structs, or maps where their keys vary; columns that lie within one are named by their path: meta.sent_at. Where
+    records have other types or nulls than the sample, edit the file.
     """
     from cli.sample import read_sample
 
@@ -271,26 +273,30 @@ def write_topic(
     times = [event_time] if event_time else sample.times
     identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
     if not times or not identities:
-        inside = [column for column, kind in sample.schema.items() if "<" in kind and "timestamp" in kind]
         raise BadArgument(
             "The sample has no column that is always a time with an offset, 2013-01-01T10:00:00Z."
             if not times
             else "The sample has no column that identifies records.",
-            hint=f"{inside[0]} has a time within it; the event time must be a field of the record itself."
-            if inside and not times
-            else "A topic needs one; have the producer add it.",
+            hint="A topic needs one; have the producer add it.",
         )
-    named = (times[0], *identities[0], *([message_key] if message_key else []))
-    if foreign := [column for column in named if column not in sample.schema]:
-        raise BadArgument(f"The sample has no column {foreign[0]!r}.", hint=f"It has {', '.join(sample.schema)}.")
     chosen_key = message_key or identities[0][0]
+    paths = (times[0], *identities[0], chosen_key)
+    for path in paths:
+        sample.require(path)
+    if times[0] not in sample.times:
+        raise BadArgument(
+            f"--event-time={times[0]}: expected a time with an offset that every record has.",
+            hint=f"In the sample that is {' or '.join(sample.times) or 'none'}.",
+        )
+    schema, columns = sample.with_columns(paths)
     text = TOPIC.substitute(
         name=name,
-        schema="\n".join(f"        {_quoted(column)}: {_split(kind)}," for column, kind in sample.schema.items()),
+        imports="Topic, field" if any(map(_lies_within, schema.values())) else "Topic",
+        schema="\n".join(f"        {_quoted(column)}: {_written(kind)}," for column, kind in schema.items()),
         partitions=partitions,
-        event_time=times[0],
-        key=chosen_key,
-        dedup_keys=", ".join(map(_quoted, identities[0])),
+        event_time=columns[times[0]],
+        key=columns[chosen_key],
+        dedup_keys=", ".join(_quoted(columns[path]) for path in identities[0]),
     )
     records = "\n".join(f"    {line.encode()!r}," for line in sample.first)
     test = TOPIC_TEST.substitute(full_name=f"{domain}.{name}", records=records)
@@ -340,6 +346,20 @@ def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> W
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")
     return written
+
+
+def _written(kind: str) -> str:
+    """A type as a declaration writes it."""
+    if not _lies_within(kind):
+        return _split(kind)
+    return f"field({_quoted('.'.join(kind.path))}, {_split(kind)})"
+
+
+def _lies_within(kind: str) -> TypeGuard[Field]:
+    """Whether the column is a field within one of the record's."""
+    from tables.engine.declarations.record_fields import Field
+
+    return isinstance(kind, Field)
 
 
 def _split(kind: str) -> str:

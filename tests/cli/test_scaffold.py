@@ -162,13 +162,57 @@ def test_a_nested_sample_is_a_topic_whose_test_passes(tmp_path: Path) -> None:
     assert decoded.accepted["_rest"].to_pylist()[3] == '{"coupon":{"code": "x"}}'
 
 
-def test_an_event_time_within_an_object_cannot_be_declared(tmp_path: Path) -> None:
+ENVELOPES = [
+    {"meta": {"id": f"e{n}", "sent": {"at": f"2013-01-01T10:0{n}:00Z", "by": "till"}}, "id": {"old": 7}, "sku": "a"}
+    for n in range(3)
+]
+
+
+def test_the_event_time_and_the_identity_may_lie_within_objects(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     write_domain("shops", root=tmp_path)
-    found = read_sample(['{"id": 1, "meta": {"at": "2013-01-01T10:00:00Z"}}'])
-    with pytest.raises(BadArgument) as refused:
-        write_topic("carts", found, domain="shops", root=tmp_path)
-    assert refused.value.hint == "meta has a time within it; the event time must be a field of the record itself."
+    found = read_sample(lines(*ENVELOPES))
+    assert (found.times, found.identities) == (["meta.sent.at"], [("meta.id",)])
+    _, chosen = write_topic("carts", found, domain="shops", root=tmp_path)
+    assert [(what, value) for what, value, _ in chosen][:2] == [
+        ("event_time", "meta.sent.at"),
+        ("dedup_keys", "meta.id"),
+    ]
+    topic = registry.load(tmp_path / "tables").require_sound().find_topic("carts")
+    assert (topic.event_time, topic.dedup_keys, topic.message_key) == ("at", ("meta_id",), "meta_id")
+    assert {c: repr(kind) for c, kind in topic.schema.items()} == {
+        "meta_id": "field('meta.id', 'string')",
+        "at": "field('meta.sent.at', 'timestamp')",
+        "by": "field('meta.sent.by', 'string')",
+        "id": "'struct<old: int>'",
+        "sku": "'string'",
+    }
+    raw = [{"partition": 0, "offset": n, "value": line.encode()} for n, line in enumerate(lines(*ENVELOPES))]
+    decoded = Decoder(topic).decode(pa.Table.from_pylist(raw, schema=RAW_SCHEMA), None)
+    assert (decoded.accepted["meta_id"].to_pylist(), decoded.rejected.to_pylist()) == (["e0", "e1", "e2"], [])
+    assert write_table("hourly", domain="shops", root=tmp_path).declaration.exists()
+    assert registry.load(tmp_path / "tables").require_sound().find_table("hourly").primary_key == ("by", "hour")
+
+
+@pytest.mark.parametrize(
+    ("event_time", "message"),
+    [
+        ("meta.sent", "has no column 'meta.sent'"),
+        ("meta.id", "expected a time with an offset"),
+        ("sku", "expected a time"),
+    ],
+)
+def test_a_field_that_cannot_be_the_event_time_is_refused(tmp_path: Path, event_time: str, message: str) -> None:
+    (tmp_path / "tables").mkdir()
+    write_domain("shops", root=tmp_path)
+    with pytest.raises(BadArgument, match=message):
+        write_topic("carts", read_sample(lines(*ENVELOPES)), domain="shops", event_time=event_time, root=tmp_path)
+    assert not (tmp_path / "tables" / "shops" / "carts.py").exists()
+
+
+def test_a_time_that_some_records_lack_is_no_event_time() -> None:
+    rows = [{"id": 1, "meta": {"at": "2013-01-01T10:00:00Z"}}, {"id": 2, "meta": None}]
+    assert read_sample(lines(*rows)).times == []
 
 
 def test_two_columns_identify_records_where_one_does_not() -> None:
