@@ -175,7 +175,7 @@ def topic(
     """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
 
     Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
-    structs, or maps where their keys vary; columns that lie within one are named by their path: meta.sent_at. Where
+    structs, or maps where their keys vary; columns within one are named by their path: meta.sent_at. Where
     records have other types or nulls than the sample, edit the file.
     """
     from cli.sample import read_sample

@@ -230,6 +230,8 @@ def decisions(folder: Path = DOCS / "adr") -> str:
             for number in re.findall(r"\[(\d{4})\]", what):
                 verb = "amended" if how == "Amends" else "superseded"
                 amended.setdefault(number, []).append(f"{verb} by [{head['number']}]({path.name})")
+        if merged := re.match(r"Contains (\d{4}),", head["rest"]):
+            amended.setdefault(head["number"], []).insert(0, f"contains {merged[1]}")
     return (
         "# Decisions\n\n"
         "Why Twofold is built this way. Each page ends with what a change must not break. A new decision takes the\n"

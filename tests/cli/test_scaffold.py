@@ -168,7 +168,7 @@ ENVELOPES = [
 ]
 
 
-def test_the_event_time_and_the_identity_may_lie_within_objects(tmp_path: Path) -> None:
+def test_the_event_time_and_the_identity_may_be_within_objects(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     write_domain("shops", root=tmp_path)
     found = read_sample(lines(*ENVELOPES))
