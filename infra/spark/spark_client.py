@@ -26,6 +26,8 @@ _LOST = (
     "SESSION_NOT_FOUND",
     "SESSION_CLOSED",
     "SESSION_CHANGED",
+    "server side session identifier",  # of an answer by a server that was started since
+    "NO_ACTIVE_SESSION",  # of what a client is asked for after one of these
     "OPERATION_NOT_FOUND",
     "RESPONSE_ALREADY_RECEIVED",
     "RETRIES_EXCEEDED",

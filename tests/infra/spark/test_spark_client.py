@@ -7,7 +7,9 @@ from dataclasses import replace
 from pathlib import Path
 
 import grpc
+import pyspark.sql.connect.proto as proto
 import pytest
+from pyspark.sql.connect.client import SparkConnectClient
 
 from infra.errors import BadArgument, BadSetting, SparkUnreachable
 from infra.settings import Settings
@@ -51,6 +53,16 @@ def test_a_lost_server_is_named_though_another_error_was_made_of_it() -> None:
 
     with pytest.raises(SparkUnreachable), naming_lost_server():
         analyse()
+
+
+def test_a_client_that_has_met_a_server_started_since_names_it_lost() -> None:
+    client = SparkConnectClient(f"sc://127.0.0.1:{free_port()}")
+    client._server_session_id = "before"
+    answer = proto.AnalyzePlanResponse(session_id=client._session_id, server_side_session_id="since")
+    with pytest.raises(SparkUnreachable), naming_lost_server():
+        client._verify_response_integrity(answer)
+    with pytest.raises(SparkUnreachable), naming_lost_server():
+        client.get_configs("spark.app.name")
 
 
 def test_other_errors_stay_what_they_are() -> None:
