@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from itertools import chain
 from string import ascii_uppercase
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -18,6 +19,7 @@ class Order:
 
     customer: int
     product: int
+    country: int
     minute: int
     heard: int
     sent_again: int | None
@@ -35,24 +37,75 @@ class Attempt:
     sent_again: int | None
 
 
+@dataclass(frozen=True, kw_only=True)
+class CartEvent:
+    """What happens to one of two carts; `version` is the event's number, which two events may claim."""
+
+    cart: int
+    version: int
+    kind: str
+    product: int
+    quantity: int
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Search:
+    """A search, as an `Order` has it."""
+
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Click:
+    """A click on a result of a search, by its number modulo their count; None: of a search that nobody knows."""
+
+    search: int | None
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Login:
+    """A login of a customer."""
+
+    customer: int
+    country: int
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+Part = Order | Attempt | CartEvent | Search | Click | Login
+
+
 @dataclass(frozen=True)
 class Case:
     """What has nothing to do with other cases."""
 
     orders: tuple[Order, ...]
     attempts: tuple[Attempt, ...] = ()
+    cart_events: tuple[CartEvent, ...] = ()
+    searches: tuple[Search, ...] = ()
+    clicks: tuple[Click, ...] = ()
+    logins: tuple[Login, ...] = ()
 
     def __len__(self) -> int:
-        return len(self.orders) + len(self.attempts)
+        return sum(len(getattr(self, part.name)) for part in fields(self))
 
     def smaller(self) -> Iterator[Case]:
-        """The case without one of its parts; an attempt goes before the order that it is for can change."""
-        for n in range(len(self.attempts)):
-            yield Case(self.orders, self.attempts[:n] + self.attempts[n + 1 :])
-        if self.attempts:
-            yield Case(self.orders)
-        for n in range(len(self.orders)):
-            yield Case(self.orders[:n] + self.orders[n + 1 :], self.attempts)
+        """The case without one of its parts; an attempt or click goes before what it is of can change."""
+        for name in ("attempts", "cart_events", "clicks", "logins", "searches", "orders"):
+            some = getattr(self, name)
+            for n in range(len(some)):
+                yield replace(self, **{name: some[:n] + some[n + 1 :]})
+            if len(some) > 1 and name != "orders":
+                yield replace(self, **{name: ()})
 
 
 heard = st.one_of(st.integers(0, 3), st.integers(-20, 130), st.integers(100, 3_000))
@@ -62,6 +115,7 @@ orders = st.builds(
     Order,
     customer=number,
     product=number,
+    country=number,
     minute=st.one_of(st.integers(0, 12), st.integers(0, 12), st.sampled_from([0, 5, 6, 60]), st.integers(0, 200)),
     heard=heard,
     sent_again=sent_again,
@@ -84,12 +138,56 @@ guesses = st.builds(
     st.tuples(attempts, attempts, attempts, attempts),
     st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 12), st.sampled_from([9, 10, 11, 12])),
 )
-cases = st.builds(
+cart_events = st.builds(
+    CartEvent,
+    cart=number,
+    version=st.integers(1, 5),
+    kind=st.sampled_from(["added", "added", "added", "removed", "ordered"]),
+    product=number,
+    quantity=st.integers(1, 3),
+    minute=st.one_of(st.integers(0, 30), st.sampled_from([0, 60, 61]), st.integers(0, 200)),
+    heard=heard,
+    sent_again=sent_again,
+)
+searches = st.builds(Search, minute=st.integers(0, 60), heard=heard, sent_again=sent_again)
+clicks = st.builds(
+    Click,
+    search=st.sampled_from([0, 0, 1, 2, None]),
+    minute=st.one_of(st.integers(0, 70), st.sampled_from([0, 10, 11])),
+    heard=heard,
+    sent_again=sent_again,
+)
+logins = st.builds(
+    Login,
+    customer=number,
+    country=number,
+    minute=st.one_of(st.integers(0, 12), st.integers(0, 200)),
+    heard=heard,
+    sent_again=sent_again,
+)
+paid_cases = st.builds(
     lambda some, others, guess: Case(tuple(some), (*others, *guess)),
     st.lists(orders, min_size=2, max_size=5),
     st.lists(attempts, min_size=2, max_size=6),
     st.one_of(st.just(()), guesses),
 )
+visited_cases = st.builds(
+    lambda some, events, *others: Case(tuple(some), (), tuple(_once(events)), *map(tuple, others)),
+    st.lists(orders, min_size=1, max_size=2),
+    st.lists(cart_events, min_size=2, max_size=5),
+    st.lists(searches, min_size=1, max_size=2),
+    st.lists(clicks, min_size=1, max_size=3),
+    st.lists(logins, min_size=1, max_size=2),
+)
+cases = st.one_of(paid_cases, visited_cases)
+"""Those of a checkout, and those of a visit: all of both in one would be too much for Hypothesis to draw."""
+
+
+def _once(events: Sequence[CartEvent]) -> list[CartEvent]:
+    """No two events with one number and one time, which would be one record, sent with two contents."""
+    return list({(event.cart, event.version, event.minute): event for event in events}.values())
+
+
 schedules = scheduled(
     st.one_of(st.integers(20, 150), st.integers(150, 3_000)),
     st.builds(lambda first, more: more | {first}, st.integers(0, 1), st.frozensets(st.integers(2, 4), max_size=1)),
@@ -104,7 +202,7 @@ def log_of(world: Sequence[Case]) -> list[Sent]:
 
 def owners(world: Sequence[Case]) -> dict[str, int]:
     """Every name of a case -> the number of the case."""
-    kinds = {"o": 5, "x": 10, "y": 10, "c": 2, "p": 2, "k": 2}
+    kinds = {"o": 5, "x": 10, "y": 10, "c": 2, "p": 2, "k": 2, "b": 2, "s": 3, "z": 4, "i": 4, "l": 3}
     return {
         f"{_space(nth)}{kind}{n}": nth for nth in range(len(world)) for kind, most in kinds.items() for n in range(most)
     }
@@ -117,10 +215,14 @@ def _space(nth: int) -> str:
 
 def _clock() -> Iterator[Sent]:
     for minute in [*range(0, END_MIN, TICK_MIN), *range(CLOSING_MIN, CLOSING_MIN + 300, TICK_MIN)]:
-        order = Order(customer=0, product=0, minute=minute, heard=0, sent_again=None)
-        attempt = Attempt(order=0, card=0, accepted=True, minute=minute, heard=0, sent_again=None)
-        yield from _of_order(order, "ZZ", minute)
-        yield from _of_attempt(attempt, f"ZZo{minute}", "ZZ", minute)
+        at: dict[str, Any] = {"minute": minute, "heard": 0, "sent_again": None}
+        yield from _of_order(Order(customer=0, product=0, country=0, **at), "ZZ", minute)
+        yield from _of_attempt(Attempt(order=0, card=0, accepted=True, **at), f"ZZo{minute}", "ZZ", minute)
+        event = CartEvent(cart=minute, version=1, kind="added", product=0, quantity=1, **at)
+        yield from _of_cart(event, "ZZ")
+        yield from _of_search(Search(**at), "ZZ", minute)
+        yield from _of_click(Click(search=0, **at), f"ZZs{minute}", "ZZ", minute)
+        yield from _of_login(Login(customer=0, country=0, **at), "ZZ", minute)
 
 
 def _records(case: Case, space: str) -> Iterator[Sent]:
@@ -130,6 +232,16 @@ def _records(case: Case, space: str) -> Iterator[Sent]:
         known = attempt.order is not None and case.orders
         order_id = f"{space}o{(attempt.order or 0) % len(case.orders)}" if known else f"{space}x{n}"
         yield from _of_attempt(attempt, order_id, space, n)
+    for event in case.cart_events:
+        yield from _of_cart(event, space)
+    for n, search in enumerate(case.searches):
+        yield from _of_search(search, space, n)
+    for n, click in enumerate(case.clicks):
+        known = click.search is not None and case.searches
+        search_id = f"{space}s{(click.search or 0) % len(case.searches)}" if known else f"{space}z{n}"
+        yield from _of_click(click, search_id, space, n)
+    for n, login in enumerate(case.logins):
+        yield from _of_login(login, space, n)
 
 
 def _of_order(order: Order, space: str, n: int) -> Iterator[Sent]:
@@ -138,6 +250,7 @@ def _of_order(order: Order, space: str, n: int) -> Iterator[Sent]:
         "customer": f"{space}c{order.customer}",
         "product": f"{space}p{order.product}",
         "cents": 100 + n,
+        "country": f"land{order.country}",
         "ordered_at": stamp(order.minute),
     }
     yield from _sent(order, "orders", record)
@@ -154,7 +267,49 @@ def _of_attempt(attempt: Attempt, order_id: str, space: str, n: int) -> Iterator
     yield from _sent(attempt, "payments", record)
 
 
-def _sent(part: Order | Attempt, topic: str, record: Mapping[str, object]) -> Iterator[Sent]:
+def _of_cart(event: CartEvent, space: str) -> Iterator[Sent]:
+    record = {
+        "cart_id": f"{space}b{event.cart}",
+        "version": event.version,
+        "kind": event.kind,
+        "product": None if event.kind == "ordered" else f"{space}p{event.product}",
+        "quantity": None if event.kind == "ordered" else event.quantity,
+        "happened_at": stamp(event.minute),
+    }
+    yield from _sent(event, "cart_events", record)
+
+
+def _of_search(search: Search, space: str, n: int) -> Iterator[Sent]:
+    record = {
+        "search_id": f"{space}s{n}",
+        "customer": f"{space}c0",
+        "terms": f"words {n}",
+        "searched_at": stamp(search.minute),
+    }
+    yield from _sent(search, "searches", record)
+
+
+def _of_click(click: Click, search_id: str, space: str, n: int) -> Iterator[Sent]:
+    record = {
+        "click_id": f"{space}i{n}",
+        "search_id": search_id,
+        "product": f"{space}p0",
+        "clicked_at": stamp(click.minute),
+    }
+    yield from _sent(click, "clicks", record)
+
+
+def _of_login(login: Login, space: str, n: int) -> Iterator[Sent]:
+    record = {
+        "login_id": f"{space}l{n}",
+        "customer": f"{space}c{login.customer}",
+        "country": f"land{login.country}",
+        "logged_in_at": stamp(login.minute),
+    }
+    yield from _sent(login, "logins", record)
+
+
+def _sent(part: Part, topic: str, record: Mapping[str, object]) -> Iterator[Sent]:
     first = part.minute + part.heard
     yield sent(first, topic, record)
     if part.sent_again is not None:

@@ -20,17 +20,45 @@ FINAL = {
     "shop.buyers": "closes_at",
     "shop.guessed_cards": "paid_at",
     "shop.meant_orders": "ordered_at",
+    "shop.carts": "valid_from",
+    "shop.abandoned_carts": "abandoned_at",
+    "shop.search_results": "closes_at",
+    "shop.foreign_orders": "closes_at",
 }
 """Table -> the column of the time from which on nothing changes a row."""
 VIEWS = """
     CREATE TABLE ordered AS
-    SELECT DISTINCT order_id, customer, product, cents::INTEGER AS cents, ordered_at::TIMESTAMPTZ AS ordered_at
+    SELECT DISTINCT
+        order_id, customer, product, cents::INTEGER AS cents, country, ordered_at::TIMESTAMPTZ AS ordered_at
     FROM orders;
 
     CREATE TABLE tried AS
     SELECT DISTINCT payment_id, order_id, card, outcome, tried_at::TIMESTAMPTZ AS tried_at
     FROM payments;
+
+    CREATE TABLE cart_changes AS
+    SELECT cart_id, version::INTEGER AS version, kind, product, quantity::INTEGER AS quantity,
+        happened_at::TIMESTAMPTZ AS happened_at
+    FROM cart_events
+    QUALIFY row_number() OVER (PARTITION BY cart_id, version ORDER BY _offset) = 1;
+
+    CREATE TABLE searched AS SELECT DISTINCT search_id, terms, searched_at::TIMESTAMPTZ AS searched_at FROM searches;
+
+    CREATE TABLE clicked AS
+    SELECT DISTINCT click_id, search_id, product, clicked_at::TIMESTAMPTZ AS clicked_at FROM clicks;
+
+    CREATE TABLE logged_in AS
+    SELECT DISTINCT login_id, customer, country, logged_in_at::TIMESTAMPTZ AS logged_in_at FROM logins;
 """
+TOPICS = {
+    "orders": "order_id",
+    "payments": "payment_id",
+    "cart_events": "cart_id || version",
+    "searches": "search_id",
+    "clicks": "click_id",
+    "logins": "login_id",
+}
+"""Topic -> what identifies its records."""
 NAMED = {
     "settlements": """
         SELECT order_id, ordered_record AS record, 'orders' AS topic, order_id AS id FROM settlements
@@ -40,6 +68,15 @@ NAMED = {
     "guessed_cards": """
         SELECT payment_id, unnest(records), 'payments', unnest(list_append(declined_ids, payment_id))
         FROM guessed_cards""",
+    "carts": "SELECT cart_id, record, 'cart_events', cart_id || version FROM carts",
+    "search_results": """
+        SELECT search_id, searched_record, 'searches', search_id FROM search_results
+        UNION ALL
+        SELECT search_id, clicked_record, 'clicks', click_id FROM search_results WHERE click_id IS NOT NULL""",
+    "foreign_orders": """
+        SELECT order_id, login_record, 'logins', login_id FROM foreign_orders
+        UNION ALL
+        SELECT order_id, ordered_record, 'orders', order_id FROM foreign_orders""",
 }
 """Table -> the records that its rows name, with what each must be the record of."""
 
@@ -50,11 +87,12 @@ class Oracle:
     def __init__(self, log: Sequence[Sent]) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
-        for topic in ("orders", "payments"):
+        for topic in TOPICS:
             rows = [json.loads(record.value) for record in log if record.topic == topic]
             numbered = [{**row, "_offset": offset} for offset, row in enumerate(rows)]
             self._connection.register(topic, pa.Table.from_pylist(numbered))
         self._connection.execute(VIEWS)
+        self._connection.execute(f"CREATE TABLE cart_states AS {(QUERIES / 'carts.sql').read_text()}")
 
     def expected(self, table: str, before: datetime) -> pa.Table:
         """The rows that are final before an instant."""
@@ -68,15 +106,16 @@ class Oracle:
     def misnamed(self, world: World) -> list[str]:
         """Rows that name a record which is not in the log, or is that of something else."""
         faults = []
+        log = " UNION ALL ".join(
+            f"SELECT '{topic}' AS topic, _offset, {key} AS id FROM {topic}" for topic, key in TOPICS.items()
+        )
         for table, query in NAMED.items():
             self._connection.register(table, world.rows(f"shop.{table}"))
             wrong = self._connection.execute(
                 f"""WITH named(row, record, topic, id) AS ({query})
                 SELECT row, record FROM named
-                LEFT JOIN (
-                    SELECT 'orders' AS topic, _offset, order_id AS id FROM orders
-                    UNION ALL SELECT 'payments', _offset, payment_id FROM payments
-                ) AS log ON record.topic = 'shop.' || log.topic AND record.partition = 0 AND record.offset = _offset
+                LEFT JOIN ({log}) AS log
+                    ON record.topic = 'shop.' || log.topic AND record.partition = 0 AND record.offset = _offset
                 WHERE log.topic IS DISTINCT FROM named.topic OR log.id IS DISTINCT FROM named.id"""
             ).fetchall()
             faults += [f"shop.{table} names {record} for {row}" for row, record in wrong]

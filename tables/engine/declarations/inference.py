@@ -39,6 +39,7 @@ from tables.engine.declarations.unresolved_plan import (
 _READERS = ("unresolved_plan.py", "plan_mistakes.py")
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
+UNREAD = "what only Spark can read"
 RECORD = "record"
 """The column that says, for a declaration with `lineage_columns`, which log record an event is."""
 
@@ -112,7 +113,8 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
     try:
         relation = plan_of(draft.derive, columns)
     except BadDeclaration as fault:
-        return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message))
+        # A function that cannot be read may make a row of several.
+        return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
     frame = PlanReader(columns).read(relation)
     mistakes = find_mistakes(relation, columns, {name: _identity(source) for name, source in sources.items()})
     inferred = _Inferring(draft, frame, sources).infer()
@@ -184,8 +186,7 @@ class _Inferring:
 
     def _same_named(self, names: Iterable[str]) -> list[str]:
         """Those that hold the value of an input's column of the same name."""
-        columns = self.frame.columns
-        return [name for name in names if isinstance(o := columns.get(name), Column) and o.name == name]
+        return [name for name in names if isinstance(o := self.frame.origin(name), Column) and o.name == name]
 
     def _of_rows(self) -> Inference:
         frame, (name,) = self.frame, self.frame.inputs
@@ -198,6 +199,10 @@ class _Inferring:
             reasons["primary_key"] = "with sequence_by it groups the rows whose greatest is kept"
         elif frame.is_multiplied:
             reasons["primary_key"] = "the function makes several rows of one"
+        elif lost and frame.is_open:
+            reasons["primary_key"] = (
+                f"whether the result has {', '.join(lost)} of {name} is not known before Spark runs"
+            )
         elif lost:
             reasons["primary_key"] = f"the result lacks {', '.join(lost)} of {name}, which identify its rows"
         else:

@@ -123,6 +123,7 @@ class Frame:
         several: how a row can depend on several rows of an input, in words; empty: it does not.
         group, join: the one that it is made by, when nothing else is done to its rows.
         qualified: alias -> the columns under it.
+        open_input: the input that the columns come from whose names are not known; empty: that is not known either.
     """
 
     columns: Mapping[str, Origin]
@@ -133,10 +134,19 @@ class Frame:
     join: Join | None = None
     is_multiplied: bool = False
     qualified: Mapping[str, Mapping[str, Origin]] = field(default_factory=dict)
+    open_input: str = ""
+
+    def origin(self, name: str) -> Origin:
+        """Where the column of that name is from; None: that is not known."""
+        known = _spelt(name, self.columns)
+        if known is not None:
+            return self.columns[known]
+        return Column(self.open_input, name) if self.open_input else None
 
     def name_among(self, *wanted: Origin) -> str | None:
         """The first column with one of these origins."""
-        return next((name for name, origin in self.columns.items() if origin is not None and origin in wanted), None)
+        names = [*self.columns, *(origin.name for origin in wanted if isinstance(origin, Column))]
+        return next((name for name in names if (origin := self.origin(name)) is not None and origin in wanted), None)
 
 
 class _Session:
@@ -221,7 +231,9 @@ class PlanReader:
     def _read(self, read: Any) -> Frame:
         name = read.named_table.unparsed_identifier
         columns = self._inputs.get(name)
-        return Frame({c: Column(name, c) for c in columns or ()}, is_open=columns is None, inputs=(name,))
+        if columns is None:
+            return Frame({}, is_open=True, inputs=(name,), open_input=name)
+        return Frame({column: Column(name, column) for column in columns}, inputs=(name,))
 
     def _filter(self, one: Any) -> Frame:
         return self.read(one.input)
@@ -238,7 +250,7 @@ class PlanReader:
     def _project(self, one: Any) -> Frame:
         frame = self.read(one.input)
         columns: dict[str, Origin] = {}
-        is_open = False
+        is_open, has_all = False, False
         for expression in one.expressions:
             kind = expression.WhichOneof("expr_type")
             if kind == "unresolved_star":
@@ -246,13 +258,15 @@ class PlanReader:
                 found = frame.qualified.get(_plain(alias)) if alias else frame.columns
                 columns |= found or {}
                 is_open = is_open or found is None or frame.is_open  # `a_struct.*`: its fields are not known
+                has_all = has_all or not alias
                 continue
             name = _name(expression)
             if name is None:
                 is_open = True
             else:
                 columns[name] = _origin(expression, frame)
-        return self._with(frame, columns, one.expressions, is_open=is_open)
+        made = self._with(frame, columns, one.expressions, is_open=is_open)
+        return made if has_all else replace(made, open_input="")
 
     def _with(self, frame: Frame, columns: Mapping[str, Origin], expressions: Iterable[Any], *, is_open: bool) -> Frame:
         all_parts = [part for expression in expressions for part in parts(expression)]
@@ -273,17 +287,20 @@ class PlanReader:
     def _with_columns_renamed(self, one: Any) -> Frame:
         frame = self.read(one.input)
         new = {rename.col_name: rename.new_col_name for rename in one.renames} or dict(one.rename_columns_map)
-        return replace(frame, columns={new.get(name, name): origin for name, origin in frame.columns.items()})
+        named = {new.get(name, name): origin for name, origin in frame.columns.items()}
+        return replace(frame, columns=named, open_input="")
 
     def _to_df(self, one: Any) -> Frame:
         frame = self.read(one.input)
         origins = list(frame.columns.values()) if not frame.is_open else [None] * len(one.column_names)
-        return replace(frame, columns=dict(zip(one.column_names, origins, strict=False)), is_open=False)
+        named = dict(zip(one.column_names, origins, strict=False))
+        return replace(frame, columns=named, is_open=False, open_input="")
 
     def _drop(self, one: Any) -> Frame:
         frame = self.read(one.input)
         gone = {*one.column_names, *(_name(column) for column in one.columns)}
-        return replace(frame, columns={name: o for name, o in frame.columns.items() if name not in gone})
+        kept = {name: origin for name, origin in frame.columns.items() if name not in gone}
+        return replace(frame, columns=kept, open_input="")
 
     def _deduplicate(self, one: Any) -> Frame:
         return _opaque([self.read(one.input)], "`dropDuplicates`")
@@ -444,10 +461,9 @@ def _origin(expression: Any, frame: Frame) -> Origin:
 
 
 def _resolved(name: str, frame: Frame) -> Origin:
-    known = _spelt(name, frame.columns)
-    if known is not None:
-        return frame.columns[known]
     head, _, rest = name.partition(".")
+    if not rest or _spelt(name, frame.columns):
+        return frame.origin(name)
     if head in frame.qualified:
         under = _spelt(rest, frame.qualified[head])
         return frame.qualified[head][under] if under else None

@@ -10,6 +10,7 @@ TOPIC = Topic(
         "customer": "string",
         "product": "string",
         "cents": "int",
+        "country": "string",
         "ordered_at": "timestamp",
     },
     event_time="ordered_at",

@@ -313,6 +313,36 @@ def test_rows_that_depend_on_others_need_no_invented_range(tmp_path: Path) -> No
     assert registry.strategy(registry.find_table("each")) == "append"
 
 
+UNREAD = """\
+@table(primary_key=["sensor", "nth"], recompute_by=["sensor"])
+def unread(readings):
+    return readings.mapInArrow(lambda batches: batches, "sensor string, nth int")
+"""
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        ("unread", ("sensor", "nth")),
+        ("unread.where('nth > 1').withColumn('twice', F.col('nth') * 2)", ("sensor", "nth")),
+        ("unread.withColumn('n', F.lit(1)).select('nth', F.col('sensor').alias('device'))", ("device", "nth")),
+        ("unread.select('*', 'sensor')", ("sensor", "nth")),
+        ("unread.select('sensor')", "the result lacks nth of unread"),
+        ("unread.drop('nth')", "whether the result has sensor, nth of unread is not known"),
+        ("unread.withColumn('nth', F.lit(1))", "whether the result has nth of unread is not known"),
+    ],
+)
+def test_what_only_spark_can_read_may_make_a_row_of_several(tmp_path: Path, body: str, key: Any) -> None:
+    above = f"@table()\ndef above(unread):\n    return {body}\n"
+    if isinstance(key, str):
+        with pytest.raises(BadDeclaration, match=key):
+            plant(tmp_path, unread=UNREAD, above=above)
+        return
+    registry = plant(tmp_path, unread=UNREAD, above=above)
+    assert registry.find_table("above").primary_key == key
+    assert registry.strategy(registry.find_table("unread")) == "touched", "a stream would call it with new rows alone"
+
+
 def test_what_is_inferred_is_kept_next_to_the_code_until_that_changes(tmp_path: Path) -> None:
     above = "@table()\ndef above(mine):\n    return mine\n"
     plant(tmp_path, mine=HOURS.format(given=""), above=above)

@@ -1,0 +1,20 @@
+"""What customers do with their carts: the events that a cart is made of."""
+
+from __future__ import annotations
+
+from tables import Topic, between, one_of
+
+TOPIC = Topic(
+    schema={
+        "cart_id": "string",
+        "version": "int",
+        "kind": "string",
+        "product": "string?",
+        "quantity": "int?",
+        "happened_at": "timestamp",
+    },
+    event_time="happened_at",
+    message_key="cart_id",
+    dedup_keys=["cart_id", "version"],
+    checks=[one_of("kind", ["added", "removed", "ordered"]), between("version", 1, None)],
+)

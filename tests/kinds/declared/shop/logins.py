@@ -1,0 +1,12 @@
+"""Logins of customers, with the country of their address on the net."""
+
+from __future__ import annotations
+
+from tables import Topic
+
+TOPIC = Topic(
+    schema={"login_id": "string", "customer": "string", "country": "string", "logged_in_at": "timestamp"},
+    event_time="logged_in_at",
+    message_key="customer",
+    dedup_keys=["login_id"],
+)

@@ -1,0 +1,12 @@
+"""What customers search for."""
+
+from __future__ import annotations
+
+from tables import Topic
+
+TOPIC = Topic(
+    schema={"search_id": "string", "customer": "string", "terms": "string", "searched_at": "timestamp"},
+    event_time="searched_at",
+    message_key="search_id",
+    dedup_keys=["search_id"],
+)
