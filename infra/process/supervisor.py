@@ -101,6 +101,7 @@ def stop(settings: Settings) -> None:
             ):
                 server.shutdown()
         _sweep(settings)
+        supervisord.remove_socket(settings)
 
 
 def is_running(settings: Settings) -> bool:
@@ -165,7 +166,7 @@ def _launch(settings: Settings) -> None:
     _sweep(settings)
     for record in (supervisord.directory(settings) / "run").iterdir():
         record.unlink()
-    supervisord.socket_path(settings).unlink(missing_ok=True)
+    supervisord.make_socket_directory(settings)
     environment = {name: value for name, value in os.environ.items() if name != MARK}
     log = supervisord.directory(settings) / "launch.log"
     with log.open("w") as output:

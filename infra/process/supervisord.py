@@ -102,10 +102,24 @@ def socket_path(settings: Settings) -> Path:
     if len(str(path)) <= LONGEST_SOCKET_PATH:
         return path
     short = Path(tempfile.gettempdir()) / f"{process_tag(settings)}-{os.getuid()}"
-    short.mkdir(mode=0o700, exist_ok=True)
-    if short.stat().st_uid != os.getuid() or short.is_symlink():
+    if short.is_symlink() or (short.exists() and short.stat().st_uid != os.getuid()):
         raise ProcessFailed(f"{short} belongs to another user.", hint="Choose a TWOFOLD_HOME with a shorter path.")
     return short / "supervisor.sock"
+
+
+def make_socket_directory(settings: Settings) -> None:
+    """Make the place of the socket, private where it is not in home; what a crash left there goes."""
+    path = socket_path(settings)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    path.unlink(missing_ok=True)
+
+
+def remove_socket(settings: Settings) -> None:
+    """Remove the socket, and its place where that is not in home."""
+    path = socket_path(settings)
+    path.unlink(missing_ok=True)
+    if path.parent != directory(settings) and path.parent.exists():
+        path.parent.rmdir()
 
 
 def _supervisord_section(settings: Settings) -> dict[str, object]:

@@ -103,7 +103,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.driver.host": "127.0.0.1",
         "spark.driver.bindAddress": "127.0.0.1",
         "spark.driver.extraJavaOptions": (
-            f"-Duser.timezone=UTC -Dderby.system.home={scratch} -XX:+UseG1GC "
+            f"-Duser.timezone=UTC -Dderby.system.home={scratch} -Djava.io.tmpdir={scratch} -XX:+UseG1GC "
             # Without memory a JVM goes on with some of its threads: a job waits for ever for one that ended.
             "-XX:+ExitOnOutOfMemoryError "
             f"-Dlog4j2.configurationFile={Path(__file__).with_name('log4j2.properties')} "

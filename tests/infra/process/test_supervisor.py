@@ -219,15 +219,18 @@ def test_asking_where_no_supervisor_runs_says_how_to_start_it(settings: Settings
 def test_a_home_with_a_long_path_gets_a_private_short_socket(settings: Settings, eventually: Eventually) -> None:
     deep = replace(settings, home=settings.home / ("long-" * 20) / ("path " * 10).strip())
     deep.home.mkdir(parents=True)
+    path = supervisord.socket_path(deep)
+    assert not supervisor.is_running(deep)
+    assert not path.parent.exists(), "a question makes nothing"
     try:
         supervisor.start(deep, [SLEEPER])
         eventually(lambda: runs(deep))
 
-        path = supervisord.socket_path(deep)
         assert len(str(path)) <= 100
         assert path.parent.stat().st_mode & 0o777 == 0o700
     finally:
         supervisor.stop(deep)
+    assert not path.parent.exists()
 
 
 def test_secrets_of_a_program_are_readable_by_their_owner_only(settings: Settings) -> None:
