@@ -17,6 +17,8 @@ import pyarrow.compute as pc
 
 from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile
+from infra.archive.format.record_columns import HEADERS_TYPE
+from infra.archive.format.record_columns import schema as raw_schema
 from infra.offset_ranges import Ranges
 from streaming.driver import table_query
 from streaming.ingest.topic_writer import TopicWriter
@@ -25,7 +27,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
+from tables.engine.events.record_decoder import Decoder, raw_columns
 from tables.engine.refresh.open_platform import Platform, ensure_domain
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -48,7 +50,7 @@ class World:
     what `batch.log_reader.Log` has.
 
     Attributes:
-        log: the raw records of each topic that has some, as `RAW_SCHEMA` has them, in the order of their offsets.
+        log: the raw records of each topic that has some, as `raw_columns` names them, in the order of their offsets.
     """
 
     spark: SparkSession
@@ -82,13 +84,17 @@ class World:
         shutil.copytree(self.settings.home, settings.home)
         return replace(self, settings=settings, log=dict(self.log))
 
-    def append(self, records: Mapping[str, Sequence[bytes]]) -> None:
-        """Ingest records by topic, all in partition 0, at the next offsets."""
+    def append(self, records: Mapping[str, Sequence[bytes]], headers: Sequence[tuple[str, bytes]] = ()) -> None:
+        """Ingest records by topic, all in partition 0, at the next offsets.
+
+        Args:
+            headers: of each of these records, where its topic reads headers.
+        """
         for name, values in records.items():
             if not values:
                 continue
             topic = self.registry.find_topic(name)
-            raw, ranges = self._raw(name, values)
+            raw, ranges = self._raw(name, values, headers)
             TopicWriter(self.spark, self.lake, topic).take(raw, ranges)
 
     def feed(self, messages: Sequence[Message], parts: int) -> Iterator[int]:
@@ -109,9 +115,12 @@ class World:
         files = rows.repartitionByRange(len(values), rows[by].desc())
         files.write.format("delta").mode("append").save(self.lake.uri(topic.full_name))
 
-    def _raw(self, name: str, values: Sequence[bytes]) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
-        name = self.registry.find_topic(name).full_name
-        before = self.log.get(name, RAW_SCHEMA.empty_table())
+    def _raw(
+        self, name: str, values: Sequence[bytes], headers: Sequence[tuple[str, bytes]] = ()
+    ) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
+        topic = self.registry.find_topic(name)
+        name, schema = topic.full_name, raw_schema(raw_columns(topic))
+        before = self.log.get(name, schema.empty_table())
         start, end = len(before), len(before) + len(values)
         columns = [
             pa.array([0] * len(values), pa.int32()),
@@ -120,7 +129,10 @@ class World:
             pa.array([b"key"] * len(values)),
             pa.array(values, pa.binary()),
         ]
-        raw = pa.table(columns, schema=RAW_SCHEMA)
+        if topic.reads_headers:
+            found = [{"key": header, "value": value} for header, value in headers] or None
+            columns.append(pa.array([found] * len(values), HEADERS_TYPE))
+        raw = pa.table(columns, schema=schema)
         self.log[name] = pa.concat_tables([before, raw])
         return raw, {0: (start, end)}
 
