@@ -63,7 +63,7 @@ def _long(data: Bytes, at: int, end: int) -> tuple[int, int]:
 
 
 @compiled
-def _is_utf8(data: Bytes, at: int, end: int) -> bool:
+def is_utf8(data: Bytes, at: int, end: int) -> bool:
     while at < end:
         first = data[at]
         if first < 0x80:
@@ -145,7 +145,7 @@ def _leaf(
         size = program[step, SIZE]
         if code != FIXED:
             size, at = _long(data, at, end)
-        if at < 0 or size < 0 or size > end - at or (code == STRING and not put and not _is_utf8(data, at, at + size)):
+        if at < 0 or size < 0 or size > end - at or (code == STRING and not put and not is_utf8(data, at, at + size)):
             return 0, 0, _FAULT
         if is_decimal:
             low, high, fits = _decimal(data, at, size)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from tables.engine.events.json_fields import Misfit
 from tables.engine.schemas.protobuf_schema import (
     BYTES,
@@ -16,12 +18,17 @@ from tables.engine.schemas.protobuf_schema import (
     Message,
 )
 
-_VARINT, _EIGHT, _SIZED, _FOUR = 0, 1, 2, 5
+VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
 _WIRE = {
-    **dict.fromkeys([DOUBLE, FIXED64, SFIXED64], _EIGHT),
-    **dict.fromkeys([FLOAT, FIXED32, SFIXED32], _FOUR),
-    **dict.fromkeys([STRING, BYTES, MESSAGE], _SIZED),
+    **dict.fromkeys([DOUBLE, FIXED64, SFIXED64], EIGHT),
+    **dict.fromkeys([FLOAT, FIXED32, SFIXED32], FOUR),
+    **dict.fromkeys([STRING, BYTES, MESSAGE], SIZED),
 }
+
+
+def wire_type(field: Any) -> int:
+    """How a value of a field, by itself, is written."""
+    return _WIRE.get(field.type, VARINT)
 
 
 def require_sound(message: Message, data: bytes) -> None:
@@ -51,19 +58,18 @@ def _read(message: Message, data: bytes, at: int, end: int) -> None:
             raise Misfit(misfit.reason, place + misfit.path) from None
 
 
-def _field(field: object, wire: int, data: bytes, at: int, end: int) -> int:
-    kind, message = field.type, field.message_type  # type: ignore[attr-defined]
-    expected = _WIRE.get(kind, _VARINT)
-    is_packed = wire == _SIZED and expected != _SIZED and field.is_repeated  # type: ignore[attr-defined]
+def _field(field: Any, wire: int, data: bytes, at: int, end: int) -> int:
+    message, expected = field.message_type, wire_type(field)
+    is_packed = wire == SIZED and expected != SIZED and field.is_repeated
     if wire != expected and not is_packed:
         raise Misfit(f"Expected the wire type {expected}, got {wire}")
-    if wire == _SIZED:
+    if wire == SIZED:
         size, at = _varint(data, at, end, "a length")
         if size > end - at:
             raise Misfit(f"Expected {size} bytes, got the end of the record")
         if message is not None:
             _read(message, data, at, at + size)
-        elif kind == STRING:
+        elif field.type == STRING:
             try:
                 data[at : at + size].decode()
             except UnicodeDecodeError as error:
@@ -77,9 +83,9 @@ def _field(field: object, wire: int, data: bytes, at: int, end: int) -> int:
 
 
 def _plain(wire: int, data: bytes, at: int, end: int) -> int:
-    if wire == _VARINT:
+    if wire == VARINT:
         return _varint(data, at, end, "a number")[1]
-    size = 8 if wire == _EIGHT else 4
+    size = 8 if wire == EIGHT else 4
     if size > end - at:
         raise Misfit(f"Expected {size} bytes, got the end of the record")
     return at + size

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import random
 from datetime import UTC, datetime
 from decimal import Decimal
 from pathlib import Path
@@ -97,6 +99,99 @@ def test_every_type_is_read_exactly(folder: Path) -> None:
         "text": None,
         "number": None,
     }
+
+
+def pieces(chance: random.Random) -> bytes:
+    """A message in up to three pieces, as the format allows: of repeated fields all count, of others the last."""
+    made = []
+    for _ in range(chance.randint(1, 3)):
+        fields: dict[str, Any] = {
+            "small": chance.randint(-(2**31), 2**31 - 1),
+            "big": str(chance.getrandbits(64)),
+            "ratio": chance.uniform(-1, 1),
+            "yes": chance.random() < 0.5,
+            "icon": base64.b64encode(chance.randbytes(chance.randint(0, 3))).decode(),
+            "kind": chance.choice(["PUSH", "PULL"]),
+            "payload": {
+                "commits": [
+                    {"sha": "ü" * chance.randint(0, 2), "size": -n, "parts": [chance.uniform(-1, 1)] * n}
+                    for n in range(chance.randint(0, 3))
+                ],
+                "ref": chance.choice(["", "main"]),
+            },
+            "labels": {name: str(chance.randint(-9, 9)) for name in "cab"[: chance.randint(0, 3)]},
+            chance.choice(["text", "number"]): "7",
+        }
+        kept = {name: value for name, value in fields.items() if chance.random() < 0.7}
+        made.append(written(EVENT, **kept))
+    return b"".join(made)
+
+
+def by_runtime(record: bytes) -> dict[str, Any] | None:
+    """What Protobuf's own runtime reads; None where it reads no such record."""
+    from google.protobuf.message import DecodeError
+    from google.protobuf.message_factory import GetMessageClass
+
+    try:
+        m = GetMessageClass(message_of(schema_files.Schema(EVENT)))().FromString(record)
+    except DecodeError:
+        return None
+    commits = [
+        {"sha": c.sha, "size": c.size if c.HasField("size") else None, "parts": list(c.parts)}
+        for c in m.payload.commits
+    ]
+    ref = m.payload.ref.value if m.payload.HasField("ref") else None
+    return {
+        "id": m.id,
+        "small": m.small if m.HasField("small") else None,
+        "big": Decimal(m.big),
+        "ratio": m.ratio,
+        "yes": m.yes,
+        "icon": m.icon,
+        "kind": {0: "PUSH", 1: "PULL"}.get(m.kind),
+        "payload": {"commits": commits, "ref": ref} if m.HasField("payload") else None,
+        "labels": sorted(m.labels.items()),
+        "text": m.text if m.HasField("text") else None,
+        "number": m.number if m.HasField("number") else None,
+    }
+
+
+@pytest.mark.parametrize("damage", [0.0, 0.5])
+def test_every_record_is_what_the_runtime_of_protobuf_reads(folder: Path, damage: float) -> None:
+    """Records in pieces, and some with a byte changed: what is accepted has the runtime's values."""
+    write_schemas(folder, "events", ".proto", {1: EVENT})
+    chance = random.Random(1)
+    records = [pieces(chance) for _ in range(2_000)]
+    for n, record in enumerate(records):
+        if chance.random() < damage:
+            at = chance.randrange(len(record))
+            records[n] = record[:at] + bytes([chance.randrange(256)]) + record[at + 1 :]
+    result = decoded(topic(), *(framed(1, record, FIRST_MESSAGE) for record in records))
+    accepted = {row["_offset"] - 100: row for row in result.accepted.to_pylist()}
+    assert len(accepted) == len(records) if not damage else 500 < len(accepted) < len(records)
+    for n, row in accepted.items():
+        expected = by_runtime(records[n])
+        assert expected is not None
+        assert {name: row[name] for name in expected} == expected
+
+
+def test_two_members_of_a_oneof_are_a_fault_where_one_is_a_message(folder: Path) -> None:
+    schema = with_fields("message Part { string sha = 1; } oneof what { string text = 3; Part part = 4; }")
+    write_schemas(folder, "events", ".proto", {1: schema})
+    one, other = written(schema, part={"sha": "f00"}), b"\x1a\x01x"
+    result = decoded(topic(), framed(1, one, b"\x00"), framed(1, one + other, b"\x00"))
+    assert reason(result) == "Expected one member of a oneof, got several, one of which is a message"
+    assert result.accepted["part"].to_pylist() == [{"sha": "f00"}]
+
+
+def test_a_symbol_that_a_closed_enum_has_not_is_a_fault(folder: Path) -> None:
+    head = HEAD.replace("proto3", "proto2")
+    fields = "required string id = 1; required google.protobuf.Timestamp at = 2; optional Kind kind = 3;"
+    schema = f"{head}enum Kind {{ PUSH = 1; }} message Event {{ {fields} }}"
+    write_schemas(folder, "events", ".proto", {1: schema})
+    result = decoded(topic(), framed(1, written(schema), b"\x00"), framed(1, written(schema) + b"\x18\x02", b"\x00"))
+    assert reason(result) == "Expected a symbol of Kind, got the number 2 at `kind`"
+    assert result.accepted["kind"].to_pylist() == [None]
 
 
 def test_older_and_newer_records_are_read_by_the_newest_file(folder: Path) -> None:
