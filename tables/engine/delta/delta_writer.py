@@ -227,7 +227,11 @@ class Writer:
     def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
         if self._through_rust(rows):
             _require_unique(self.name, rows, plan.key)
-            return self._commit(rows, stamp, lambda table: plan.by_rust(table, rows, self._properties(stamp)), extra)
+
+            def by_rust(table: DeltaTable) -> None:
+                plan.by_rust(table, _nested_as_in(table, rows), self._properties(stamp))
+
+            return self._commit(rows, stamp, by_rust, extra)
         frame, uri, says = self._frame(rows), self.lake.uri(self.name), self._session(stamp)
         _require_unique(self.name, frame, plan.key)
         return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
@@ -341,6 +345,18 @@ def _require_columns(name: str, table: DeltaTable, rows: pa.Table | DataFrame, e
             f"unexpected columns: {', '.join(sorted(came - expected)) or 'none'}.",
             hint="The declaration changed since the table was made: rebuild it under its new definition.",
         )
+
+
+def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
+    """The rows, their nested values of the table's own types.
+
+    Spark says of the items of arrays that they may be null wherever it has cast them; delta-rs casts them to no others.
+    """
+    types = {field.name: field.type for field in pa.schema(table.schema()) if pa.types.is_nested(field.type)}
+    wanted = [(field, types.get(field.name.removeprefix(BEFORE))) for field in rows.schema]
+    if all(kind is None or kind == field.type for field, kind in wanted):
+        return rows
+    return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in wanted]))
 
 
 def _require_unique(name: str, rows: pa.Table | DataFrame, key: Sequence[str]) -> None:

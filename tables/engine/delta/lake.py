@@ -120,9 +120,14 @@ class Lake:
         """
         if self.exists(name):
             return
+        import pyarrow as pa
         from deltalake import DeltaTable
 
         properties = {**_PROPERTIES, _STATISTICS: ",".join(statistics)}
+        if any("timestamp[us]" in str(field.type) for field in schema):
+            # delta-rs 1.6 lists the feature timestampNtz alone; Spark opens no table that has one column of that type
+            # and another one that is never null, since that is the feature invariants.
+            schema = pa.schema([field.with_nullable(True) for field in schema])
         DeltaTable.create(
             self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
         )

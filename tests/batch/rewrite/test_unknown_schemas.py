@@ -1,4 +1,4 @@
-"""Records whose schema nobody knows yet wait in quarantine; once its file is there, they reach every table, once."""
+"""Records of an unknown schema stay in quarantine; once its file is there, they reach every table, once."""
 
 from __future__ import annotations
 
