@@ -15,7 +15,12 @@ from tests.fuzz.fuzz_cases import CLOSING_MIN, END_MIN, TICK_MIN, Sent, schedule
 
 @dataclass(frozen=True, kw_only=True)
 class Order:
-    """An order; times are minutes, as those of a `Flight`, names are numbers within the case."""
+    """An order; times are minutes, as those of a `Flight`, names are numbers within the case.
+
+    Attributes:
+        lines: what is within it, as the record has it; None: nothing is said.
+        labels: likewise, by name.
+    """
 
     customer: int
     product: int
@@ -23,6 +28,21 @@ class Order:
     minute: int
     heard: int
     sent_again: int | None
+    lines: tuple[Line, ...] | None = None
+    labels: tuple[tuple[str, int | None], ...] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Line:
+    """A line of an order: a number of a product, and what may be absent at each depth.
+
+    Attributes:
+        wishes: None: there are none; else a note and the minute for which it is wished, of which each may be absent.
+    """
+
+    product: int
+    price: str | None
+    wishes: tuple[str | None, int | None] | None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -111,8 +131,23 @@ class Case:
 heard = st.one_of(st.integers(0, 3), st.integers(-20, 130), st.integers(100, 3_000))
 sent_again = st.one_of(st.none(), st.none(), st.integers(0, 30), st.integers(100, 3_000))
 number = st.sampled_from([0, 0, 0, 1])
+lines = st.builds(
+    Line,
+    product=number,
+    price=st.sampled_from(["0.10", "0.20", "1000000.01", "-3", None]),
+    wishes=st.one_of(
+        st.none(), st.tuples(st.sampled_from(["soon", "ü", "", None]), st.one_of(st.none(), st.integers(0, 99)))
+    ),
+)
 orders = st.builds(
     Order,
+    lines=st.one_of(st.none(), st.lists(lines, max_size=3).map(tuple)),
+    labels=st.one_of(
+        st.none(),
+        st.lists(
+            st.tuples(st.sampled_from("cba"), st.sampled_from([1, 2**40, None])), unique_by=lambda pair: pair[0]
+        ).map(tuple),
+    ),
     customer=number,
     product=number,
     country=number,
@@ -247,13 +282,24 @@ def _records(case: Case, space: str) -> Iterator[Sent]:
 def _of_order(order: Order, space: str, n: int) -> Iterator[Sent]:
     record = {
         "order_id": f"{space}o{n}",
-        "customer": f"{space}c{order.customer}",
+        "buyer": {"customer": f"{space}c{order.customer}"},
         "product": f"{space}p{order.product}",
         "cents": 100 + n,
         "country": f"land{order.country}",
         "ordered_at": stamp(order.minute),
+        "lines": None if order.lines is None else [_line(line, space) for line in order.lines],
+        "labels": None if order.labels is None else dict(order.labels),
     }
     yield from _sent(order, "orders", record)
+
+
+def _line(line: Line, space: str) -> dict[str, object]:
+    """What is absent is null, or not there."""
+    record: dict[str, object] = {"product": f"{space}p{line.product}", "price": line.price}
+    if line.wishes is not None:
+        note, minute = line.wishes
+        record["wishes"] = {"note": note} | ({} if minute is None else {"at": stamp(minute)})
+    return record
 
 
 def _of_attempt(attempt: Attempt, order_id: str, space: str, n: int) -> Iterator[Sent]:

@@ -24,12 +24,17 @@ FINAL = {
     "shop.abandoned_carts": "abandoned_at",
     "shop.search_results": "closes_at",
     "shop.foreign_orders": "closes_at",
+    "shop.sold_lines": "closes_at",
 }
 """Table -> the column of the time from which on nothing changes a row."""
 VIEWS = """
     CREATE TABLE ordered AS
     SELECT DISTINCT
-        order_id, customer, product, cents::INTEGER AS cents, country, ordered_at::TIMESTAMPTZ AS ordered_at
+        order_id, buyer.customer, product, cents::INTEGER AS cents, country,
+        ordered_at::TIMESTAMPTZ AS ordered_at,
+        json_transform(lines::JSON, '[{"product": "VARCHAR", "price": "DECIMAL(10,2)",
+            "wishes": {"note": "VARCHAR", "at": "TIMESTAMPTZ"}}]') AS lines,
+        map_from_entries(list_sort(map_entries(labels::JSON::MAP(VARCHAR, BIGINT)))) AS labels
     FROM orders;
 
     CREATE TABLE tried AS
@@ -81,6 +86,10 @@ NAMED = {
 """Table -> the records that its rows name, with what each must be the record of."""
 
 
+NESTED = frozenset({"lines", "labels"})
+"""Fields that DuckDB reads as JSON."""
+
+
 class Oracle:
     """What tables must hold when everything of a log has been taken into account."""
 
@@ -89,7 +98,12 @@ class Oracle:
         self._connection.execute("SET TimeZone = 'UTC'")
         for topic in TOPICS:
             rows = [json.loads(record.value) for record in log if record.topic == topic]
-            numbered = [{**row, "_offset": offset} for offset, row in enumerate(rows)]
+            texts = [
+                {c: json.dumps(row[c]) if row.get(c) is not None else None for c in NESTED & row.keys()} for row in rows
+            ]
+            numbered = [
+                {**row, **text, "_offset": offset} for offset, (row, text) in enumerate(zip(rows, texts, strict=True))
+            ]
             self._connection.register(topic, pa.Table.from_pylist(numbered))
         self._connection.execute(VIEWS)
         self._connection.execute(f"CREATE TABLE cart_states AS {(QUERIES / 'carts.sql').read_text()}")

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
-from tables import Topic, between
+from tables import Topic, between, field
 
 TOPIC = Topic(
     schema={
         "order_id": "string",
-        "customer": "string",
+        "customer": field("buyer.customer", "string"),
         "product": "string",
         "cents": "int",
         "country": "string",
         "ordered_at": "timestamp",
+        "lines": "array<struct<product: string, price: decimal(10,2)?, "
+        "wishes: struct<note: string?, at: timestamp?>?>>?",
+        "labels": "map<string,long?>?",
     },
     event_time="ordered_at",
     message_key="order_id",

@@ -1,0 +1,35 @@
+"""What was sold of each product in an hour, by the lines of the orders."""
+
+from __future__ import annotations
+
+from tables import DataFrame, F, table
+
+
+@table(
+    primary_key=["product", "line", "hour"],
+    event_time="hour",
+    closes_at="closes_at",
+    watermark="30 minutes",
+    recompute_by=["product"],
+    depends_within="1 hour",
+)
+def sold_lines(orders: DataFrame) -> DataFrame:
+    """One row per product of a line and hour: its lines, their prices, and the greatest of the lines that have one."""
+    lines = orders.select("product", "ordered_at", F.explode("lines").alias("line")).where("line.price IS NOT NULL")
+    return (
+        lines.groupBy("product", F.col("line.product").alias("line"), F.window("ordered_at", "1 hour"))
+        .agg(
+            F.count("*").alias("lines"),
+            F.sum("line.price").alias("total"),
+            F.max(F.struct("line.price", "line.wishes")).alias("greatest"),
+        )
+        .select(
+            "line",
+            "product",
+            F.col("window.start").alias("hour"),
+            F.col("window.end").alias("closes_at"),
+            "lines",
+            "total",
+            "greatest",
+        )
+    )
