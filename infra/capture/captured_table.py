@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+
+from infra.errors import BadDeclaration
 
 PREFIX = "twofold_"
 LONGEST_NAME = 63
@@ -33,6 +36,37 @@ class Capture:
     def name(self) -> str:
         """Of the connector, its slot and its publication."""
         return f"{PREFIX}{self.snapshot}_{self.topic.replace('.', '_')}"
+
+
+def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
+    """The captured topics whose connectors cannot have the names that they would have, and why.
+
+    Args:
+        topics: full names.
+    """
+    by_name: dict[str, list[str]] = {}
+    for topic in topics:
+        by_name.setdefault(Capture(topic=topic, table="", snapshot=100).name, []).append(topic)
+    for name, sharing in by_name.items():
+        for topic in sharing:
+            if len(name) > LONGEST_NAME:
+                yield (
+                    topic,
+                    BadDeclaration(
+                        f"{topic}, which is captured, has {len(topic)} letters; expected at most "
+                        f"{LONGEST_NAME - len(name) + len(topic)}, as a replication slot is named after it.",
+                        hint="Give its file or its folder a shorter name.",
+                    ),
+                )
+            elif len(sharing) > 1:
+                yield (
+                    topic,
+                    BadDeclaration(
+                        f"{' and '.join(sharing)}, which are captured, would share the replication slot "
+                        f"{Capture(topic=topic, table='').name}: in its name a dot is an underscore.",
+                        hint="Give one of the files another name.",
+                    ),
+                )
 
 
 def again(topic: str) -> str:

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from infra.capture.captured_table import LONGEST_NAME, Capture
+from infra.capture.captured_table import Capture
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
 from tables.engine.declarations.declaration import Topic
@@ -117,18 +116,7 @@ def changes_of(
 
 
 def captures(registry: Registry) -> list[Capture]:
-    """What is to be captured for the declared topics.
-
-    Raises:
-        BadDeclaration: names that are too long for the slot of a database.
-    """
-    found = [
+    """What is to be captured for the declared topics."""
+    return [
         Capture(topic=topic.full_name, table=topic.captures) for topic in registry.topics.values() if topic.captures
     ]
-    for capture in found:
-        if len(replace(capture, snapshot=100).name) > LONGEST_NAME:
-            raise BadDeclaration(
-                f"{capture.topic}: {capture.name!r} is too long for the name of a replication slot.",
-                hint=f"Domain and topic together may have {LONGEST_NAME - len('twofold_100__')} letters.",
-            )
-    return found

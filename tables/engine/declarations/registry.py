@@ -16,6 +16,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, TypeVar
 
+from infra.capture.captured_table import unfit_names
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
 from infra.settings import ROOT
 from tables.engine.declarations.code_mistakes import impure_calls
@@ -213,7 +214,18 @@ def _read(folder: Path) -> Registry:
                 topics[declaration.full_name] = declaration
             else:
                 drafts[declaration.full_name] = declaration
+    _leave_out_captures(topics, faults, folder)
     return _completed(topics, drafts, faults, folder)
+
+
+def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
+    """Of topics that would share a slot each is left out: one would take over what the other one captures."""
+    for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
+        try:
+            with _in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
+                raise mistake
+        except BadDeclaration as fault:
+            faults[name] = fault
 
 
 def _completed(

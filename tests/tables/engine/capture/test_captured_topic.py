@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -12,8 +14,8 @@ from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.engine.capture.captured_topic import captures, changes_of
 from tables.engine.declarations.declaration import Topic
-from tables.engine.declarations.registry import Registry
-from tests.tables.declared import bound_as
+from tables.engine.declarations.registry import Registry, load
+from tests.tables.declared import bound_as, written
 
 COLUMNS = {"id": "long", "name": "string"}
 
@@ -48,10 +50,34 @@ def test_a_capture_is_named_after_its_topic() -> None:
     assert (capture.name, capture.topic, capture.table) == ("twofold_1_bank_people", "bank.people", "public.people")
 
 
-def test_a_name_that_is_too_long_for_a_slot_is_refused() -> None:
-    topic = bound_as(changes_of("public.people", columns=COLUMNS, primary_key=["id"]), "p" * 60, "bank")
-    with pytest.raises(BadDeclaration, match="too long"):
-        captures(registry(topic))
+CAPTURED = '''\
+"""Changes of the people."""
+from tables import changes_of
+
+TOPIC = changes_of("public.people", columns={"id": "long"}, primary_key=["id"])
+'''
+
+
+def test_only_a_name_that_is_too_long_for_a_slot_is_left_out(tmp_path: Path) -> None:
+    """A slot has 63 letters, `twofold_100_` takes 12 of them."""
+    long, longest = "p" * 47, "p" * 46
+    found = load(written(tmp_path, {f"bank/{long}.py": CAPTURED, f"bank/{longest}.py": CAPTURED}))
+    assert list(found.topics) == [f"bank.{longest}"]
+    assert [*found.faults] == [f"bank.{long}"]
+    assert f"{long}.py" in str(found.faults[f"bank.{long}"])
+    assert "has 52 letters; expected at most 51" in str(found.faults[f"bank.{long}"])
+    assert [len(replace(capture, snapshot=100).name) for capture in captures(found)] == [63]
+
+
+def test_captures_that_would_share_a_slot_are_left_out(tmp_path: Path) -> None:
+    """Also the first of them: the other one may be what the slot is used for now."""
+    names = ("a/b_c.py", "a_b/c.py", "a/b.py")
+    found = load(written(tmp_path, dict.fromkeys(names, CAPTURED)))
+    assert list(found.topics) == ["a.b"]
+    assert [*found.faults] == ["a.b_c", "a_b.c"]
+    for name, fault in found.faults.items():
+        assert "a.b_c and a_b.c, which are captured, would share the replication slot twofold_1_a_b_c" in str(fault)
+        assert f"{name.replace('.', '/')}.py" in str(fault)
 
 
 @pytest.mark.parametrize(
