@@ -32,7 +32,7 @@ def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
         ConnectUnreachable: retryable.
     """
     known = debezium_connector.known(settings, capture)
-    if not known and newest_snapshot(lake, capture.topic):
+    if not known and newest_snapshot(lake, capture):
         raise CaptureFailed(
             f"{capture.topic} has changes, but Kafka Connect knows no capture of it: later changes may be lost.",
             hint=f"{again(capture.topic)}.",
@@ -54,7 +54,7 @@ def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
     known = debezium_connector.known(settings, capture)
     following = known[-1] if len(known) > 1 and _is_whole(settings, known[-1]) else None
     if following is None:
-        last = max([newest_snapshot(lake, capture.topic), *(before.snapshot for before in known)])
+        last = max([newest_snapshot(lake, capture), *(before.snapshot for before in known)])
         if last:
             debezium_connector.ensure_retired(settings, replace(capture, snapshot=last))
         following = replace(capture, snapshot=last + 1)

@@ -282,7 +282,7 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     found, lake = [], Lake(settings)
     for capture in declared:
         now = state(settings, capture)
-        lost = "" if now.fault else changes_fault(lake, capture.topic)
+        lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
         found.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
     return found
 

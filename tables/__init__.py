@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
 from tables.engine.capture.captured_rows import history, latest_rows
-from tables.engine.capture.captured_topic import changes_of
+from tables.engine.capture.captured_topic import changes_of, outbox_of
 from tables.engine.declarations.bloom_filters import may_hold, members, members_of_all
 from tables.engine.declarations.declaration import DeviceClock, Topic, table
 from tables.engine.declarations.event_patterns import RECORD, Event, Match, find_matches, times_then
@@ -44,6 +44,7 @@ __all__ = [
     "members_of_all",
     "not_null",
     "one_of",
+    "outbox_of",
     "table",
     "times_then",
     "unique",

@@ -36,7 +36,7 @@ def recapture(
     if capture is None:
         raise BadArgument(
             f"{declared.full_name} captures no table of a database.",
-            hint="What is captured is declared by `changes_of`: docs/how-to/capture-a-database.md.",
+            hint="What is captured is declared by `changes_of` or `outbox_of`: docs/how-to/capture-a-database.md.",
         )
     with step(f"Snapshot of {capture.table}"):
         capture = begin(settings, lake, capture)

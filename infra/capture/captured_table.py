@@ -13,8 +13,8 @@ LONGEST_NAME = 63
 """Of a replication slot."""
 UNCHANGED = "__twofold_value_did_not_travel__"
 """What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
-
-
+OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
+"""Of an outbox table, by Debezium's names."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
 
 
@@ -26,11 +26,13 @@ class Capture:
         topic: full name of the topic.
         table: `schema.name`.
         snapshot: 1; each time that the table is captured again, the next number.
+        is_outbox: each inserted row holds a record of the topic; what else happens to it is no record.
     """
 
     topic: str
     table: str
     snapshot: int = 1
+    is_outbox: bool = False
 
     @property
     def name(self) -> str:

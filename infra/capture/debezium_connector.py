@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
-from infra.capture.captured_table import PREFIX, UNCHANGED, Capture, again, snapshot_number
+from infra.capture.captured_table import OUTBOX_COLUMNS, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
@@ -82,10 +82,35 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "poll.interval.ms": "100",
         # After the database was gone; by default 10 s.
         "retriable.restart.connector.wait.ms": "2000",
+        **(_outbox_records(capture) if capture.is_outbox else _change_events(capture)),
+    }
+
+
+def _change_events(capture: Capture) -> dict[str, str]:
+    """Change events go to the topic as they are."""
+    return {
         "transforms": "route",
         "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
         "transforms.route.regex": re.escape(f"{capture.name}.{capture.table}"),
         "transforms.route.replacement": capture.topic,
+    }
+
+
+def _outbox_records(capture: Capture) -> dict[str, str]:
+    """Each inserted row becomes the record that it holds: its key, its payload as it is, and headers."""
+    text = "org.apache.kafka.connect.storage.StringConverter"
+    return {
+        "key.converter": text,
+        "value.converter": text,
+        # Heartbeats are no rows.
+        "predicates": "row",
+        "predicates.row.type": "org.apache.kafka.connect.transforms.predicates.TopicNameMatches",
+        "predicates.row.pattern": re.escape(f"{capture.name}.{capture.table}"),
+        "transforms": "outbox",
+        "transforms.outbox.type": "io.debezium.transforms.outbox.EventRouter",
+        "transforms.outbox.predicate": "row",
+        "transforms.outbox.route.topic.replacement": capture.topic,
+        "transforms.outbox.table.fields.additional.placement": "aggregatetype:header,type:header",
     }
 
 
@@ -175,10 +200,11 @@ def _ensure_publication(settings: Settings, capture: Capture) -> None:
     if not found:
         # Without them, updates of a table with whole replica identity would fail.
         generated = ", publish_generated_columns = stored" if int(version) >= 180_000 else ""
+        inserts = ", publish = 'insert'" if capture.is_outbox else ""
         postgres_server.query(
             settings,
             f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
-            f"WITH (publish_via_partition_root = true{generated})",
+            f"WITH (publish_via_partition_root = true{generated}{inserts})",
         )
 
 
@@ -225,7 +251,7 @@ def require_table(settings: Settings, capture: Capture) -> None:
     """Refuse to capture what is not there: the connector would wait for it, and miss its first rows.
 
     Raises:
-        CaptureFailed: the database has no such table.
+        CaptureFailed: the database has no such table, or it is no outbox.
     """
     if postgres_server.query(settings, f"SELECT to_regclass('{capture.table}')") == [""]:
         raise CaptureFailed(
@@ -233,6 +259,18 @@ def require_table(settings: Settings, capture: Capture) -> None:
             hint="Create the table, then ./twofold up.",
             topic=capture.topic,
         )
+    if capture.is_outbox:
+        columns = postgres_server.query(
+            settings, f"SELECT attname FROM pg_attribute WHERE attrelid = '{capture.table}'::regclass AND attnum > 0"
+        )
+        missing = [name for name in OUTBOX_COLUMNS if name not in columns]
+        if missing:
+            raise CaptureFailed(
+                f"{capture.topic} captures the outbox {capture.table}, which has no column {', '.join(missing)}; "
+                f"expected {', '.join(OUTBOX_COLUMNS)}.",
+                hint="Add the columns, then ./twofold up.",
+                topic=capture.topic,
+            )
 
 
 def require_no_gap(settings: Settings, capture: Capture) -> None:

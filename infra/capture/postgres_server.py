@@ -143,16 +143,7 @@ def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
         ProcessFailed: the statement fails; says what the server says.
     """
     at = address(settings)
-    environment = {
-        **os.environ,
-        "PGHOST": at.host,
-        "PGPORT": str(at.port),
-        "PGUSER": at.user,
-        "PGPASSWORD": at.password,
-        "PGDATABASE": at.database,
-        "PGCONNECT_TIMEOUT": "5",
-    }
-    command = [str(_binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"]
+    command, environment = psql(settings)
     ran = subprocess.run(
         command, input=sql, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
     )
@@ -164,6 +155,21 @@ def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
     if ran.returncode != 0:
         raise ProcessFailed(f"The database refuses a statement: {ran.stderr.strip()[-500:]}")
     return ran.stdout.splitlines()
+
+
+def psql(settings: Settings) -> tuple[list[str], dict[str, str]]:
+    """The command that runs the statements of its standard input, one by one, and its environment."""
+    at = address(settings)
+    environment = {
+        **os.environ,
+        "PGHOST": at.host,
+        "PGPORT": str(at.port),
+        "PGUSER": at.user,
+        "PGPASSWORD": at.password,
+        "PGDATABASE": at.database,
+        "PGCONNECT_TIMEOUT": "5",
+    }
+    return [str(_binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"], environment
 
 
 def data_directory(settings: Settings) -> Path:

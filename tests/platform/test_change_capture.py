@@ -9,8 +9,10 @@ import os
 import random
 import shutil
 import signal
+import subprocess
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC
 from typing import TYPE_CHECKING, Any
 
@@ -98,6 +100,23 @@ TOPIC = changes_of(
     primary_key=["id", "paid_on"],
 )
 ''',
+    "bank/orders.py": '''\
+"""Orders of a service."""
+from tables import outbox_of
+
+TOPIC = outbox_of(
+    "public.outbox", schema={"basket": "long", "version": "long", "at": "timestamp"}, event_time="at"
+)
+''',
+    "bank/orders_made.py": '''\
+"""The orders, once each."""
+from tables import table
+
+
+@table(primary_key=["event_id"])
+def orders_made(orders):
+    return orders.select("event_id", "basket", "version")
+''',
     "bank/payments_now.py": '''\
 """The payments, as the database has them."""
 from tables import latest_rows, table
@@ -119,6 +138,11 @@ CREATE TABLE payments (id bigint, paid_on date, amount numeric(12,2), PRIMARY KE
 CREATE TABLE payments_2019 PARTITION OF payments FOR VALUES FROM ('2019-01-01') TO ('2020-01-01');
 CREATE TABLE payments_2020 PARTITION OF payments FOR VALUES FROM ('2020-01-01') TO ('2021-01-01');
 INSERT INTO payments SELECT n, date '2019-06-01' + n, n FROM generate_series(1, 400) n;
+CREATE TABLE baskets (id bigint PRIMARY KEY, version bigint);
+INSERT INTO baskets SELECT n, 0 FROM generate_series(1, 5) n;
+CREATE TABLE orders (basket bigint, version bigint, PRIMARY KEY (basket, version));
+CREATE TABLE outbox (id uuid PRIMARY KEY DEFAULT gen_random_uuid(), aggregatetype text NOT NULL,
+    aggregateid text NOT NULL, type text NOT NULL, payload jsonb NOT NULL);
 """
 AS_JSON = """
 SELECT row_to_json(t) FROM (SELECT id, name, balance::text, exact::text, ratio, active, born::text,
@@ -145,12 +169,27 @@ def insert(first: int, last: int) -> str:
     """
 
 
+def order(basket: int, after: str = "", end: str = "COMMIT") -> str:
+    """A transaction of the service: the next order of a basket, and the event that says so."""
+    return f"""
+    BEGIN;
+    UPDATE baskets SET version = version + 1 WHERE id = {basket};
+    INSERT INTO orders SELECT id, version FROM baskets WHERE id = {basket};
+    INSERT INTO outbox (aggregatetype, aggregateid, type, payload) SELECT 'basket', id, 'ordered',
+        jsonb_build_object('basket', id, 'version', version, 'at', clock_timestamp(), 'note', NULL,
+            'tags', ARRAY[]::int[])
+        FROM baskets WHERE id = {basket};
+    {after}
+    {end};
+    """
+
+
 class Database:
     """The database of a test, with its capture."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
         self.settings, self.registry = settings, registry
-        self.payments, self.capture = captures(registry)
+        self.orders, self.payments, self.capture = captures(registry)
         self._marks = 0
 
     def run(self, *statements: str) -> list[str]:
@@ -170,6 +209,12 @@ class Database:
         self._marks -= 1
         self.run(f"INSERT INTO payments VALUES ({self._marks}, '2019-01-01', 0)")
         self._wait_last(self.payments.topic, f'{{"id":{self._marks},"paid_on":17897}}')
+
+    def wait_ordered(self) -> None:
+        """As `wait_captured`, of the orders."""
+        self._marks -= 1
+        self.run(f"INSERT INTO baskets VALUES ({self._marks}, 0);", order(self._marks))
+        self._wait_last(self.orders.topic, str(self._marks))
 
     def _wait_last(self, topic: str, key: str) -> None:
         from kafka import KafkaConsumer, TopicPartition
@@ -217,10 +262,10 @@ def database(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iter
         supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
         ensure_topics(settings, specs(registry))
         postgres_server.wait_ready(settings)
-        postgres_server.query(settings, SCHEMA + insert(1, 20))
+        postgres_server.query(settings, SCHEMA + order(1) + insert(1, 20))
         kafka_connect.wait_ready(settings)
         found = Database(settings, registry)
-        for capture in (found.capture, found.payments):
+        for capture in captures(registry):
             debezium_connector.ensure(settings, capture)
         found.wait_captured()
         yield found
@@ -311,6 +356,54 @@ def test_a_partitioned_table_is_captured_as_one(database: Database, world: World
     assert changes_fault(world.lake, database.payments.topic) == ""
 
 
+def require_orders_once(world: World, database: Database) -> None:
+    """Each committed order has its event, each event its order, in the order of commits for each basket."""
+    expected = [tuple(map(int, line.split("|"))) for line in database.run("SELECT * FROM orders ORDER BY 1, 2;")]
+    events = sorted(world.rows(database.orders.topic).to_pylist(), key=lambda event: event["_offset"])
+    first = list({event["event_id"]: event for event in reversed(events)}.values())[::-1]
+    assert sorted(((e["basket"], e["version"]) for e in first), key=lambda event: event[0]) == expected
+    made = world.rows(f"{database.orders.topic}_made").to_pylist()
+    assert sorted((row["basket"], row["version"]) for row in made) == expected
+
+
+def test_events_of_an_outbox_are_records_of_their_topic(database: Database, world: World) -> None:
+    """Also of a row that was there before, and of those that are deleted at once; not of what did not happen."""
+    database.run(
+        order(1, "DELETE FROM outbox;"),
+        order(2),
+        order(2, end="ROLLBACK"),
+        "UPDATE outbox SET payload = '{}'; TRUNCATE outbox;",
+        order(3),
+    )
+    database.wait_ordered()
+    ingest(world)
+    require_orders_once(world, database)
+    [event] = [row for row in world.rows(database.orders.topic).to_pylist() if row["basket"] == 3]
+    assert (event["event_type"], event["aggregate_type"], event["aggregate_id"]) == ("ordered", "basket", "3")
+    assert json.loads(event["_rest"]) == {"note": None, "tags": []}
+    assert debezium_connector.state(database.settings, database.orders).fault == ""
+    with pytest.raises(CaptureFailed, match=r"no column aggregatetype, aggregateid, type, payload; expected id, "):
+        debezium_connector.ensure(database.settings, replace(database.orders, table="public.payments"))
+
+
+def test_an_outbox_is_captured_again_without_a_second_event(database: Database, world: World) -> None:
+    topic = world.registry.topics[database.orders.topic]
+    database.run(order(4))
+    database.wait_ordered()
+    again = recapture.begin(database.settings, world.lake, database.orders)
+    debezium_connector.wait_snapshot(database.settings, again, 60)
+    ingest(world)
+    recapture.wait_ingested(database.settings, world.lake, topic)
+    assert recapture.finish(database.settings, world.lake, topic, again) == 0
+    assert debezium_connector.known(database.settings, database.orders) == [again]
+    database.orders = again
+    database.wait_ordered()
+    ingest(world)
+    require_orders_once(world, database)
+    ids = world.rows(topic.full_name)["event_id"].to_pylist()
+    assert len(set(ids)) < len(ids)
+
+
 def test_history_holds_each_committed_row_and_its_time(database: Database, world: World) -> None:
     database.run("INSERT INTO people (id, name) VALUES (5001, 'a'); UPDATE people SET name = 'b' WHERE id = 5001;")
     database.run(
@@ -344,6 +437,33 @@ def changing(dice: random.Random, first: int) -> str:
     return f"BEGIN; {'; '.join(chosen)}; {dice.choice(['COMMIT', 'COMMIT', 'COMMIT', 'ROLLBACK'])};"
 
 
+def serve(database: Database, stopped: threading.Event, seed: int) -> None:
+    """Run a service that takes orders, and kill it again and again, mostly in the midst of a transaction."""
+    dice = random.Random(seed)
+    command, environment = postgres_server.psql(database.settings)
+    while not stopped.is_set():
+        service = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+            env=environment,
+            bufsize=0,
+        )
+        assert service.stdin
+        with contextlib.suppress(OSError):  # the database was killed
+            for _ in range(dice.randrange(5, 40)):
+                after = dice.choice(["DELETE FROM outbox;", ""])
+                end = dice.choice(["COMMIT", "COMMIT", "ROLLBACK"])
+                service.stdin.write(order(dice.randrange(1, 6), after, end).encode())
+                stopped.wait(dice.uniform(0, 0.02))
+        service.kill()
+        service.wait()
+        with contextlib.suppress(OSError):
+            service.stdin.close()
+        stopped.wait(0.1)
+
+
 def test_changes_survive_killed_servers(database: Database, world: World, broker: Settings) -> None:
     """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
     print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
@@ -360,6 +480,7 @@ def test_changes_survive_killed_servers(database: Database, world: World, broker
             stopped.wait(own.uniform(0, 0.1))
 
     workers = [threading.Thread(target=load_until_stopped, args=(n,)) for n in (1, 2)]
+    workers += [threading.Thread(target=serve, args=(database, stopped, SEED + n)) for n in (3, 4)]
     for worker in workers:
         worker.start()
     servers = [(database.settings, kafka_connect.NAME), (database.settings, postgres_server.NAME), (broker, kafka.NAME)]
@@ -376,10 +497,14 @@ def test_changes_survive_killed_servers(database: Database, world: World, broker
             worker.join()
     postgres_server.wait_ready(database.settings)
     kafka_connect.wait_ready(database.settings)
-    debezium_connector.ensure(database.settings, database.capture)
+    for capture in (database.capture, database.orders):
+        debezium_connector.ensure(database.settings, capture)
     database.wait_captured()
+    database.wait_ordered()
     ingest(world)
     require_equal(world, database)
+    require_orders_once(world, database)
+    print(f"orders={len(world.rows('bank.orders_made'))} records={len(world.rows(database.orders.topic))}")
 
 
 def test_a_large_transaction_is_captured_whole(database: Database, world: World) -> None:
@@ -479,7 +604,7 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
 
 def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Database, world: World) -> None:
     """As where the broker was lost: the events are there, and the connector's place is not."""
-    _, declared = captures(world.registry)
+    _, _, declared = captures(world.registry)
     assert recapture.current(database.settings, world.lake, declared) == database.capture
     debezium_connector.remove(database.settings, database.capture.name)
     database.run("DELETE FROM people WHERE id = 5;")

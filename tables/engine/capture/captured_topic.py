@@ -1,17 +1,19 @@
-"""The declaration of a topic that holds the changes of one table of a PostgreSQL database."""
+"""The declarations of topics that are captured from one table of a PostgreSQL database."""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 from infra.capture.captured_table import Capture
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
 from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.record_fields import header, key
 
 if TYPE_CHECKING:
+    from quality.rules import Rule
     from tables.engine.declarations.registry import Registry
 
 ADDED = {
@@ -25,6 +27,13 @@ ADDED = {
     "cdc_missing": "string?",
 }
 """The columns that say what a change is; the others are those of the row."""
+EVENT = {
+    "event_id": header("id", "string"),
+    "event_type": header("type", "string"),
+    "aggregate_type": header("aggregatetype", "string"),
+    "aggregate_id": key("string"),
+}
+"""The columns of an outbox's events that are no fields of the payload."""
 SCALARS = (
     "string",
     "boolean",
@@ -73,8 +82,7 @@ def changes_of(
         primary_key: that of the table.
         max_bytes, segment_bytes, local_retention: as of a topic.
     """
-    if not _TABLE.match(table):
-        raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")
+    _require_table(table)
     if isinstance(primary_key, str) or not primary_key:
         raise BadDeclaration(f"primary_key={primary_key!r}: expected a list of columns.")
     schema: dict[str, str] = {}
@@ -115,8 +123,65 @@ def changes_of(
     )
 
 
+def outbox_of(
+    table: str,
+    *,
+    schema: Mapping[str, str],
+    event_time: str,
+    checks: Sequence[Rule] = (),
+    unknown_fields: Literal["refuse", "ignore", "keep"] = "keep",
+    max_bytes: int = 1 << 20,
+    segment_bytes: int = 16 * 1024 * 1024,
+    local_retention: str = "1 day",
+) -> Topic:
+    """A topic with the events that a service writes to an outbox table, in the transaction that they are of.
+
+    The table has Debezium's columns `id`, `aggregatetype`, `aggregateid`, `type` and `payload`, none null. Each
+    inserted row is one record: its value is `payload`, JSON, its key is `aggregateid`, its headers are the others. What
+    happens to a row afterwards is no event, so that the service may delete it in the same transaction. Records are in
+    the order of commits. One that is sent again has the same `event_id`, and counts once in tables.
+
+    An event has the columns of `schema`, then `event_id`, `event_type`, `aggregate_type` and `aggregate_id`, strings.
+
+    Args:
+        table: `schema.name`.
+        schema: of the payload, as of a topic.
+        event_time: the `timestamp` column of the payload that says when the fact happened.
+        checks, unknown_fields, max_bytes, segment_bytes, local_retention: as of a topic.
+    """
+    _require_table(table)
+    taken = [column for column in schema if column in EVENT]
+    if taken:
+        raise BadDeclaration(
+            f"{taken[0]!r} is a column of every event of an outbox.",
+            hint=f'Give the column another name; `field("{taken[0]}", ...)` takes the field of the payload.',
+        )
+    return Topic(
+        captures=table,
+        schema={**schema, **EVENT},
+        event_time=event_time,
+        message_key="aggregate_id",
+        dedup_keys=["event_id"],
+        checks=checks,
+        # The transaction was committed: an event that is refused would be missing.
+        max_future_skew=None,
+        unknown_fields=unknown_fields,
+        partitions=1,
+        max_bytes=max_bytes,
+        segment_bytes=segment_bytes,
+        local_retention=local_retention,
+    )
+
+
 def captures(registry: Registry) -> list[Capture]:
     """What is to be captured for the declared topics."""
     return [
-        Capture(topic=topic.full_name, table=topic.captures) for topic in registry.topics.values() if topic.captures
+        Capture(topic=topic.full_name, table=topic.captures, is_outbox=topic.encoding == "json")
+        for topic in registry.topics.values()
+        if topic.captures
     ]
+
+
+def _require_table(table: str) -> None:
+    if not _TABLE.match(table):
+        raise BadDeclaration(f"{table!r}: expected a table as `schema.name`, in lower case.")

@@ -23,11 +23,13 @@ if TYPE_CHECKING:
 _PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn"
 
 
-def newest_snapshot(lake: Lake, topic: str) -> int:
-    """The number of the newest snapshot in the topic's events; 0: there is none."""
-    if not lake.exists(topic):
+def newest_snapshot(lake: Lake, capture: Capture) -> int:
+    """The number of the newest snapshot in the topic's events, 1 of an outbox's, which do not say it; 0: no events."""
+    if not lake.exists(capture.topic):
         return 0
-    rows = lake.open(topic).scan(columns=["cdc_snapshot"])
+    if capture.is_outbox:
+        return min(1, lake.rows(capture.topic))
+    rows = lake.open(capture.topic).scan(columns=["cdc_snapshot"])
     return int(query("SELECT coalesce(max(cdc_snapshot), 0) AS newest FROM rows", rows=rows)["newest"][0].as_py())
 
 
@@ -35,7 +37,10 @@ def deletions(lake: Lake, topic: Topic, capture: Capture) -> Iterator[tuple[byte
     """Key and value of the change event, as Debezium writes them, for each row that is gone with this snapshot.
 
     The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes.
+    Of an outbox nothing is gone: what happened stays so.
     """
+    if capture.is_outbox:
+        return
     key = [name for name in topic.dedup_keys if not name.startswith("cdc_")]
     columns = [*key, "cdc_op", "cdc_at", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"]
 

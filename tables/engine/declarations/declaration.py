@@ -116,7 +116,8 @@ class Topic:
             `debezium`, changes of a database, as `changes_of` declares them.
         subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
             the subject, mostly the topic's name with `-value` behind it.
-        captures: the table of the captured database whose changes the records are; `changes_of` gives it.
+        captures: the table of the captured database whose changes the records are, as `changes_of` gives it, or, with
+            `json`, whose rows hold the records, as `outbox_of` gives it.
         schema: column -> type: `string`, `boolean`, `int`, `long`, `double`, `decimal(p,s)`, `date`, `timestamp` (RFC
             3339 with an offset), `timestamp_ntz` (without one), `binary` (base64), `json` (any value, its text kept
             exact), `array<T>`, `struct<name: T, ...>`, `map<string,T>`; a trailing `?` allows null or absence. In place
@@ -227,10 +228,10 @@ class Topic:
         """Take the columns from the newest schema, or hold those that are declared against it."""
         if self.encoding not in ("json", "debezium", *SUFFIXES):
             raise BadDeclaration(f"encoding={self.encoding!r}: expected 'json', {', '.join(map(repr, SUFFIXES))}.")
-        if (self.encoding == "debezium") != (self.captures is not None):
+        if self.encoding != "json" and (self.encoding == "debezium") != (self.captures is not None):
             raise BadDeclaration(
                 f"encoding={self.encoding!r} with captures={self.captures!r}: expected both of a captured table.",
-                hint="Declare it by changes_of(...).",
+                hint="Declare it by changes_of(...), an outbox by outbox_of(...).",
             )
         if self.encoding not in SUFFIXES:
             if self.subject is not None:

@@ -28,6 +28,15 @@ def test_the_connector_captures_one_table_for_one_topic(settings: Settings) -> N
     assert found["transforms.route.replacement"] == "bank.people"
 
 
+def test_the_rows_of_an_outbox_alone_become_records(settings: Settings) -> None:
+    found = configuration(settings, replace(CAPTURE, is_outbox=True))
+    row = re.compile(found["predicates.row.pattern"])
+    assert row.fullmatch("twofold_1_bank_people.public.people")
+    assert not row.fullmatch("__debezium-heartbeat.twofold_1_bank_people")
+    assert found["transforms.outbox.predicate"] == "row"
+    assert found["transforms.outbox.route.topic.replacement"] == "bank.people"
+
+
 def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> None:
     found = configuration(settings, CAPTURE)
     assert found["offset.mismatch.strategy"] == "trust_offset"

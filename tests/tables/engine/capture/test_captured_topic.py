@@ -5,16 +5,21 @@ from __future__ import annotations
 import subprocess
 import sys
 from dataclasses import replace
+from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
+from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
-from tables.engine.capture.captured_topic import captures, changes_of
+from tables.engine.capture.captured_topic import captures, changes_of, outbox_of
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.events.record_decoder import Decoder
 from tests.tables.declared import bound_as, written
 
 COLUMNS = {"id": "long", "name": "string"}
@@ -99,6 +104,55 @@ def test_a_mistake_is_named(changes: dict[str, Any], expected: str) -> None:
     given = {"table": "public.people", "columns": COLUMNS, "primary_key": ["id"], **changes}
     with pytest.raises(BadDeclaration, match=expected):
         changes_of(given.pop("table"), **given)
+
+
+EVENTS = {"table": "public.outbox", "schema": {"total": "decimal(9,2)", "at": "timestamp"}, "event_time": "at"}
+
+
+def outbox(**changes: Any) -> Topic:
+    given = {**EVENTS, **changes}
+    return bound_as(outbox_of(given.pop("table"), **given), "orders", "shop")
+
+
+def test_an_event_of_an_outbox_has_its_key_and_its_headers() -> None:
+    values = [b'{"total": "1.50", "at": "2020-01-01T00:00:00Z"}', b'{"at": "2020-01-01T00:00:00Z", "total": "x"}']
+    headers = [{"key": name, "value": value} for name, value in (("id", b"7"), ("type", b"sold"))]
+    headers.append({"key": "aggregatetype", "value": b"order"})
+    raw = pa.table(
+        {
+            "partition": pa.array([0, 0], pa.int32()),
+            "offset": [0, 1],
+            "timestamp": pa.array([datetime(2020, 1, 1, tzinfo=UTC)] * 2, pa.timestamp("us", tz="UTC")),
+            "key": pa.array([b"41", b"42"]),
+            "value": pa.array(values),
+            HEADERS: pa.array([headers] * 2, HEADERS_TYPE),
+        }
+    )
+    decoded = Decoder(outbox()).decode(raw, None)
+    [event] = decoded.accepted.to_pylist()
+    found = {name: event[name] for name in ("total", "event_id", "event_type", "aggregate_type", "aggregate_id")}
+    assert found == {
+        "total": Decimal("1.50"),
+        "event_id": "7",
+        "event_type": "sold",
+        "aggregate_type": "order",
+        "aggregate_id": "41",
+    }
+    assert decoded.rejected["key"].to_pylist() == [b"42"]
+    assert [capture.is_outbox for capture in captures(registry(outbox()))] == [True]
+
+
+@pytest.mark.parametrize(
+    ("changes", "expected"),
+    [
+        ({"table": "outbox"}, "schema.name"),
+        ({"schema": {"event_id": "string", "at": "timestamp"}}, "'event_id' is a column of every event"),
+        ({"event_time": "total"}, "expected 'timestamp'"),
+    ],
+)
+def test_a_mistake_in_an_outbox_is_named(changes: dict[str, Any], expected: str) -> None:
+    with pytest.raises(BadDeclaration, match=expected):
+        outbox(**changes)
 
 
 def test_a_captured_topic_is_declared_by_changes_of_alone() -> None:
