@@ -11,11 +11,13 @@ from typing import Literal, TypeVar, get_args
 from infra.errors import BadSetting
 
 Engine = Literal["auto", "spark", "delta-rs"]
+Switch = Literal["off", "on"]
 
 ROOT = Path(__file__).resolve().parent.parent
 PREFIX = "TWOFOLD_"
 SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database"})
 IN_PROCESS = "local"
+_CHOICES = {"Engine": get_args(Engine), "Switch": get_args(Switch)}
 
 
 T = TypeVar("T")
@@ -45,6 +47,11 @@ class Settings:
         "",
         "captured database, `postgresql://user:password@host:port/name`, with `wal_level=logical`; empty: the "
         "supervised one, if a topic captures a table",
+    )
+    slot_failover: Switch = _setting(
+        "off",
+        "`on`: the captured database, PostgreSQL 17 or later, keeps replication slots that are made from then on in "
+        "its standby servers too, so that captures continue after a failover",
     )
     database_port: int = _setting(15432, "port of the supervised PostgreSQL")
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
@@ -170,8 +177,7 @@ def _parse(variable: str, text: str, kind: object) -> object:
             f"{variable}={text!r}: expected sc://host:port/..., {IN_PROCESS}, or nothing.",
             hint=f"Unset {variable} to use the supervised Spark server.",
         )
-    if kind == "Engine" and text not in get_args(Engine):
-        raise BadSetting(
-            f"{variable}={text!r}: expected one of {', '.join(get_args(Engine))}.", hint=f"Unset {variable}."
-        )
+    choices = _CHOICES.get(str(kind), ())
+    if choices and text not in choices:
+        raise BadSetting(f"{variable}={text!r}: expected one of {', '.join(choices)}.", hint=f"Unset {variable}.")
     return text

@@ -55,6 +55,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "table.include.list": re.escape(capture.table),
         "plugin.name": "pgoutput",
         "slot.name": capture.name,
+        "slot.failover": "true" if settings.slot_failover == "on" else "false",
         "publication.name": capture.name,
         "publication.autocreate.mode": "disabled",
         "snapshot.mode": "initial",

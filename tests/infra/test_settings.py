@@ -32,6 +32,7 @@ def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
         ("TWOFOLD_KAFKA_PORT", "70000", "a port from 1 to 65535"),
         ("TWOFOLD_SMALL_ROWS", "-1", "0 or more"),
         ("TWOFOLD_SPARK", "http://cluster", "sc://host:port"),
+        ("TWOFOLD_SLOT_FAILOVER", "yes", "off, on"),
         ("TWOFOLD_ENGINE", "flink", "auto, spark, delta-rs"),
         ("TWOFOLD_KAFKA_PROT", "9092", "TWOFOLD_KAFKA_PORT"),
     ],

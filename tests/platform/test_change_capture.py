@@ -390,12 +390,14 @@ def test_an_outbox_is_captured_again_without_a_second_event(database: Database, 
     topic = world.registry.topics[database.orders.topic]
     database.run(order(4))
     database.wait_ordered()
-    again = recapture.begin(database.settings, world.lake, database.orders)
+    again = recapture.begin(replace(database.settings, slot_failover="on"), world.lake, database.orders)
     debezium_connector.wait_snapshot(database.settings, again, 60)
     ingest(world)
     recapture.wait_ingested(database.settings, world.lake, topic)
     assert recapture.finish(database.settings, world.lake, topic, again) == 0
     assert debezium_connector.known(database.settings, database.orders) == [again]
+    slots = database.run("SELECT slot_name, failover FROM pg_replication_slots ORDER BY slot_name DESC LIMIT 2;")
+    assert slots == ["twofold_2_bank_orders|t", "twofold_1_bank_people|f"]
     database.orders = again
     database.wait_ordered()
     ingest(world)

@@ -37,6 +37,11 @@ def test_the_rows_of_an_outbox_alone_become_records(settings: Settings) -> None:
     assert found["transforms.outbox.route.topic.replacement"] == "bank.people"
 
 
+def test_slots_are_kept_after_a_failover_where_that_is_set(settings: Settings) -> None:
+    assert configuration(settings, CAPTURE)["slot.failover"] == "false"
+    assert configuration(replace(settings, slot_failover="on"), CAPTURE)["slot.failover"] == "true"
+
+
 def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> None:
     found = configuration(settings, CAPTURE)
     assert found["offset.mismatch.strategy"] == "trust_offset"
