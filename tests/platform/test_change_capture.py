@@ -20,9 +20,10 @@ import pytest
 
 from batch import recapture
 from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.duckdb_session import query
 from infra.errors import CaptureFailed, ProcessFailed, TwofoldError
 from infra.kafka import broker as kafka
-from infra.kafka.topic_admin import ensure_topics
+from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from streaming.ingest.ingest_query import Ingest
@@ -423,6 +424,60 @@ def test_history_holds_each_committed_row_and_its_time(database: Database, world
     assert rows[2]["valid_to"] < rows[3]["valid_from"]
     current = {r["id"]: r["name"] for r in world.rows("bank.people_before").to_pylist() if r["is_current"]}
     assert current == {row["id"]: row["name"] for row in database.rows()}
+
+
+def payments(world: World, name: str, where: str = "true") -> list[str]:
+    """Rows of a table of payments, as psql prints them, in order."""
+    sql = f"SELECT concat_ws('|', id, paid_on, amount) AS line FROM rows WHERE {where} ORDER BY 1"
+    return [str(line) for line in query(sql, rows=world.rows(name))["line"].to_pylist()]
+
+
+def signal_snapshot(database: Database) -> None:
+    """Have Debezium read the payments again while it streams, as an administrator may."""
+    asked = {"type": "INCREMENTAL", "data-collections": [database.payments.table]}
+    database.run(f"INSERT INTO signals VALUES (gen_random_uuid(), 'execute-snapshot', '{json.dumps(asked)}');")
+
+
+def test_an_incremental_snapshot_by_a_signal_changes_no_table(database: Database, world: World) -> None:
+    """The connector is given a table of signals by hand, and loses it when the platform configures it next."""
+    settings, capture = database.settings, database.payments
+    reader = f"SELECT active_pid FROM pg_replication_slots WHERE slot_name = '{capture.name}';"
+    before = ["", *database.run(reader)]
+    database.run("CREATE TABLE signals (id text PRIMARY KEY, type text, data text);")
+    database.run(f'ALTER PUBLICATION "{capture.name}" ADD TABLE signals;')
+    signals = {"signal.data.collection": "public.signals", "incremental.snapshot.chunk.size": "50"}
+    path = f"/connectors/{capture.name}/config"
+    kafka_connect.ask(settings, "PUT", path, {**debezium_connector.configuration(settings, capture), **signals})
+    wait_until(lambda: database.run(reader)[0] not in before)
+    database.run("UPDATE payments SET amount = amount + 1 WHERE id % 2 = 0;")
+    database.wait_paid()
+
+    def end() -> int:
+        return offsets(settings, [capture.topic])[capture.topic][0].latest
+
+    rows = sorted(database.run("SELECT id, paid_on, amount FROM payments;"))
+    expected = end() + len(rows)
+    signal_snapshot(database)
+    wait_until(lambda: end() >= expected, timeout_s=60)
+    ingest(world)
+    assert sorted(payments(world, capture.topic, "cdc_snapshot = 0")) == rows
+    assert sorted(payments(world, "bank.payments_now")) == rows
+    assert changes_fault(world.lake, capture.topic) == ""
+
+    signal_snapshot(database)
+    for n in range(12):
+        database.run(
+            f"UPDATE payments SET amount = {n} WHERE id % 3 = {n % 3}; DELETE FROM payments WHERE id % 29 = {n};"
+        )
+    database.wait_paid()
+    debezium_connector.ensure(settings, capture)
+    assert "signal.data.collection" not in kafka_connect.ask(settings, "GET", path)
+    database.run(f'ALTER PUBLICATION "{capture.name}" DROP TABLE signals;')
+    database.wait_paid()
+    ingest(world)
+    assert sorted(payments(world, "bank.payments_now")) == sorted(
+        database.run("SELECT id, paid_on, amount FROM payments;")
+    )
 
 
 def changing(dice: random.Random, first: int) -> str:

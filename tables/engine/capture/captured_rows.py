@@ -11,6 +11,9 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
+_IS_CHANGE = "cdc_snapshot > 0"
+"""Not of rows that a signal to Debezium reads again, which say nothing that the changes do not say."""
+
 
 def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """The rows that the database has, one for each key that was not deleted last.
@@ -27,7 +30,7 @@ def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str
 
     order = _order()
     known = [F.max_by(F.struct(name), F.when(_holds(name), order)).alias(name) for name in columns]
-    last = changes.groupBy(*key).agg(F.max_by("cdc_op", order).alias("cdc_op"), *known)
+    last = changes.where(_IS_CHANGE).groupBy(*key).agg(F.max_by("cdc_op", order).alias("cdc_op"), *known)
     return last.where("cdc_op != 'delete'").select(*key, *(F.col(f"{name}.{name}").alias(name) for name in columns))
 
 
@@ -58,7 +61,9 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
         F.last(F.when(_holds(name), F.struct(name)), ignorenulls=True).over(so_far).alias(f"cdc_last_{name}")
         for name in columns
     ]
-    filled = changes.select(*key, "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values)
+    filled = changes.where(_IS_CHANGE).select(
+        *key, "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values
+    )
     committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
     state = F.struct(F.col("cdc_op") == "delete", *(f"cdc_last_{name}" for name in columns))
     is_same = (F.col("cdc_lsn") == 0) & state.eqNullSafe(F.lag(state).over(by_key))

@@ -67,7 +67,8 @@ def changes_of(
 
     - `cdc_op`: `snapshot`, `insert`, `update` or `delete`.
     - `cdc_snapshot`: the number of the snapshot that it belongs to, or follows: 1, and the next each time that the
-      table is captured again. A deletion that belongs to a snapshot is of a row that was gone by then.
+      table is captured again. A deletion that belongs to a snapshot is of a row that was gone by then. 0: of an
+      incremental snapshot, which a signal to Debezium starts; tables do not need its rows.
     - `cdc_commit_lsn`, `cdc_lsn`: where in the database's log the transaction before it was committed, and where the
       change is: the order of changes. Of a snapshot's row, up to where the snapshot shows the database, and 0.
     - `cdc_at`: when the transaction was committed, of a snapshot's row when it was read; the event time.

@@ -30,8 +30,8 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 class _Source(msgspec.Struct):
     sequence: str
-    lsn: int
     ts_us: int
+    lsn: int | None = None
     name: str = ""
     snapshot: str = "false"
     txId: int | None = None
@@ -102,15 +102,14 @@ class DebeziumParser:
                 f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL; " + again(self.topic.full_name)
             )
         missing = [] if operation == "delete" else sorted(self._columns - image.keys())
-        commit, position = _position(change.source.sequence)
-        streamed = operation != "snapshot" and change.source.snapshot == "false"
+        snapshot, commit, position = _place(change.source, operation)
         return msgspec.json.encode(
             {
                 **row,
                 "cdc_op": operation,
-                "cdc_snapshot": snapshot_number(change.source.name),
-                "cdc_commit_lsn": (position if commit is None else commit) if streamed else change.source.lsn,
-                "cdc_lsn": position if streamed else 0,
+                "cdc_snapshot": snapshot,
+                "cdc_commit_lsn": commit,
+                "cdc_lsn": position,
                 "cdc_at": _instant(change.source.ts_us),
                 "cdc_transaction": change.source.txId,
                 "cdc_unchanged": sorted(unchanged),
@@ -150,6 +149,17 @@ class DebeziumParser:
         named = uuid.UUID(bytes=hashlib.md5(text, usedforsecurity=False).digest(), version=3)
         forms = [UNCHANGED, b64encode(text).decode(), [UNCHANGED], [*text], [str(named)], [b64encode(text).decode()]]
         return frozenset(msgspec.json.encode(form) for form in forms)
+
+
+def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:
+    """The number of the snapshot, where the transaction before was committed, and where the change is."""
+    if source.snapshot == "incremental":  # read again for a signal to Debezium: no change, without a place in the log
+        return 0, 0, 0
+    number = snapshot_number(source.name)
+    if operation == "snapshot" or source.snapshot != "false":
+        return number, source.lsn, 0
+    commit, position = _position(source.sequence)
+    return number, position if commit is None else commit, position
 
 
 def _position(sequence: str) -> tuple[int | None, int]:

@@ -56,6 +56,9 @@ CHANGES = [
     change(2, "update", 152, 153, 7, "zz", "!"),
     change(3, "snapshot", 100, 0, 0, "gone", "p"),
     change(3, "delete", 160, 161, 7),
+    # Of an incremental snapshot: a row as it is, without a place in the log, by another clock.
+    change(1, "snapshot", 0, 0, 99, "e", None, snapshot=0),
+    change(2, "snapshot", 0, 0, 99, "zz", "new", snapshot=0),
 ]
 
 # The table was captured again, after changes were lost: another insert of 4, and deletions of 2 and 5.

@@ -200,3 +200,9 @@ def test_a_value_beyond_the_limit_is_not_decoded() -> None:
     value = event("c", {"id": 1})
     raw = pa.table([[0], [0], [datetime.now(UTC)], [b"k"], [value]], names=RAW_SCHEMA.names).cast(RAW_SCHEMA)
     assert "expected at most 10" in small.decode(raw, None).rejected["reasons"].to_pylist()[0][0]
+
+
+def test_a_row_of_an_incremental_snapshot_is_no_change() -> None:
+    source = {"name": "twofold_3_bank_people", "sequence": "[null,null]", "lsn": None, "ts_us": 5}
+    row = only(event("r", {"id": 1, "name": "a"}, source={**source, "snapshot": "incremental"}))
+    assert (row["name"], row["cdc_op"], row["cdc_snapshot"], row["cdc_lsn"]) == ("a", "snapshot", 0, 0)
