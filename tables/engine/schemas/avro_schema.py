@@ -102,7 +102,11 @@ def parse_avro(schema: Schema) -> AvroSchema:
         known = dict(named)
         parsed = fastavro.parse_schema(_left_alone(json.loads(schema.text)), named)
         root = _Builder(known).node(parsed, ())
-    except (SchemaParseException, UnknownType, ValueError, KeyError, TypeError, RecursionError) as error:
+    except UnknownType as error:
+        raise BadSchema(
+            f"it uses the type {error.name}, which it does not define: write the definition where it is used first"
+        ) from None
+    except (SchemaParseException, ValueError, KeyError, TypeError, RecursionError) as error:
         if isinstance(error, BadSchema):
             raise
         raise BadSchema(f"no Avro schema: {type(error).__name__} {error}") from None

@@ -335,9 +335,13 @@ def test_a_key_that_is_in_a_map_twice_is_found(schemas: Path) -> None:
             "an array of items without a byte",
         ),
         ("{", "no Avro schema"),
+        (
+            '{"type": "record", "name": "R", "fields": [{"name": "at", "type": "acme.Place"}]}',
+            "it uses the type acme.Place, which it does not define",
+        ),
     ],
 )
-def test_a_schema_that_bounds_nothing_is_refused_with_its_file(schemas: Path, schema: str, expected: str) -> None:
+def test_a_schema_that_cannot_be_read_is_refused_with_its_file(schemas: Path, schema: str, expected: str) -> None:
     (schemas / "1.avsc").write_text(schema)
     with pytest.raises(BadDeclaration, match=f"schemas/events/1: .*{expected}"):
         topic()
