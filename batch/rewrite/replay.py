@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import Work, publish, reconcile_below
+from infra.errors import BadArgument
 from infra.offset_ranges import Range, condition
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
@@ -32,7 +33,7 @@ def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunRes
         Outcomes of events, quarantine, then of each table below in dependency order.
 
     Raises:
-        BadArgument: offsets that the log has not; nothing was touched.
+        BadArgument: offsets that the log has not, or a compacted topic; nothing was touched.
         NotArchived: the range ends beyond what can be read yet; nothing was touched. Retryable.
         BrokerUnreachable: nothing was touched.
     """
@@ -44,12 +45,14 @@ def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunRes
 def readable(settings: Settings, topic: str, span: OffsetSelection) -> dict[int, Range]:
     """The offsets that a replay of a span would read, by partition; no Spark is started. Raises as `replay`."""
     declared = load().find_topic(topic)
+    _require_whole_log(declared)
     with opened(settings, "replay", [declared.domain]) as platform:
         return Log(platform, [declared.full_name]).ranges(declared, span, datetime.now(UTC))
 
 
 def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunResult]:
     """`replay` on a platform that is open."""
+    _require_whole_log(topic)
     log = Log(platform, [topic.full_name])
     ranges = log.ranges(topic, span, datetime.now(UTC))
     outcomes = []
@@ -63,3 +66,13 @@ def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> lis
         )
         outcomes = publish(platform, topic, log.read(topic, ranges), work)
     return outcomes + reconcile_below(platform, topic)
+
+
+def _require_whole_log(topic: Topic) -> None:
+    if topic.compacted:
+        raise BadArgument(
+            f"{topic.full_name} is compacted: its log no longer has every record that was ingested, so that a replay "
+            "would remove events.",
+            hint=f"`./twofold redrive {topic.full_name}` decodes quarantined records again. To read what the log still "
+            "has, ingest the topic in a new home.",
+        )

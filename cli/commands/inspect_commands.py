@@ -274,9 +274,10 @@ def _topic_facts(topic: Topic) -> dict[str, object]:
         "future": f"up to {topic.max_future_skew} beyond the append time" if topic.max_future_skew else "believed",
         "idle": topic.idle_timeout
         and f"after {topic.idle_timeout}; then its time goes on with that of the other topics",
-        "a repeated record agrees in": list(topic.same_record),
+        "a repeated record agrees in": None if topic.compacted else list(topic.same_record),
         "partitions": topic.partitions,
         "archive": "every closed segment is kept for ever" if topic.tiered else "none",
+        "compacted": "the newest record of each key; one without a value removes it" if topic.compacted else None,
     }
     return {fact: value for fact, value in facts.items() if value is not None}
 

@@ -25,6 +25,10 @@ class TopicSpec:
     partitions: int
     configs: Mapping[str, str] = field(default_factory=dict)
 
+    @property
+    def is_compacted(self) -> bool:
+        return self.configs.get("cleanup.policy") == "compact"
+
 
 @dataclass(frozen=True, kw_only=True)
 class PartitionOffsets:
@@ -97,7 +101,7 @@ def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
         What was changed, one line each; empty when all was as declared.
 
     Raises:
-        BadArgument: a topic has more partitions than declared; Kafka cannot take any away.
+        BadArgument: a topic has more partitions than declared, which Kafka cannot take away, or a compacted one fewer.
         BrokerUnreachable: retryable.
     """
     with reach(settings) as client:
@@ -107,6 +111,12 @@ def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
                 raise BadArgument(
                     f"Topic {topic.name} has {existing[topic.name]} partitions; {topic.partitions} are declared.",
                     hint="Partitions cannot be removed: declare what is there, or a topic of another name.",
+                )
+            if existing.get(topic.name, topic.partitions) < topic.partitions and topic.is_compacted:
+                raise BadArgument(
+                    f"Topic {topic.name} is compacted and has {existing[topic.name]} partitions; {topic.partitions} "
+                    "are declared, which would move keys to other partitions, beyond the order of offsets.",
+                    hint="Declare what is there, or a topic of another name.",
                 )
         missing = [topic for topic in topics if topic.name not in existing]
         changes = _create(client, missing)

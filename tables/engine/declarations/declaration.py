@@ -18,7 +18,7 @@ from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
 from tables.engine.declarations.mistake_list import found_by, require_none
 from tables.engine.declarations.record_fields import Field, record_types, require_fields
-from tables.engine.events.metadata_columns import REST
+from tables.engine.events.metadata_columns import LOG_OFFSET, REST, TOMBSTONE
 from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
 
 if TYPE_CHECKING:
@@ -139,18 +139,22 @@ class Topic:
             watermark follows the slowest of theirs; None: never, so that tables wait for the topic.
         message_key: the column that producers use as the record key: what must stay in order shares it.
         dedup_keys: two records that agree in these columns and in the event time, with `clock` in the device's own, are
-            one record, sent twice.
+            one record, sent twice. Of a compacted topic none: every record counts.
         checks: what a good record is; a record that breaks any is quarantined.
         partitions: of the topic; the order of records is kept within one.
         max_bytes: a longer value is quarantined without being decoded.
-        tiered: closed segments are copied to the archive and kept for ever.
+        compacted: the broker keeps of each key the newest record alone, without an archive, and a record without a
+            value is a tombstone: an event dated by its append, whose columns but the key and headers are null. Events
+            have two more columns: `is_tombstone`, and `log_offset`, which orders the records of a key. `message_key`
+            is a column declared by `key(...)`.
+        tiered: closed segments are copied to the archive and kept for ever; None: unless the topic is compacted.
         segment_bytes: size at which a segment is closed, at least 1 MiB; smaller segments reach the archive sooner.
         local_retention: how long the broker keeps what the archive has too.
     """
 
     event_time: str
     message_key: str
-    dedup_keys: Sequence[str]
+    dedup_keys: Sequence[str] = ()
     schema: Mapping[str, str] = field(default_factory=dict)
     encoding: Literal["json", "avro", "protobuf", "debezium"] = "json"
     subject: str | None = None
@@ -164,7 +168,8 @@ class Topic:
     partitions: int = 3
     unknown_fields: Literal["refuse", "ignore", "keep"] = "refuse"
     max_bytes: int = 65_536
-    tiered: bool = True
+    compacted: bool = False
+    tiered: bool | None = None
     segment_bytes: int = 16 * 1024 * 1024
     local_retention: str = "1 day"
 
@@ -175,6 +180,7 @@ class Topic:
     def __post_init__(self) -> None:
         _require_list("dedup_keys", self.dedup_keys)
         _set(self, schema=dict(self.schema), dedup_keys=tuple(self.dedup_keys), checks=tuple(self.checks))
+        _set(self, tiered=not self.compacted if self.tiered is None else self.tiered)
         mistakes = found_by(*(partial(parse_type, column, text) for column, text in self.schema.items()))
         mistakes = mistakes or found_by(lambda: require_fields(self.schema), self._complete_schema)
         if not mistakes:
@@ -184,14 +190,51 @@ class Topic:
                 self._require_append_time,
                 lambda: _require_names([*self.types, *self._added_columns]),
                 lambda: self._require_single_values("message_key", [self.message_key]),
-                lambda: self._require_single_values("dedup_keys", self.dedup_keys),
+                self._require_compacted if self.compacted else self._require_dedup_keys,
                 lambda: _require_rules(self.checks, allowed=RECORD_RULES, columns=self.columns, of="a topic"),
             )
         require_none([*mistakes, *found_by(self._require_options, *_duration_checks(self, _TOPIC_DURATIONS))])
 
     @property
     def _added_columns(self) -> list[str]:
-        return [*([self.event_time] if self.clock else []), *([self.append_time] if self.append_time else [])]
+        added = [self.event_time] if self.clock else []
+        return [
+            *added,
+            *([self.append_time] if self.append_time else []),
+            *(self._log_columns if self.compacted else ()),
+        ]
+
+    @property
+    def _log_columns(self) -> dict[str, FieldType]:
+        return {LOG_OFFSET: FieldType(name="long"), TOMBSTONE: FieldType(name="boolean")}
+
+    def _require_dedup_keys(self) -> None:
+        self._require_single_values("dedup_keys", self.dedup_keys)
+
+    def _require_compacted(self) -> None:
+        found = []
+        given = self.schema.get(self.message_key)
+        if not isinstance(given, Field) or given.source != "key" or given.endswith("?"):
+            found.append(
+                f"message_key={self.message_key!r} is declared {given!r}; expected key(...) without '?', since the "
+                "broker compacts by the record's key, which is all that a tombstone has."
+            )
+        if self.tiered:
+            found.append("tiered=True: Kafka keeps no archive of a compacted topic; leave tiered out.")
+        if self.encoding == "debezium":
+            found.append("encoding='debezium': changes of a database say themselves what was deleted.")
+        if self.dedup_keys:
+            found.append(
+                f"dedup_keys={list(self.dedup_keys)}: expected none, since every record counts: one that says again "
+                "what an earlier one said replaces those between."
+            )
+        for column, kind in self.types.items():
+            given = self.schema[column]
+            if isinstance(given, Field) and given.source == "header" and not kind.nullable:
+                found.append(f"{column}={given!r}: expected '{kind.name}?', since a tombstone may lack the header.")
+        for column in self._log_columns.keys() & {*self.schema, self.event_time, self.append_time}:
+            found.append(f"{column} is a column of every compacted topic; expected another name.")
+        require_none([BadDeclaration(message) for message in found])
 
     def _require_append_time(self) -> None:
         if self.append_time is not None and self.append_time in (
@@ -301,13 +344,16 @@ class Topic:
         """Column of an event -> its type.
 
         Those of a record, then the corrected event time where there is a clock, then the time at which the broker
-        appended it where that is declared, then `_rest` where it is kept.
+        appended it where that is declared, then `_rest` where it is kept, then `log_offset` and `is_tombstone` of a
+        compacted topic.
         """
         added = {} if self.clock is None else {self.event_time: FieldType(name="timestamp")}
         if self.append_time is not None:
             added[self.append_time] = FieldType(name="timestamp")
         if self.unknown_fields == "keep":
             added[REST] = FieldType(name="json", nullable=True)
+        if self.compacted:
+            added |= self._log_columns
         return {**self.types, **added}
 
     @property
@@ -315,7 +361,10 @@ class Topic:
         """The columns in which a record that was sent twice agrees with itself.
 
         With a clock that is the device's time of the event: the corrected one depends on how long each copy travelled.
+        Of a compacted topic no two records agree.
         """
+        if self.compacted:
+            return (self.message_key, LOG_OFFSET)
         moment = self.event_time if self.clock is None else self.clock.event
         return tuple(dict.fromkeys([*self.dedup_keys, moment]))
 

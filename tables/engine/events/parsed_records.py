@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Protocol
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from tables.engine.declarations.declaration import Topic
 
@@ -30,6 +31,22 @@ class Parsed:
     rests: Sequence[str | None] = field(default=())
 
 
+def with_tombstones(parsed: Parsed, values: pa.ChunkedArray) -> Parsed:
+    """The same with every record that has no value, all of whose fields are null."""
+    tombstones = pc.indices_nonzero(values.is_null()).to_pylist()
+    if not tombstones:
+        return parsed
+    place = {row: number for number, row in enumerate(parsed.rows)}
+    rows = sorted([*parsed.rows, *tombstones])
+    taken = [place.get(row) for row in rows]
+    return Parsed(
+        rows,
+        {name: column.take(pa.array(taken, pa.int64())) for name, column in parsed.columns.items()},
+        {row: reasons for row, reasons in parsed.faults.items() if row not in set(tombstones)},
+        [None if number is None else parsed.rests[number] for number in taken] if parsed.rests else [None] * len(rows),
+    )
+
+
 class Parser(Protocol):
     """Parses the records of one encoding; one parser per topic and process."""
 
@@ -41,7 +58,7 @@ class Parser(Protocol):
 def sized(value: bytes | None, topic: Topic, expected: str) -> str | None:
     """Why the bytes are not even looked at; None when they are."""
     if value is None:
-        return f"no value: expected {expected}"
+        return f"no value: expected {expected}; tombstones need a topic that is declared with compacted=True"
     if len(value) > topic.max_bytes:
         return f"{len(value)} bytes: expected at most {topic.max_bytes}"
     return None

@@ -21,11 +21,11 @@ from tables.engine.events.field_columns import field_columns, undecodable
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import APPENDED_AT as APPENDED_AT
 from tables.engine.events.metadata_columns import LATE_BY_MS as LATE_BY_MS
+from tables.engine.events.metadata_columns import LOG_OFFSET, REST, TOMBSTONE
 from tables.engine.events.metadata_columns import OFFSET as OFFSET
 from tables.engine.events.metadata_columns import PARTITION as PARTITION
 from tables.engine.events.metadata_columns import REPLAYED as REPLAYED
-from tables.engine.events.metadata_columns import REST
-from tables.engine.events.parsed_records import Parsed, Parser
+from tables.engine.events.parsed_records import Parsed, Parser, with_tombstones
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -133,6 +133,8 @@ class Decoder:
     def _split(self, table: pa.Table, newest_ms: int | None) -> tuple[pa.Table, dict[int, list[str]]]:
         """The events, and for each row that is none what is wrong with it."""
         parsed = self._parser.parse(table)
+        if self.topic.compacted:
+            parsed = with_tombstones(parsed, table["value"])
         good, faults = parsed.rows, parsed.faults
         source = table if len(good) == len(table) else table.take(pa.array(good, pa.int64()))
         events = self._events(parsed, source, newest_ms)
@@ -144,11 +146,13 @@ class Decoder:
 
     def _broken(self, events: pa.Table, found: dict[int, list[str]]) -> dict[int, list[str]]:
         """Row -> what is wrong with the values of a record that could be parsed, behind what was found before."""
+        # A tombstone has no values that could be wrong.
+        removed = set(pc.indices_nonzero(events[TOMBSTONE]).to_pylist()) if self.topic.compacted else set()
         for column, kind in self.topic.types.items():
             given = self.topic.schema[column]
             is_told = isinstance(given, Field) and given.source != "value"
             if not kind.nullable and not is_told and events[column].null_count:
-                for row in pc.indices_nonzero(events[column].is_null()).to_pylist():
+                for row in set(pc.indices_nonzero(events[column].is_null()).to_pylist()) - removed:
                     found.setdefault(row, []).append(f"Expected `{kind.name}`, got `null` at `{column}`")
         for column, kind in self.topic.columns.items():
             if kind.name == "timestamp":
@@ -161,7 +165,7 @@ class Decoder:
             )
         reasons = broken(events, self.topic.checks)
         if reasons.null_count < len(reasons):
-            for row in pc.indices_nonzero(reasons.is_valid()).to_pylist():
+            for row in set(pc.indices_nonzero(reasons.is_valid()).to_pylist()) - removed:
                 found.setdefault(row, []).extend(reasons[row].as_py())
         return found
 
@@ -188,6 +192,8 @@ class Decoder:
             columns[self.topic.append_time] = appended
         if REST in self.topic.columns:
             columns[REST] = pa.array(parsed.rests, pa.string())
+        if self.topic.compacted:
+            columns = self._with_deletions(columns, source)
         if newest_ms is None:
             late = pa.nulls(records, pa.int64())
         else:
@@ -196,6 +202,19 @@ class Decoder:
         provenance = [source["partition"], source["offset"], appended]
         replayed = pa.repeat(self.replayed, records)
         return pa.table([*columns.values(), *provenance, late, replayed], schema=events_schema(self.topic))
+
+    def _with_deletions(self, columns: dict[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:
+        is_tombstone = source["value"].combine_chunks().is_null()
+        appended = source["timestamp"].combine_chunks().cast(TIMESTAMP)
+        defaults = [c for c, g in self.topic.schema.items() if isinstance(g, Field) and g.default is not None]
+        nulled = {c: pc.if_else(is_tombstone, pa.scalar(None, columns[c].type), columns[c]) for c in defaults}
+        return {
+            **columns,
+            **nulled,
+            self.topic.event_time: pc.if_else(is_tombstone, appended, columns[self.topic.event_time]),
+            LOG_OFFSET: source["offset"].combine_chunks(),
+            TOMBSTONE: is_tombstone,
+        }
 
     def _quarantine(self, table: pa.Table, faults: dict[int, list[str]]) -> pa.Table:
         rows = sorted(faults)

@@ -13,13 +13,15 @@ def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
 
 
 def spec(topic: Topic) -> TopicSpec:
-    """Partitions and configuration: kept for ever; records carry the broker's time, which no producer can set."""
+    """Partitions and configuration: kept for ever or compacted; times are the broker's, which no producer can set."""
     configs = {
         "message.timestamp.type": "LogAppendTime",
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "segment.bytes": str(topic.segment_bytes),
     }
+    if topic.compacted:
+        configs["cleanup.policy"] = "compact"
     if topic.tiered:
         configs |= {"remote.storage.enable": "true", "local.retention.ms": str(topic.local_retention_ms)}
     return TopicSpec(name=topic.full_name, partitions=topic.partitions, configs=configs)
