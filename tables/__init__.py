@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from quality.rules import between, expression, fresh_within, matches, not_null, one_of, unique
-from tables.engine.capture.captured_rows import history, latest_rows
+from tables.engine.capture.captured_rows import history, latest_rows, latest_values
 from tables.engine.capture.captured_topic import changes_of, outbox_of
 from tables.engine.declarations.bloom_filters import may_hold, members, members_of_all
 from tables.engine.declarations.declaration import DeviceClock, Topic, table
@@ -38,6 +38,7 @@ __all__ = [
     "history",
     "key",
     "latest_rows",
+    "latest_values",
     "matches",
     "may_hold",
     "members",

@@ -59,11 +59,16 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
 
 
 def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
-    """What transactions fill of offsets at which the log gives no record; the ledger names it from then on.
+    """What explains offsets at which the log gives no record; the ledger names it from then on.
+
+    Transactions fill some. Of a compacted topic the broker has removed the others.
 
     Raises:
         BrokerUnreachable: retryable.
     """
-    found = log.in_transactions(topic.full_name, empty)
+    if topic.compacted:
+        found = {partition: list(here) for partition, here in empty.items()}
+    else:
+        found = log.in_transactions(topic.full_name, empty)
     record(platform.lake, topic.full_name, read_ingested_offsets(platform.lake, topic).log, found, platform.spark)
     return found

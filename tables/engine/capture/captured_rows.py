@@ -1,12 +1,14 @@
-"""Rows of a captured table, made of its changes: as they are now, and as they were.
+"""Rows of a captured table or of a compacted topic, made of changes: as they are now, and as they were.
 
 Each is a function of the set of changes, in whatever order and however often they are read.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
+
+from tables.engine.events.metadata_columns import LOG_OFFSET, TOMBSTONE
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -28,10 +30,38 @@ def latest_rows(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str
     """
     from pyspark.sql import functions as F
 
-    order = _order()
-    known = [F.max_by(F.struct(name), F.when(_holds(name), order)).alias(name) for name in columns]
-    last = changes.where(_IS_CHANGE).groupBy(*key).agg(F.max_by("cdc_op", order).alias("cdc_op"), *known)
-    return last.where("cdc_op != 'delete'").select(*key, *(F.col(f"{name}.{name}").alias(name) for name in columns))
+    known = {name: F.when(_holds(name), _order()) for name in columns}
+    return _last(changes.where(_IS_CHANGE), key, _order(), F.col("cdc_op") == "delete", known)
+
+
+def latest_values(records: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
+    """The newest record of each key of a compacted topic, in the order of its log; a tombstone removes the key.
+
+    Args:
+        records: the events of a topic declared with `compacted=True`.
+        key: the column that holds the record's key, and the key of the result.
+        columns: the other columns of the result.
+    """
+    from pyspark.sql import functions as F
+
+    order = F.col(LOG_OFFSET)
+    return _last(records, key, order, F.col(TOMBSTONE), dict.fromkeys(columns, order))
+
+
+def _last(
+    changes: DataFrame, key: Sequence[str], order: Column, is_deletion: Column, known: Mapping[str, Column]
+) -> DataFrame:
+    """The rows of keys that were not deleted last.
+
+    Args:
+        known: column -> the order of the changes that hold its value, null for others.
+    """
+    from pyspark.sql import functions as F
+
+    # In a struct, since max_by would pass over a null value.
+    values = [F.max_by(F.struct(name), by).alias(name) for name, by in known.items()]
+    last = changes.groupBy(*key).agg(F.max_by(is_deletion, order).alias("is_deleted"), *values)
+    return last.where("NOT is_deleted").select(*key, *(F.col(f"{name}.{name}").alias(name) for name in known))
 
 
 def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:

@@ -37,7 +37,8 @@ class Coverage:
         repeated: rows beyond the first of their offset, in both tables together.
         astray: rows of either table that lie outside of the range.
         lost: offsets of the range that are in neither, as the ledger of gaps says; they do not count as missing.
-        in_transactions: the same, of the ledger of transactions: markers, and records that were aborted.
+        in_transactions: the same, of the ledger of transactions: markers, records that were aborted, and what
+            the broker has removed of a compacted topic.
     """
 
     topic: str

@@ -1,4 +1,4 @@
-"""Ledger of offsets taken by transaction markers and aborted records."""
+"""Ledger of offsets without a record: transaction markers, aborted records, and what compaction removed."""
 
 from __future__ import annotations
 
