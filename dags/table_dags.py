@@ -216,6 +216,7 @@ def _quality(domain: Domain) -> DAG:
             command="quality",
             telling=checked,
             arguments=lambda context: tables_to_check(context, domain.table_names),
+            inlets=[domain_asset(domain.name)],
             **SHORT_SPARK,
             doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
         )

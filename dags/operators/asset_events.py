@@ -79,11 +79,21 @@ class AssetEventsOperator(ReportOperator):
 
 
 def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:
-    """Those of `tables` that the events which started this run name; all when it was started otherwise."""
-    events = [event for several in context["triggering_asset_events"].values() for event in several]
-    if not events:
+    """Those of `tables` that the asset's events name; all when no event started the run. The task's inlet is the asset.
+
+    Airflow starts one run for events that come while the DAG runs, and hands it the first of them alone: the others
+    wait for the next event, which may be days away. Therefore every event since the first of this run's counts.
+    """
+    started_by = [event for several in context["triggering_asset_events"].values() for event in several]
+    if not started_by:
         return list(tables)
-    announced = {name for event in events for name in event.extra.get("tables", [])}
+    [asset] = context["task"].inlets
+    first = min(event.timestamp for event in started_by)
+    announced = {
+        name
+        for event in context["inlet_events"][asset].after(first.isoformat())
+        for name in event.extra.get("tables", [])
+    }
     changed = [name for name in tables if name in announced]
     if not changed:
         raise AirflowSkipException("Only events of topics changed, no table.")

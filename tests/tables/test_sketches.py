@@ -25,13 +25,8 @@ FLIGHTS = (
     "departure_delay_min int"
 )
 MONDAY = datetime(2013, 1, 7, 12, tzinfo=UTC)
-
-
-QUERIES = re.findall(
-    r"^```sql\n(.*?)^```",
-    (ROOT / "docs" / "how-to" / "kinds-of-tables.md").read_text("utf-8"),
-    re.MULTILINE | re.DOTALL,
-)
+_, _, SECTION = (ROOT / "docs" / "how-to" / "kinds-of-tables.md").read_text("utf-8").partition("\n## Sketches\n")
+QUERIES = re.findall(r"^```sql\n(.*?)^```", SECTION, re.MULTILINE | re.DOTALL)
 
 
 def stored(flights: DataFrame, lake: Lake) -> DataFrame:

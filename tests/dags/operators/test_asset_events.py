@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import Any
 
@@ -96,23 +97,39 @@ def test_tables_that_changed_or_are_wrong_have_a_result() -> None:
     assert telling([right]) == set()
 
 
-def test_quality_checks_what_was_announced_and_all_when_started_by_hand() -> None:
+def test_quality_checks_what_was_announced_since_and_all_when_by_hand() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
+    from dags.assets import domain_asset
     from dags.operators.asset_events import tables_to_check
 
+    asset = domain_asset("flights")
+
     def announced(*several: list[str]) -> Any:
-        events = [SimpleNamespace(extra={"tables": names}) for names in several]
-        return {"triggering_asset_events": {"asset": events} if events else {}}
+        events = [
+            SimpleNamespace(extra={"tables": names}, timestamp=datetime(2013, 1, 1, 0, minute, tzinfo=UTC))
+            for minute, names in enumerate(several)
+        ]
+        return {
+            "task": SimpleNamespace(inlets=[asset]),
+            "triggering_asset_events": {asset: events[1:2]} if events else {},
+            "inlet_events": {asset: Inlet(events)},
+        }
 
     tables = ["flights.a", "flights.b", "flights.c"]
     assert tables_to_check(announced(), tables) == tables
-    assert tables_to_check(announced(["flights.c"], ["flights.a", "flights.events"]), tables) == [
+    assert tables_to_check(announced(["flights.b"], ["flights.c"], ["flights.a", "flights.events"]), tables) == [
         "flights.a",
         "flights.c",
     ]
     with pytest.raises(AirflowSkipException, match="no table"):
-        tables_to_check(announced(["flights.events"]), tables)
+        tables_to_check(announced(["flights.a"], ["flights.events"]), tables)
+
+
+class Inlet(list[Any]):
+    def after(self, instant: str) -> list[Any]:
+        """Those at that instant and later, as Airflow's accessor gives them."""
+        return [event for event in self if event.timestamp >= datetime.fromisoformat(instant)]
 
 
 @pytest.mark.parametrize("document", [None, {"error": "x"}, [{"table": "flights.flights"}]])
