@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
@@ -89,11 +89,9 @@ def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:
         return list(tables)
     [asset] = context["task"].inlets
     first = min(event.timestamp for event in started_by)
-    announced = {
-        name
-        for event in context["inlet_events"][asset].after(first.isoformat())
-        for name in event.extra.get("tables", [])
-    }
+    announced = set[str]()
+    for event in context["inlet_events"][asset].after(first.isoformat()):
+        announced.update(cast("dict[str, list[str]]", event.extra or {}).get("tables", []))
     changed = [name for name in tables if name in announced]
     if not changed:
         raise AirflowSkipException("Only events of topics changed, no table.")
