@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
@@ -22,7 +21,7 @@ if TYPE_CHECKING:
 WORLDS = max(1, ALL_WORLDS // 2)
 SHOP = Subject(
     domain="shop",
-    registry=load(Path(__file__).parent / "declared"),
+    registry=load(),
     log_of=log_of,
     owners=owners,
     oracle=lambda log, _: Oracle(log),
