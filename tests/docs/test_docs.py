@@ -241,15 +241,16 @@ def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
 def _empty_lake() -> duckdb.DuckDBPyConnection:
     """Tables without rows: those whose columns are known without Spark, and the others with the columns that are."""
     connection = duckdb.connect()
-    connection.execute("CREATE SCHEMA flights; CREATE SCHEMA ledger")
     declared = registry.load()
+    for schema in (*declared.domains, "ledger"):
+        connection.execute(f"CREATE SCHEMA {schema}")
     known = {f"ledger.{name.split('.')[1]}": schema for name, schema in run_ledgers._SCHEMAS.items()}
     known[lost_offsets.GAPS] = lost_offsets.SCHEMA
     known[transaction_offsets.TRANSACTIONS] = transaction_offsets.SCHEMA
     for topic in declared.topics.values():
         known |= {topic.full_name: events_schema(topic), f"{topic.full_name}_quarantine": QUARANTINE_SCHEMA}
-    for name, schema in known.items():
-        connection.register("_empty", schema.empty_table())
+    for name, columns_of in known.items():
+        connection.register("_empty", columns_of.empty_table())
         connection.execute(f"CREATE TABLE {name} AS FROM _empty")
     for table in declared.tables.values():
         dated = [table.event_time] if table.event_time else []
