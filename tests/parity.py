@@ -125,7 +125,7 @@ def _parts(world: World, records: Mapping[str, Sequence[bytes]] | None) -> list[
     if records is None and world.domain == "flights":
         from traffic.producer import messages
 
-        sent = list(messages(date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)))
+        sent = list(messages("flights", date(2013, 1, 1), date(2013, 1, 3), topics, FaultInjection(hours_share=0.05)))
         for number, message in enumerate(sent):
             parts[number * PARTS // len(sent)].setdefault(message.topic, []).append(message.value)
         return parts

@@ -20,7 +20,7 @@ import msgspec
 
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Topic
-from traffic.flight_source import Record
+from traffic.sources import Record
 
 TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"
 
@@ -43,9 +43,12 @@ class Message(NamedTuple):
     kind: str
 
 
-def encode(record: Record, reported_at: datetime) -> bytes:
-    """The record as it is sent: compact JSON; times are RFC 3339 in UTC."""
-    return b'%b,"reported_at":%b}' % (_ENCODER.encode(record)[:-1], _ENCODER.encode(reported_at))
+def encode(record: Record, topic: Topic, reported_at: datetime) -> bytes:
+    """The record as it is sent: compact JSON, with `reported_at` where declared; times are RFC 3339 in UTC."""
+    value = _ENCODER.encode(record)
+    if "reported_at" in topic.schema:
+        return b'%b,"reported_at":%b}' % (value[:-1], _ENCODER.encode(reported_at))
+    return value
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +111,13 @@ class FaultInjection:
         how_late, how_much, again, again_when, garbage, garbage_when = dice
 
         reported_at = record.at + timedelta(seconds=self._delay_s(how_late, how_much))
-        value = encode(record, reported_at)
+        value = encode(record, topic, reported_at)
         yield Message(reported_at, record.topic, key, value, TRUE)
         if again < self.duplicate_share:
             yield Message(self._later(reported_at, again_when), record.topic, key, value, DUPLICATE)
         if garbage < self.corrupt_share:
             more_dice = random.Random(digest)
-            kind = more_dice.choice(self.corruptions)
+            kind = more_dice.choice([kind for kind in self.corruptions if _befalls(kind, topic)])
             corrupt = CORRUPTIONS[kind](value, topic, more_dice)
             yield Message(self._later(reported_at, garbage_when), record.topic, key, corrupt, CORRUPT + kind)
 
@@ -139,7 +142,7 @@ def _truncated(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 def _wrong_type(value: bytes, topic: Topic, dice: random.Random) -> bytes:
     """A number that is text, a text that is an object, a time that is a truth value."""
     record = json.loads(value)
-    column = dice.choice([column for column, content in record.items() if content is not None])
+    column = dice.choice([c for c, content in record.items() if content is not None and c in topic.types])
     kind = topic.types[column].name
     if kind == "string":
         record[column] = {"value": record[column]}
@@ -152,8 +155,7 @@ def _wrong_type(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 
 def _nan(value: bytes, topic: Topic, dice: random.Random) -> bytes:
     """`NaN` where a number belongs: not JSON, yet many parsers take it."""
-    numbers = [column for column, kind in topic.types.items() if kind.name in ("int", "long", "double")]
-    return _dump(json.loads(value) | {dice.choice(numbers): math.nan})
+    return _dump(json.loads(value) | {dice.choice(_numbers(topic)): math.nan})
 
 
 def _epoch_milliseconds(value: bytes, topic: Topic, dice: random.Random) -> bytes:
@@ -185,9 +187,22 @@ def _unknown_field(value: bytes, topic: Topic, dice: random.Random) -> bytes:
 
 
 def _broken_rule(value: bytes, topic: Topic, dice: random.Random) -> bytes:
-    """Well formed and absurd: a delay of 69 days, humidity of 999 %."""
-    absurd = {"delay_min": 99_999, "humidity_pct": 999.0}
-    return _dump(json.loads(value) | {column: number for column, number in absurd.items() if column in topic.schema})
+    """Well formed and absurd: a delay of 69 days, humidity of 999 %, an order of a billion."""
+    return _dump(json.loads(value) | {column: number for column, number in _ABSURD.items() if column in topic.schema})
+
+
+def _numbers(topic: Topic) -> list[str]:
+    return [column for column, kind in topic.types.items() if kind.name in ("int", "long", "double")]
+
+
+def _befalls(kind: str, topic: Topic) -> bool:
+    """Whether a record of the topic has what this kind of garbage spoils."""
+    if kind == "nan":
+        return bool(_numbers(topic))
+    return kind != "broken_rule" or not _ABSURD.keys().isdisjoint(topic.schema)
+
+
+_ABSURD: Mapping[str, float] = {"delay_min": 99_999, "humidity_pct": 999.0, "cents": 1_000_000_000, "version": -1}
 
 
 def _dump(record: Mapping[str, object]) -> bytes:

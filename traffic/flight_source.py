@@ -27,8 +27,11 @@ import msgspec
 
 from infra.errors import MissingTool, SchemaMismatch
 
-NEW_YORK = ZoneInfo("America/New_York")
+ZONE = ZoneInfo("America/New_York")
 FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
+EARLIEST_BEFORE_MIDNIGHT = timedelta(hours=2)
+"""The earliest departure was 43 minutes early."""
+DEMO = (date(2013, 1, 1), date(2013, 2, 1))
 
 ZONES_MISSING_IN_FILE = {
     "BQN": "America/Puerto_Rico",
@@ -165,7 +168,7 @@ class WeatherRow(NamedTuple):
 def departure(row: FlightRow) -> Departure:
     """The departure, or its cancellation."""
     scheduled_at = datetime(
-        int(row.year), int(row.month), int(row.day), int(row.hour), int(row.minute), tzinfo=NEW_YORK
+        int(row.year), int(row.month), int(row.day), int(row.hour), int(row.minute), tzinfo=ZONE
     ).astimezone(UTC)
     delay_min = None if row.dep_time == "NA" else int(row.dep_delay)
     return Departure(

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime
 from functools import lru_cache, partial
 from pathlib import Path
 from types import FrameType
@@ -23,17 +23,14 @@ from infra.kafka.record_producer import FAREWELL_S, producing
 from infra.settings import Settings
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
-from traffic import flight_source
 from traffic.ack_journal import AckJournal, Row, checksum
 from traffic.fault_injection import FaultInjection, Message
+from traffic.sources import require_days, source_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
     from kafka.producer.future import RecordMetadata
 
-DOMAINS = ("flights",)
-EARLIEST_BEFORE_MIDNIGHT = timedelta(hours=2)
-"""No record happens longer than this before its New York day; the earliest departure was 43 minutes early."""
 OUTAGE_S = 600
 """How long the broker may be away in the middle of a run before the run gives up."""
 IN_FLIGHT = 10_000
@@ -50,7 +47,7 @@ class Progress:
     Attributes:
         sent: records handed to the producer.
         acknowledged: topic -> records in the journal.
-        event_time: the instant of 2013 that the run has reached; None before the first record.
+        event_time: the instant of the source that the run has reached; None before the first record.
     """
 
     sent: int
@@ -98,8 +95,8 @@ def run(
     A second run sends everything again: its records are new offsets, and repetitions of the first one's.
 
     Args:
-        start, end: New York days: flights scheduled on them, with their landings, and the weather of their hours.
-        speed: seconds of 2013 per second of ours; None: as fast as the broker takes it.
+        start, end: days of the domain's source.
+        speed: seconds of the source per second of ours; None: as fast as the broker takes it.
         imperfections: None: the usual ones.
         on_progress: called some times per second, from this thread, and once at the end.
         stop: set it to end the run early; in the main thread Ctrl-C and SIGTERM do.
@@ -120,7 +117,7 @@ def run(
     ):
         outbox = _Outbox(producer, journal, topics, stop)
         try:
-            for message in _paced(messages(start, end, topics, imperfections), speed, stop):
+            for message in _paced(messages(domain, start, end, topics, imperfections), speed, stop):
                 outbox.send(message)
                 if on_progress is not None and outbox.progress_due():
                     on_progress(outbox.progress())
@@ -140,16 +137,18 @@ def run(
     )
 
 
-def messages(start: date, end: date, topics: Mapping[str, Topic], imperfections: FaultInjection) -> Iterator[Message]:
+def messages(
+    domain: str, start: date, end: date, topics: Mapping[str, Topic], imperfections: FaultInjection
+) -> Iterator[Message]:
     """Everything that is sent for `[start, end)`, in the order in which it would reach us.
 
     Args:
         topics: full name -> declaration, of every topic of the domain.
     """
-    waiting: list[Message] = []
-    for day, records in flight_source.records(start, end):
-        midnight = datetime(day.year, day.month, day.day, tzinfo=flight_source.NEW_YORK)
-        due, waiting = _split(waiting, midnight - EARLIEST_BEFORE_MIDNIGHT)
+    source, waiting = source_of(domain), list[Message]()
+    for day, records in source.records(start, end):
+        midnight = datetime(day.year, day.month, day.day, tzinfo=source.ZONE)
+        due, waiting = _split(waiting, midnight - source.EARLIEST_BEFORE_MIDNIGHT)
         yield from due
         for record in records:
             waiting.extend(imperfections.messages(record, topics[record.topic]))
@@ -163,20 +162,7 @@ def _split(ordered: list[Message], instant: datetime) -> tuple[list[Message], li
 
 
 def _check(domain: str, start: date, end: date, speed: float | None) -> None:
-    if domain not in DOMAINS:
-        raise BadArgument(
-            f"There is no traffic for the domain {domain!r}.", hint=f"The domains are {', '.join(DOMAINS)}."
-        )
-    if start >= end:
-        raise BadArgument(
-            f"start={start} is not before end={end}.", hint="The range is half-open: end is not part of it."
-        )
-    first, last = flight_source.FIRST_DAY, flight_source.LAST_DAY
-    if start < first or end > last + timedelta(days=1):
-        raise BadArgument(
-            f"[{start}, {end}) leaves the source, which has the days from {first} to {last}.",
-            hint=f"Choose start >= {first} and end <= {last + timedelta(days=1)}.",
-        )
+    require_days(domain, start, end)
     if speed is not None and not (speed > 0 and math.isfinite(speed)):
         raise BadArgument(
             f"speed={speed}: expected a number above 0.", hint="1 is real time; leave it out to go at full speed."

@@ -35,7 +35,7 @@ def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World
     """Two micro-batches of ingest a month, through streams that restart after each, and through reconcile."""
     world = World(spark, Settings(home=tmp_path_factory.mktemp("year"), shuffle_partitions=1, max_files=1))
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
-    sent = list(messages(START, END, topics, FaultInjection(hours_share=0.02)))
+    sent = list(messages("flights", START, END, topics, FaultInjection(hours_share=0.02)))
     for _ in world.feed(sent, parts=2 * MONTHS):
         world.maintain()
     return world

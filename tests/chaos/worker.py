@@ -34,7 +34,7 @@ def parts(legs: int) -> Iterator[list[Message]]:
     topics = {t.full_name: t for t in load().domain_topics("flights")}
     count = legs * PARTS_PER_LEG
     end = FIRST + timedelta(days=count * HOURS_PER_PART // 24 + 1)
-    sent = messages(FIRST, end, topics, LATE)
+    sent = messages("flights", FIRST, end, topics, LATE)
     found: list[list[Message]] = [[] for _ in range(count)]
     begin = datetime(FIRST.year, FIRST.month, FIRST.day, 12, tzinfo=UTC)
     for message in sent:

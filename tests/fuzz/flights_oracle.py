@@ -33,7 +33,7 @@ VIEWS = """
         precipitation_in::DOUBLE AS precip, visibility_mi::DOUBLE AS visib, observed_at::TIMESTAMPTZ AS observed_at
     FROM weather;
 """
-"""The relations that `traffic/expected/source.sql` makes of the files, made of a log instead."""
+"""The relations that `traffic/expected/flights/source.sql` makes of the files, made of a log instead."""
 
 
 class Oracle:
@@ -49,7 +49,7 @@ class Oracle:
 
     def expected(self, table: str, before: datetime) -> pa.Table:
         """The rows that are final before an instant."""
-        query = (expected_tables.QUERIES / f"{table.split('.')[1]}.sql").read_text()
+        query = expected_tables.query_of(table)
         return self._connection.execute(
             f"SELECT * FROM ({query}) WHERE {expected_tables.is_final(table, before)}"
         ).to_arrow_table()

