@@ -16,9 +16,11 @@ help:
 setup:  ## Make the Python environment, fetch the JVM jars
 	@./.ci/setup
 
-demo:  ## Run the whole platform on a month of real flights
+DOMAIN := flights
+
+demo:  ## Run the whole platform on a month of real flights; DOMAIN=shop: on a week of a shop
 	@./.ci/setup runtime
-	@./twofold demo
+	@./twofold demo $(DOMAIN)
 
 check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
 	@$(PYTHON) -m ruff format --check

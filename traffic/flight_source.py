@@ -32,6 +32,8 @@ FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
 EARLIEST_BEFORE_MIDNIGHT = timedelta(hours=2)
 """The earliest departure was 43 minutes early."""
 DEMO = (date(2013, 1, 1), date(2013, 2, 1))
+DATED_BY = ("flights.departures", "scheduled_at")
+WHAT, WHERE = "real flights", "in New York"
 
 ZONES_MISSING_IN_FILE = {
     "BQN": "America/Puerto_Rico",

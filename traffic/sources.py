@@ -32,6 +32,8 @@ class Source(Protocol):
         FIRST_DAY, LAST_DAY: what it has.
         EARLIEST_BEFORE_MIDNIGHT: no record happens longer than this before its day.
         DEMO: the first day of the demo, and the first after it.
+        DATED_BY: a topic with records of each day, and its column that says which day.
+        WHAT, WHERE: in words.
     """
 
     @property
@@ -48,6 +50,15 @@ class Source(Protocol):
 
     @property
     def DEMO(self) -> tuple[date, date]: ...
+
+    @property
+    def DATED_BY(self) -> tuple[str, str]: ...
+
+    @property
+    def WHAT(self) -> str: ...
+
+    @property
+    def WHERE(self) -> str: ...
 
     def records(self, start: date, end: date) -> Iterator[tuple[date, Sequence[Record]]]:
         """The records of each day of `[start, end)`, in order of days."""

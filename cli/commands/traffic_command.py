@@ -1,4 +1,4 @@
-"""The command `traffic`: sends what the sources of a domain reported in 2013."""
+"""The command `traffic`: sends what the source of a domain reported."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ if TYPE_CHECKING:
 
 
 def traffic(
-    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain with a source: flights.")],
-    start: Annotated[str, typer.Option(help="First New York day.")] = "2013-01-01",
-    end: Annotated[str, typer.Option(help="First day after the range.")] = "2013-02-01",
+    domain: Annotated[str, typer.Argument(metavar="DOMAIN", help="A domain with a source: flights or shop.")],
+    start: Annotated[str | None, typer.Option(help="First day; without it, the demo's.")] = None,
+    end: Annotated[str | None, typer.Option(help="First day after the range; without it, the demo's.")] = None,
     speed: Annotated[
         str, typer.Option(metavar="max|N", help="As fast as the broker accepts it, or N times real time.")
     ] = "max",
@@ -33,11 +33,15 @@ def traffic(
     corrupt: Annotated[float, typer.Option(metavar="SHARE", help="Extra corrupt records.")] = 0.005,
     as_json: Json = False,
 ) -> None:
-    """Send a range of real days to the topics of DOMAIN, with the delays and faults of a real source.
+    """Send a range of days to the topics of DOMAIN, with the delays and faults of a real source.
 
     Every acknowledgement of the broker goes to a journal, so that loss and duplication can be proven.
     """
-    first, last, times = parse_date(start, "--start"), parse_date(end, "--end"), parse_speed(speed)
+    from traffic.sources import source_of
+
+    demo, times = source_of(domain).DEMO, parse_speed(speed)
+    first = parse_date(start, "--start") if start else demo[0]
+    last = parse_date(end, "--end") if end else demo[1]
     require_order(first, last)
     shares = {"--minutes": minutes, "--hours": hours, "--duplicates": duplicates, "--corrupt": corrupt}
     for option, share in shares.items():

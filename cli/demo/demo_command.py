@@ -1,4 +1,4 @@
-"""The demo: real flights, streamed, corrected, verified, on one screen."""
+"""The demo: a domain's records, streamed, corrected, verified, on one screen."""
 
 from __future__ import annotations
 
@@ -22,32 +22,38 @@ if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount
     from cli.platform_status import Observer, Snapshot
     from tables.engine.declarations.registry import Registry
+    from traffic.sources import Source
 
-DOMAIN = "flights"
-RECONCILE, QUALITY = f"{DOMAIN}.reconcile", f"{DOMAIN}.quality"
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
 DRAIN_S = 240.0
 
 
 def demo(
-    start: Annotated[str, typer.Option(help="First New York day.")] = "2013-01-01",
+    domain: Annotated[str, typer.Argument(metavar="[DOMAIN]", help="A domain with a source: flights or shop.")] = (
+        "flights"
+    ),
+    start: Annotated[str | None, typer.Option(help="First day; of flights, in New York.")] = None,
     end: Annotated[
-        str, typer.Option(help="First day after the range; three more follow, so that its rows close.")
-    ] = "2013-02-01",
+        str | None, typer.Option(help="First day after the range; three more follow, so that its rows close.")
+    ] = None,
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
 ) -> None:
-    """Run the whole platform on a month of real flights, then compare every table with the source files, row by row.
+    """Run the whole platform on a month of real flights or a week of a shop, then prove every table, row by row.
 
-    Starts the platform, replays the month, lets Airflow reconcile and check it, compares every table with the source
-    files, and leaves the platform running.
+    Starts the platform with DOMAIN alone, sends its records with the delays and faults of a real source, lets Airflow
+    reconcile and check, compares every table with DuckDB's computation from the source, and leaves the platform running.
     """
-    first, last = parse_date(start, "--start"), parse_date(end, "--end")
+    from traffic.sources import source_of
+
+    source = source_of(domain)
+    first = parse_date(start, "--start") if start else source.DEMO[0]
+    last = parse_date(end, "--end") if end else source.DEMO[1]
     require_order(first, last)
     settings = Settings.from_environment()
-    _require_source(first, last)
+    _require_source(source, first, last)
     try:
-        account = _run(settings, first, last, seconds)
+        account = _run(settings, domain, first, last, seconds)
     except KeyboardInterrupt:
         out.print("Stopped. What was started runs on; ./twofold down stops it.")
         raise
@@ -57,47 +63,47 @@ def demo(
         )
 
 
-def _run(settings: Settings, start: date, end: date, seconds: float) -> Account:
+def _run(settings: Settings, domain: str, start: date, end: date, seconds: float) -> Account:
     from cli.commands.platform_commands import print_addresses, start_platform
     from tables.engine.declarations.registry import load
+    from traffic.sources import source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
     start_platform(settings)
     registry = load()
-    out.rule("[bold]2[/] Replay real flights through Kafka", align="left")
-    _stream(settings, registry, start, end, seconds)
+    out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
+    _stream(settings, registry, domain, start, end, seconds)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
-    unexplained = _correct(settings)
+    unexplained = _correct(settings, domain)
     out.rule("[bold]4[/] Prove it", align="left")
-    with step("Compute every table from the source files with DuckDB, compare row by row"):
+    with step("Compute every table from the source with DuckDB, compare row by row"):
         from cli.demo.demo_report import draw
 
-        account = draw(settings, registry, unexplained)
+        account = draw(settings, registry, domain, unexplained)
     print_account(account)
     out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
     print_addresses(settings)
     return account
 
 
-def _require_source(start: date, end: date) -> None:
-    from traffic.flight_source import FIRST_DAY, LAST_DAY
-
-    if start < FIRST_DAY or end + TAIL > LAST_DAY + timedelta(days=1):
+def _require_source(source: Source, start: date, end: date) -> None:
+    if start < source.FIRST_DAY or end + TAIL > source.LAST_DAY + timedelta(days=1):
         raise BadArgument(
-            f"The demo needs the days from {start} to {end + TAIL}; the source has {FIRST_DAY} to {LAST_DAY}.",
-            hint="Choose another month of 2013; three days after it are replayed too, so that its rows close.",
+            f"The demo needs the days from {start} to {end + TAIL}; "
+            f"the source has {source.FIRST_DAY} to {source.LAST_DAY}.",
+            hint="Choose another range; three days after it are replayed too, so that its rows close.",
         )
 
 
-def _stream(settings: Settings, registry: Registry, start: date, end: date, seconds: float) -> None:
+def _stream(settings: Settings, registry: Registry, domain: str, start: date, end: date, seconds: float) -> None:
     """Feed, and return when every record is in the tables.
 
     The streams catch up with the month before the days after it begin, which bring the month's last stragglers.
     """
     from cli.platform_status import Observer
 
-    feed = LiveTraffic(settings, DOMAIN, start, end + TAIL, seconds, rest=end)
+    feed = LiveTraffic(settings, domain, start, end + TAIL, seconds, rest=end)
     observer = Observer(settings, registry)
     again = sum(topic.events or 0 for topic in observer.take().topics)
     if again:
@@ -127,7 +133,7 @@ def _drain(
         if time.monotonic() > deadline:
             raise ProcessFailed(
                 f"The streams have not caught up after {DRAIN_S:.0f} s: {_behind(now)}.",
-                hint=f"See {settings.logs / f'stream-{DOMAIN}.log'}.",
+                hint=f"The logs are in {settings.logs}.",
             )
         time.sleep(LOOK_S)
 
@@ -150,14 +156,15 @@ def _behind(now: Snapshot) -> str:
     return ", ".join([*topics, *queries]) or "they go on"
 
 
-def _correct(settings: Settings) -> Mapping[str, int]:
+def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     """Reconcile and recompute every closed row, check what changed; table -> differences that nothing explains."""
-    earlier = triggered_runs(settings, QUALITY)
-    outcomes = run_dag(settings, RECONCILE, {"verify": True}).result("recompute")
+    quality = f"{domain}.quality"
+    earlier = triggered_runs(settings, quality)
+    outcomes = run_dag(settings, f"{domain}.reconcile", {"verify": True}).result("recompute")
     if any(outcome["changed"] for outcome in outcomes):
-        run_after(settings, QUALITY, earlier)
+        run_after(settings, quality, earlier)
     else:
-        run_dag(settings, QUALITY)
+        run_dag(settings, quality)
     found: dict[str, int] = {}
     for outcome in outcomes:
         found[outcome["table"]] = found.get(outcome["table"], 0) + int(outcome["unexplained"])
@@ -183,7 +190,7 @@ def print_account(account: Account) -> None:
     facts = ["by_stream", "late", "corrected", "unexplained", "compared"]
     out.print(
         make_table(
-            f"Tables, against DuckDB over the source files of {account.start} to {account.end - timedelta(days=1)}",
+            f"Tables, against DuckDB over the source of {account.start} to {account.end - timedelta(days=1)}",
             ["", "table", *heads],
             [
                 (_mark(t.is_right), _bare(t.name), *(getattr(t, fact) for fact in facts), _differing(t))
@@ -202,7 +209,7 @@ def print_account(account: Account) -> None:
         out.print(
             Panel(
                 f"All {compared:,} closed rows of {len(account.tables)} tables equal what DuckDB computes from the "
-                "source files alone.\nNo record is lost, none is there twice, no difference is unexplained.",
+                "source alone.\nNo record is lost, none is there twice, no difference is unexplained.",
                 border_style="green",
                 expand=False,
             )

@@ -49,7 +49,7 @@ class LiveTraffic:
 
     @property
     def reached(self) -> datetime | None:
-        """The instant of 2013 that the traffic has reached; None before the first record."""
+        """The instant of the source that the traffic has reached; None before the first record."""
         return self.progress.event_time if self.progress else None
 
     @property
@@ -133,11 +133,17 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
     from rich.progress_bar import ProgressBar
     from rich.table import Table
 
+    from traffic.sources import source_of
+
     reached = feed.reached.date() if feed.reached else feed.start
     share = (reached - feed.start) / (feed.end - feed.start)
     head = Table.grid(padding=(0, 2))
     done = feed.summary is not None
-    what = "all is sent, the streams take what is left" if done else f"{reached:%A, %d %B %Y} in New York"
+    what = (
+        "all is sent, the streams take what is left"
+        if done
+        else f"{reached:%A, %d %B %Y} {source_of(feed.domain).WHERE}"
+    )
     if feed.rests:
         what = "the streams catch up before the last stragglers come"
     head.add_row(ProgressBar(total=1, completed=1 if done else min(share, 1), width=30), what)

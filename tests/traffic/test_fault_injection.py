@@ -44,8 +44,8 @@ def sent(found: list[Record], topics: dict[str, Topic], how: FaultInjection) -> 
     return [message for record in found for message in how.messages(record, topics[record.topic])]
 
 
-def test_a_record_is_compact_json_with_times_in_utc() -> None:
-    assert encode(DEPARTURE, datetime(2013, 1, 1, 10, 18, 30, tzinfo=UTC)) == (
+def test_a_record_is_compact_json_with_times_in_utc(topics: dict[str, Topic]) -> None:
+    assert encode(DEPARTURE, topics["flights.departures"], datetime(2013, 1, 1, 10, 18, 30, tzinfo=UTC)) == (
         b'{"flight_id":"UA1545/2013-01-01T10:15Z","kind":"departed","carrier":"UA","flight":1545,"tail_number":null,'
         b'"origin":"EWR","destination":"IAH","scheduled_at":"2013-01-01T10:15:00Z","occurred_at":"2013-01-01T10:17:00Z",'
         b'"delay_min":2,"reported_at":"2013-01-01T10:18:30Z"}'
