@@ -9,13 +9,14 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from functools import lru_cache, partial
+from heapq import merge
 from pathlib import Path
 from types import FrameType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka import topic_admin as broker_topics
@@ -25,6 +26,7 @@ from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
 from traffic.ack_journal import AckJournal, Row, checksum
 from traffic.fault_injection import FaultInjection, Message
+from traffic.shop_database import DOMAIN, Transaction, connected, transactions
 from traffic.sources import require_days, source_of
 
 if TYPE_CHECKING:
@@ -36,6 +38,8 @@ OUTAGE_S = 600
 IN_FLIGHT = 10_000
 """Records that may wait for their acknowledgement; kafka-python itself would buffer without bound."""
 PROGRESS_S = 0.2
+
+E = TypeVar("E", bound=Message | Transaction)
 
 log = logging.getLogger(__name__)
 
@@ -90,7 +94,7 @@ def run(
     on_progress: Callable[[Progress], None] | None = None,
     stop: threading.Event | None = None,
 ) -> Summary:
-    """Send what `[start, end)` holds and journal every acknowledgement.
+    """Send what `[start, end)` holds and journal every acknowledgement; of the shop, also write to its database.
 
     A second run sends everything again: its records are new offsets, and repetitions of the first one's.
 
@@ -113,12 +117,19 @@ def run(
     with (
         _stopped_by_signals(stop),
         AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
+        connected(settings) if domain == DOMAIN else nullcontext() as database,
         producing(settings, outage_s=OUTAGE_S) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)
+        events: Iterator[Message | Transaction] = messages(domain, start, end, topics, imperfections)
+        if database is not None:
+            events = merge(events, transactions(start, end), key=lambda event: event.send_at)
         try:
-            for message in _paced(messages(domain, start, end, topics, imperfections), speed, stop):
-                outbox.send(message)
+            for event in _paced(events, speed, stop):
+                if database is not None and isinstance(event, Transaction):
+                    database.commit(event)
+                elif isinstance(event, Message):
+                    outbox.send(event)
                 if on_progress is not None and outbox.progress_due():
                     on_progress(outbox.progress())
         finally:
@@ -192,18 +203,18 @@ def _hash(key: bytes) -> int:
     return int(murmur2(key)) & 0x7FFFFFFF
 
 
-def _paced(source: Iterator[Message], speed: float | None, stop: threading.Event) -> Iterator[Message]:
-    """Hold each message back until it is due; end early, even in the middle of a pause, when `stop` is set."""
+def _paced(source: Iterator[E], speed: float | None, stop: threading.Event) -> Iterator[E]:
+    """Hold each event back until it is due; end early, even in the middle of a pause, when `stop` is set."""
     first: datetime | None = None
     began = time.monotonic()
-    for message in source:
+    for event in source:
         if speed is not None:
-            first = first or message.send_at
-            due_s = (message.send_at - first).total_seconds() / speed
+            first = first or event.send_at
+            due_s = (event.send_at - first).total_seconds() / speed
             stop.wait(min(max(0.0, due_s - (time.monotonic() - began)), threading.TIMEOUT_MAX))
         if stop.is_set():
             return
-        yield message
+        yield event
 
 
 @contextmanager

@@ -174,7 +174,8 @@ def _day(day: date) -> Iterator[Record]:
 
 
 @cache
-def _home(customer: int) -> str:
+def home_of(customer: int) -> str:
+    """The country of a customer, by number."""
     return random.Random(f"customer {customer}").choice(COUNTRIES)
 
 
@@ -191,7 +192,7 @@ class _Visit:
     def records(self) -> Iterator[Record]:
         """A login; most visits search, most of those fill a cart, most carts are ordered, most orders are paid."""
         is_intruder = self._dice.random() < 0.02
-        home = _home(self._customer)
+        home = home_of(self._customer)
         yield Login(
             login_id=f"l{self._name}",
             customer=self._who,
@@ -281,7 +282,7 @@ class _Visit:
             buyer=Buyer(self._who),
             product=products[0],
             cents=sum(prices),
-            country=_home(self._customer),
+            country=home_of(self._customer),
             at=at,
             lines=tuple(
                 Line(product, f"{cents // 100}.{cents % 100:02}", self._wishes(at))

@@ -42,7 +42,7 @@ def demo(
     """Run the whole platform on a month of real flights or a week of a shop, then prove every table, row by row.
 
     Starts the platform with DOMAIN alone, sends its records with the delays and faults of a real source, lets Airflow
-    reconcile and check, compares every table with DuckDB's computation from the source, and leaves the platform running.
+    reconcile and check, compares every table with what DuckDB makes of the source, and leaves the platform running.
     """
     from traffic.sources import source_of
 

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, Any
 
-from traffic import shop_source
+from traffic import shop_database, shop_source
 
 if TYPE_CHECKING:
     import duckdb
@@ -23,6 +23,9 @@ KEYS = {
     "shop.search_results": ("search_id", "click_id"),
     "shop.foreign_orders": ("order_id", "login_id"),
     "shop.sold_lines": ("product", "line", "hour"),
+    "shop.customers": ("customer",),
+    "shop.shipments": ("shipment_id",),
+    "shop.shipped_to": ("shipment_id",),
 }
 _UNTIL = {
     "shop.paid_orders": "closes_at",
@@ -36,7 +39,9 @@ _UNTIL = {
     "shop.foreign_orders": "closes_at",
     "shop.sold_lines": "closes_at",
 }
-FINAL = {table: f"{column} < {{before}}" for table, column in _UNTIL.items()}
+FINAL = {table: f"{column} < {{before}}" for table, column in _UNTIL.items()} | dict.fromkeys(
+    ("shop.customers", "shop.shipments", "shop.shipped_to"), "true"
+)
 TOPICS = ("orders", "payments", "cart_events", "searches", "clicks", "logins")
 NESTED = ("lines", "labels")
 """Fields that the queries read as JSON."""
@@ -55,6 +60,7 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
         for record in day:
             found[record.topic.removeprefix("shop.")].append(json.loads(msgspec.json.encode(record)))
     load_records(connection, found, source)
+    _load_changes(connection, start, end)
 
 
 def load_records(
@@ -70,3 +76,17 @@ def load_records(
         ]
         connection.register(topic, pa.Table.from_pylist(rows))
     connection.execute(source)
+
+
+def _load_changes(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
+    """What the shop's programs commit, as a relation of changes of each table of its database, `nth` in order."""
+    import pyarrow as pa
+
+    for table, columns in shop_database.COLUMNS.items():
+        rows = [
+            {"nth": nth, "kind": change.kind, **dict.fromkeys(columns), **change.row}
+            for nth, transaction in enumerate(shop_database.transactions(start, end))
+            for change in transaction.changes
+            if change.table == table
+        ]
+        connection.register(f"changed_{table}", pa.Table.from_pylist(rows))

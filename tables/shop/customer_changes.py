@@ -1,0 +1,11 @@
+"""Changes of the customers in the shop's database."""
+
+from __future__ import annotations
+
+from tables import changes_of
+
+TOPIC = changes_of(
+    "public.customers",
+    columns={"customer": "string", "country": "string", "street": "string", "last_login": "timestamp"},
+    primary_key=["customer"],
+)
