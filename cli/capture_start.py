@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from cli.console import print_fault, step
 
 if TYPE_CHECKING:
+    from collections.abc import Callable
+
     from infra.process.supervisor import Program
     from infra.settings import Settings
     from tables.engine.declarations.registry import Registry
@@ -31,8 +33,12 @@ def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
     return programs
 
 
-def ensure_captures(settings: Settings, registry: Registry) -> None:
-    """Have every declared capture run; what cannot is said, with what to do, and stops nothing else."""
+def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[Settings], None] | None = None) -> None:
+    """Have every declared capture run; what cannot is said, with what to do, and stops nothing else.
+
+    Args:
+        prepare: called once the database answers, before its tables are captured.
+    """
     if not captures_tables(registry):
         return
     from batch.recapture import current
@@ -46,6 +52,8 @@ def ensure_captures(settings: Settings, registry: Registry) -> None:
     failed: list[TwofoldError] = []
     with step("Captured database and Kafka Connect"):
         postgres_server.wait_ready(settings)
+        if prepare is not None:
+            prepare(settings)
         kafka_connect.wait_ready(settings)
         for capture in captures(registry):
             try:

@@ -10,6 +10,7 @@ import json
 import sys
 from collections.abc import Sequence
 
+from infra.chosen_domains import chosen_domains
 from infra.errors import TwofoldError
 from infra.settings import Settings
 
@@ -32,7 +33,9 @@ def answer(words: Sequence[str]) -> bool:
     from batch.pending_work import untouched
 
     try:
-        outcomes = untouched(Settings.from_environment(), [word for word in words[1:] if word != "--json"])
+        settings = Settings.from_environment()
+        names = [word for word in words[1:] if word != "--json"]
+        outcomes = untouched(settings, names or chosen_domains(settings))
     except TwofoldError:
         return False  # the command line prints it
     if outcomes is None:

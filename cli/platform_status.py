@@ -295,7 +295,7 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     if not supervisor.is_running(settings):
         return []
     try:
-        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
+        states, slots = capture_states(settings, registry), _undeclared_slots(settings)
     except TwofoldError as error:
         hint = error.hint or "./twofold up starts what does not run."
         return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
@@ -320,11 +320,12 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     ]
 
 
-def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
+def _undeclared_slots(settings: Settings) -> list[str]:
     from infra.capture.debezium_connector import undeclared_slots
     from tables.engine.capture.captured_topic import captures
+    from tables.engine.declarations.registry import load
 
-    return undeclared_slots(settings, captures(registry))
+    return undeclared_slots(settings, captures(load()))
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""The DAGs of every domain, as Airflow finds them: generated from the declarations under tables/.
+"""The DAGs of every domain that runs, as Airflow finds them: generated from the declarations under tables/.
 
 Nothing but declaration files is read when Airflow loads this: no Spark, no broker, no database. A file that cannot be
 loaded is left out here; `declaration_errors.py` shows why, so that its fault stays with it.
@@ -7,9 +7,10 @@ loaded is left out here; `declaration_errors.py` shows why, so that its fault st
 from __future__ import annotations
 
 from dags.table_dags import make_dags
-from tables.engine.declarations.registry import load
+from infra.settings import Settings
+from tables.engine.declarations.registry import running
 
-_registry = load()
+_registry = running(Settings.from_environment())
 for _domain in _registry.domains:
     for _dag in make_dags(_registry, _domain):
         globals()[_dag.dag_id] = _dag

@@ -26,8 +26,8 @@ from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
 from traffic.ack_journal import AckJournal, Row, checksum
 from traffic.fault_injection import FaultInjection, Message
-from traffic.shop_database import DOMAIN, Transaction, connected, transactions
-from traffic.sources import require_days, source_of
+from traffic.shop_database import Transaction
+from traffic.sources import DATABASES, require_days, source_of
 
 if TYPE_CHECKING:
     from kafka import KafkaProducer
@@ -113,17 +113,17 @@ def run(
     _check(domain, start, end, speed)
     topics = {topic.full_name: topic for topic in registry.load().domain_topics(domain)}
     _require_topics(settings, topics)
-    stop = stop or threading.Event()
+    stop, written = stop or threading.Event(), DATABASES.get(domain)
     with (
         _stopped_by_signals(stop),
         AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
-        connected(settings) if domain == DOMAIN else nullcontext() as database,
+        written.connected(settings) if written else nullcontext() as database,
         producing(settings, outage_s=OUTAGE_S) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)
         events: Iterator[Message | Transaction] = messages(domain, start, end, topics, imperfections)
-        if database is not None:
-            events = merge(events, transactions(start, end), key=lambda event: event.send_at)
+        if written:
+            events = merge(events, written.transactions(start, end), key=lambda event: event.send_at)
         try:
             for event in _paced(events, speed, stop):
                 if database is not None and isinstance(event, Transaction):

@@ -20,7 +20,6 @@ from infra.settings import Settings
 from traffic import shop_source
 from traffic.shop_source import CUSTOMERS, ZONE, Login, Order, Payment, home_of
 
-DOMAIN = "shop"
 TABLES = """
 CREATE TABLE IF NOT EXISTS customers (
     customer text PRIMARY KEY, country text NOT NULL, street text NOT NULL, last_login timestamptz);
@@ -33,6 +32,11 @@ COLUMNS = {
     "shipments": ("shipment_id", "order_id", "customer", "state"),
 }
 """Table -> its columns, the key first."""
+ROWS = {
+    "customers": "SELECT concat_ws('|', customer, country, street, extract(epoch FROM last_login)::bigint) AS row",
+    "shipments": "SELECT concat_ws('|', shipment_id, order_id, customer, state) AS row",
+}
+"""Table -> its rows as text, for PostgreSQL and for DuckDB."""
 
 
 @dataclass(frozen=True)
@@ -93,13 +97,24 @@ class Connection:
         self._statements.flush()
 
 
+def create_tables(settings: Settings) -> None:
+    """Have the shop's tables in the captured database."""
+    postgres_server.query(settings, TABLES)
+
+
+def rows(settings: Settings, table: str) -> list[str]:
+    """What the database itself has of a table, each row as text."""
+    return postgres_server.query(settings, f'{ROWS[table]} FROM {table} ORDER BY row COLLATE "C"')
+
+
 @contextmanager
 def connected(settings: Settings) -> Iterator[Connection]:
-    """A connection to the captured database; when the block ends, all is committed.
+    """A connection to the captured database, which has the shop's tables; when the block ends, all is committed.
 
     Raises:
         ProcessFailed: the database refused a statement, or the connection ended.
     """
+    create_tables(settings)
     command, environment = postgres_server.psql(settings)
     with subprocess.Popen(
         command,

@@ -7,7 +7,7 @@ from datetime import date, datetime, timedelta, tzinfo
 from typing import Protocol
 
 from infra.errors import BadArgument
-from traffic import flight_source, shop_source
+from traffic import flight_source, shop_database, shop_source
 
 
 class Record(Protocol):
@@ -64,6 +64,8 @@ class Source(Protocol):
         """The records of each day of `[start, end)`, in order of days."""
 
 
+DATABASES = {"shop": shop_database}
+"""Domain -> what writes to the captured database for it."""
 SOURCES: Mapping[str, Source] = {"flights": flight_source, "shop": shop_source}
 
 

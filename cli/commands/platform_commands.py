@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Annotated
@@ -42,6 +42,13 @@ MOST_STARTS = 3
 
 
 def up(
+    domains: Annotated[
+        list[str] | None,
+        typer.Argument(
+            metavar="[DOMAIN]...",
+            help="Run these domains, with those that they read, and no others, from now on; at first, all.",
+        ),
+    ] = None,
     airflow: Annotated[bool, typer.Option("--airflow/--no-airflow", help="With Airflow.")] = True,
     streams: Annotated[bool, typer.Option("--streams/--no-streams", help="With a stream driver per domain.")] = True,
     spark: Annotated[
@@ -53,12 +60,11 @@ def up(
     Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run.
     """
-    from tables.engine.declarations.registry import load
-
     settings = Settings.from_environment()
-    start_platform(settings, airflow=airflow, streams=streams, spark=spark)
+    registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
     out.print()
-    print_addresses(settings, airflow=airflow, database=captures_tables(load()))
+    print_addresses(settings, airflow=airflow, database=captures_tables(registry))
+    _print_not_run(registry)
 
 
 def down() -> None:
@@ -77,14 +83,16 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
     from cli.platform_status import Observer
-    from tables.engine.declarations.registry import load
+    from tables.engine.declarations.registry import running
 
     settings = Settings.from_environment()
-    now = Observer(settings, load()).take(with_retention=True)
+    registry = running(settings)
+    now = Observer(settings, registry).take(with_retention=True)
     if as_json:
         print_json(now)
         return
     print_status(now)
+    _print_not_run(registry)
     if now.open_gaps:
         topics = ", ".join(dict.fromkeys(gap.topic for gap in now.open_gaps))
         raise LogGap(
@@ -97,10 +105,10 @@ def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
     from cli.platform_status import capture_findings, declarations, streams
     from infra.doctor import examine
-    from tables.engine.declarations.registry import load
+    from tables.engine.declarations.registry import running
 
     settings = Settings.from_environment()
-    registry = load()
+    registry = running(settings)
     findings = [
         *examine(settings, captures=captures_tables(registry)),
         declarations(registry),
@@ -115,18 +123,34 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = True, spark: bool = True) -> None:
-    """Have the platform running and ready.
+def start_platform(
+    settings: Settings,
+    domains: Sequence[str] = (),
+    *,
+    airflow: bool = True,
+    streams: bool = True,
+    spark: bool = True,
+    prepare_database: Callable[[Settings], None] | None = None,
+) -> Registry:
+    """Have the platform running and ready; what it runs.
+
+    Args:
+        domains: those that it runs from now on; none: those of before, all at first.
+        prepare_database: called once the captured database answers, before its tables are captured.
 
     Raises:
+        BadArgument: an unknown domain; before anything is started.
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
     from infra import jars
+    from infra.chosen_domains import choose_domains
     from infra.process import supervisor
-    from tables.engine.declarations.registry import load
+    from tables.engine.declarations.registry import load, running
 
-    registry = load()
+    if domains:
+        choose_domains(settings, load().of(domains).domains)
+    registry = running(settings)
     for fault in registry.faults.values():
         print_fault(fault, "It is left out; all else runs.")
     if not supervisor.is_running(settings):
@@ -155,7 +179,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        ensure_captures(settings, registry)
+        ensure_captures(settings, registry, prepare_database)
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)
@@ -173,6 +197,7 @@ def start_platform(settings: Settings, *, airflow: bool = True, streams: bool = 
         if airflow:
             with step("Airflow"):
                 _wait_airflow(settings)
+    return registry
 
 
 def print_addresses(settings: Settings, *, airflow: bool = True, database: bool = False) -> None:
@@ -198,6 +223,13 @@ def print_addresses(settings: Settings, *, airflow: bool = True, database: bool 
     ]
     body = "\n".join(f"[dim]{name:<9}[/]{escape(text)}" for name, text in lines)
     out.print(Panel(body, title="Twofold is running", expand=False))
+
+
+def _print_not_run(registry: Registry) -> None:
+    others = sorted({name.partition(".")[0] for name in registry.elsewhere})
+    if others:
+        every = " ".join([*registry.domains, *others])
+        out.print(f"[dim]Not run: {', '.join(others)}. `./twofold up {every}` runs all.[/]", soft_wrap=True)
 
 
 def stream_program_name(domain: str) -> str:

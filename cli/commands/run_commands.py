@@ -13,6 +13,7 @@ from rich.markup import escape
 
 from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
 from cli.parsing import parse_partitions, parse_position, parse_time, require_order
+from infra.chosen_domains import chosen_domains
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
@@ -137,7 +138,7 @@ def reconcile(
     Where nothing was touched it takes less than a second and starts no Spark.
     """
     settings = Settings.from_environment()
-    names = table_names(tables or ())
+    names = table_names(tables or chosen_domains(settings))
     approve = _approval(yes, digest, approved_by, as_json) if repair else None
     from batch.reconcile import reconcile as run
 
@@ -197,7 +198,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     Fails when a rule is broken; with --json it only reports it, in `passed`.
     """
     settings = Settings.from_environment()
-    names = full_names(tables or ())
+    names = full_names(tables or chosen_domains(settings))
     from batch.quality_check import quality as run
 
     verdicts = run(settings, names)

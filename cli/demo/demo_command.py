@@ -65,13 +65,14 @@ def demo(
 
 def _run(settings: Settings, domain: str, start: date, end: date, seconds: float) -> Account:
     from cli.commands.platform_commands import print_addresses, start_platform
-    from tables.engine.declarations.registry import load
-    from traffic.sources import source_of
+    from tables.engine.declarations.registry import running
+    from traffic.sources import DATABASES, source_of
 
     began = time.monotonic()
     out.rule("[bold]1[/] Start the platform", align="left")
-    start_platform(settings)
-    registry = load()
+    database = DATABASES.get(domain)
+    start_platform(settings, [domain], prepare_database=database.create_tables if database else None)
+    registry = running(settings)
     out.rule(f"[bold]2[/] Replay {source_of(domain).WHAT} through Kafka", align="left")
     _stream(settings, registry, domain, start, end, seconds)
     out.rule("[bold]3[/] Let Airflow correct, recompute and check", align="left")
@@ -117,7 +118,25 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
             time.sleep(LOOK_S)
         if feed.failure is not None:
             raise feed.failure
-        _drain(settings, observer, lambda now: show(feed, now), has_caught_up)
+        copied = _copied(settings, domain)
+        _drain(settings, observer, lambda now: show(feed, now), lambda now: has_caught_up(now) and copied())
+
+
+def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
+    """Whether each captured table has the rows that the database itself has."""
+    from cli.sql_query import Analyst
+    from tables.engine.delta.lake import Lake
+    from traffic.sources import DATABASES
+
+    database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
+    return lambda: (
+        database is None
+        or all(
+            [row for (row,) in analyst.rows(f"{text} FROM {domain}.{table} ORDER BY row")]
+            == database.rows(settings, table)
+            for table, text in database.ROWS.items()
+        )
+    )
 
 
 def _drain(

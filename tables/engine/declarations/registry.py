@@ -17,8 +17,9 @@ from types import ModuleType
 from typing import Any, TypeVar
 
 from infra.capture.captured_table import unfit_names
+from infra.chosen_domains import chosen_domains
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
-from infra.settings import ROOT
+from infra.settings import ROOT, Settings
 from tables.engine.declarations.code_mistakes import impure_calls
 from tables.engine.declarations.declaration import (
     BOUND,
@@ -49,11 +50,13 @@ class Registry:
 
     Attributes:
         faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
+        elsewhere: full names of what other domains declare, where this is of some alone.
     """
 
     topics: Mapping[str, Topic]
     tables: Mapping[str, Table]
     faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
+    elsewhere: Collection[str] = ()
 
     @property
     def domains(self) -> tuple[str, ...]:
@@ -62,6 +65,30 @@ class Registry:
     @property
     def declarations(self) -> tuple[Topic | Table, ...]:
         return (*self.topics.values(), *self.tables.values())
+
+    def of(self, domains: Collection[str]) -> Registry:
+        """What these domains declare, and those that they read; everything, where none is named.
+
+        Raises:
+            BadArgument: an unknown domain.
+            BadDeclaration: nothing of a domain can be loaded.
+        """
+        if not domains:
+            return self
+        wanted = {self.require_domain(domain) for domain in domains}
+        for table in reversed(self.in_order()):  # each before those that it reads
+            if table.domain in wanted:
+                wanted |= {source.domain for source in self.upstream(table)}
+
+        def within(full_name: str) -> bool:
+            return full_name.partition(".")[0] in wanted
+
+        return Registry(
+            {name: topic for name, topic in self.topics.items() if within(name)},
+            {name: table for name, table in self.tables.items() if within(name)},
+            {name: fault for name, fault in self.faults.items() if within(name)},
+            [name for name in (*self.topics, *self.tables, *self.faults) if not within(name)],
+        )
 
     def domain_topics(self, domain: str) -> list[Topic]:
         self.require_domain(domain)
@@ -149,7 +176,7 @@ class Registry:
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """Which of these Delta tables, ledgers apart, no file declares any more."""
-        declared = {*self.tables, *self.topics, *self.faults}
+        declared = {*self.tables, *self.topics, *self.faults, *self.elsewhere}
         kept = declared | {f"{name}{QUARANTINE}" for name in declared}
         return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
 
@@ -182,6 +209,11 @@ def load(folder: Path | None = None) -> Registry:
         folder: None: the platform's own, which a process reads once.
     """
     return _own() if folder is None else _read(folder)
+
+
+def running(settings: Settings) -> Registry:
+    """The platform's own declarations, of the domains that it runs."""
+    return load().of(chosen_domains(settings))
 
 
 @functools.cache
