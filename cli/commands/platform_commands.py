@@ -63,7 +63,7 @@ def up(
     settings = Settings.from_environment()
     registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
     out.print()
-    print_addresses(settings, airflow=airflow, database=captures_tables(registry))
+    print_addresses(settings, registry, airflow=airflow)
     _print_not_run(registry)
 
 
@@ -200,14 +200,14 @@ def start_platform(
     return registry
 
 
-def print_addresses(settings: Settings, *, airflow: bool = True, database: bool = False) -> None:
+def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Where to go from here."""
     lines = []
     if airflow:
         from infra.airflow.airflow_processes import USER, base_url, password
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
-    if database and settings.supervises_database:
+    if captures_tables(registry) and settings.supervises_database:
         from infra.capture import postgres_server
 
         lines += [
@@ -217,7 +217,7 @@ def print_addresses(settings: Settings, *, airflow: bool = True, database: bool 
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),
-        ("Query", './twofold sql "FROM delays_by_hour LIMIT 5"'),
+        *(("Query", f'./twofold sql "FROM {table.full_name} LIMIT 5"') for table in registry.in_order()[-1:]),
         ("Watch", "./twofold status"),
         ("Stop", "./twofold down"),
     ]

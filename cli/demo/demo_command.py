@@ -84,7 +84,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
         account = draw(settings, registry, domain, unexplained)
     print_account(account)
     out.print(f"[dim]The demo took {shown_span(time.monotonic() - began)}.[/]")
-    print_addresses(settings)
+    print_addresses(settings, registry)
     return account
 
 

@@ -1,28 +1,25 @@
-"""Where each shipment went: the customer's street as of the commit that made the shipment."""
+"""Where each shipment went: the customer's street when the shipment was made."""
 
 from __future__ import annotations
 
-from tables import DataFrame, F, table
+from tables import DataFrame, F, not_null, table
 
 
-@table(primary_key=["shipment_id"], recompute_by=["customer"])
-def shipped_to(shipment_changes: DataFrame, customer_changes: DataFrame) -> DataFrame:
+@table(primary_key=["shipment_id"], recompute_by=["customer"], checks=[not_null("street")])
+def shipped_to(shipment_changes: DataFrame, customer_history: DataFrame) -> DataFrame:
     """One row per shipment that was ever made, also of those that were cancelled.
 
-    street: what the database had when it made the shipment, whatever it has now; null when the customer was not known
+    street: what the database had at the commit that made the shipment, whatever it has now
     """
-    order = ("cdc_commit_lsn", "cdc_lsn")
     made = (
         shipment_changes.where("cdc_op = 'insert'")
         .groupBy("customer", "shipment_id")
-        .agg(F.min_by(F.struct("order_id", *order), F.struct(*order)).alias("made"))
+        .agg(F.min("cdc_at").alias("made_at"), F.min_by("order_id", "cdc_at").alias("order_id"))
     )
-    m, c = made.alias("m"), customer_changes.alias("c")
-    known = (F.col("m.customer") == F.col("c.customer")) & (F.col("c.cdc_commit_lsn") <= F.col("m.made.cdc_commit_lsn"))
-    latest = F.max_by(F.struct("c.street"), F.struct(*(f"c.{column}" for column in order)))
-    return (
-        m.join(c, known, "left")
-        .groupBy("m.shipment_id", "m.customer", "m.made.order_id")
-        .agg(latest.alias("latest"))
-        .select("shipment_id", "order_id", "customer", F.col("latest.street").alias("street"))
+    m, h = made.alias("m"), customer_history.alias("h")
+    is_valid = (F.col("m.made_at") >= F.col("h.valid_from")) & (
+        F.col("h.valid_to").isNull() | (F.col("m.made_at") < F.col("h.valid_to"))
+    )
+    return m.join(h, (F.col("m.customer") == F.col("h.customer")) & is_valid, "left").select(
+        "m.shipment_id", "m.order_id", "m.customer", "h.street"
     )

@@ -67,9 +67,9 @@ def _last(
 def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -> DataFrame:
     """Every row that the database had, with the time for which it had it, from `valid_from` up to before `valid_to`.
 
-    What a transaction changed again was seen by no other one, and is left out, as is what a later snapshot shows
-    unchanged. Commits are in the order of the
-    database's log; where its clock went back, the later one counts from the earlier one's time.
+    What a transaction changed again was seen by no other one, and is left out; so is a change that leaves these columns
+    as they were. Commits are in the order of the database's log; where its clock went back, the later one counts from
+    the earlier one's time.
 
     Args:
         changes: the events of a topic declared by `changes_of`.
@@ -96,8 +96,7 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
     )
     committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
     state = F.struct(F.col("cdc_op") == "delete", *(f"cdc_last_{name}" for name in columns))
-    is_same = (F.col("cdc_lsn") == 0) & state.eqNullSafe(F.lag(state).over(by_key))
-    changed = committed.withColumn("cdc_is_same", is_same).where("NOT cdc_is_same")
+    changed = committed.withColumn("cdc_is_same", state.eqNullSafe(F.lag(state).over(by_key))).where("NOT cdc_is_same")
     since = changed.withColumn("valid_from", F.max("cdc_at").over(so_far))
     until = since.withColumn("valid_to", F.lead("valid_from").over(by_key))
     rows = until.where("cdc_op != 'delete'").where("valid_to IS NULL OR valid_to > valid_from")
