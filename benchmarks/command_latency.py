@@ -112,7 +112,7 @@ class Platform:
 
 
 def up(platform: Platform) -> None:
-    platform.run("up")
+    platform.run("up", "flights")
 
 
 def down(platform: Platform) -> None:

@@ -357,10 +357,14 @@ def count_corrections(analyst: Analyst, lake: Lake) -> dict[str, int]:
 
 
 def _progress(settings: Settings, registry: Registry) -> list[Progress]:
-    """Of ingest, and of every table that is still declared."""
+    """Of ingest, and of every table that is still declared, of domains that run."""
     from streaming.progress import read
 
-    return [p for p in read(settings) if p.query == "ingest" or f"{p.domain}.{p.query}" in registry.tables]
+    return [
+        p
+        for p in read(settings)
+        if p.domain in registry.domains and (p.query == "ingest" or f"{p.domain}.{p.query}" in registry.tables)
+    ]
 
 
 def _offsets(

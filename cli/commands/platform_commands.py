@@ -149,7 +149,9 @@ def start_platform(
     from tables.engine.declarations.registry import load, running
 
     if domains:
-        choose_domains(settings, load().of(domains).domains)
+        declared = load()
+        known = [declared.require_domain(domain) for domain in domains]
+        choose_domains(settings, declared.restricted_to(known).domains)
     registry = running(settings)
     for fault in registry.faults.values():
         print_fault(fault, "It is left out; all else runs.")

@@ -22,7 +22,7 @@ FILES = {
 
 
 def test_nothing_is_started_without_a_captured_table(settings: Settings, tmp_path: Path) -> None:
-    registry = load()
+    registry = load().restricted_to(["flights"])
     assert not capture_start.captures_tables(registry)
     assert capture_start.capture_programs(settings, registry) == []
     capture_start.ensure_captures(settings, registry)

@@ -11,9 +11,10 @@ import pytest
 
 @pytest.fixture(scope="session", autouse=True)
 def airflow_home(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Airflow reads its settings when first imported: they must be those of an empty home by then."""
+    """Airflow reads its settings when first imported: they must be those of an empty home by then, as must be ours."""
     home = tmp_path_factory.mktemp("airflow")
     patch = pytest.MonkeyPatch()
+    patch.setenv("TWOFOLD_HOME", str(home / "twofold"))
     patch.setenv("AIRFLOW_HOME", str(home))
     patch.setenv("AIRFLOW__CORE__LOAD_EXAMPLES", "False")
     patch.setenv("AIRFLOW__CORE__UNIT_TEST_MODE", "False")

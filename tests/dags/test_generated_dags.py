@@ -13,7 +13,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from dags.params import audit_topic_arguments, awaited_arguments, backfill_arguments
-from infra.settings import ROOT
+from infra.chosen_domains import choose_domains
+from infra.settings import ROOT, Settings
 from tables.engine.declarations.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
@@ -64,6 +65,13 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
     assert sorted(bag.dag_ids) == [f"{domain}.{kind}" for domain in load().domains for kind in KINDS]
+
+
+def test_only_domains_that_run_have_dags(home: Path) -> None:
+    from airflow.dag_processing.dagbag import DagBag
+
+    choose_domains(Settings(home=home), ["shop"])
+    assert sorted(DagBag(str(ROOT / "dags"), safe_mode=True).dag_ids) == [f"shop.{kind}" for kind in KINDS]
 
 
 def test_airflow_parses_two_files_only(bag: DagBag) -> None:

@@ -21,15 +21,12 @@ BLOCKS = re.findall(r"^```sh\n(.*?)^```\n(?:\n```text\n(.*?)^```)?", PAGE, re.MU
 
 @pytest.fixture
 def checkout(tmp_path: Path) -> Iterator[tuple[Path, dict[str, str]]]:
-    """A copy of the files of this checkout, set up, and the environment of its commands.
-
-    Without the declarations of flights, whose stream would take most of the time.
-    """
+    """A copy of the files of this checkout, set up, and the environment of its commands."""
     listed = subprocess.run(
         ["git", "ls-files", "-co", "--exclude-standard", "-z"], cwd=ROOT, capture_output=True, text=True, check=True
     )
     for name in listed.stdout.split("\0"):
-        if name and not name.startswith("tables/flights/") and (ROOT / name).is_file():
+        if name and (ROOT / name).is_file():
             (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
             shutil.copy(ROOT / name, tmp_path / name)
     (tmp_path / ".twofold").mkdir()

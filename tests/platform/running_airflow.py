@@ -28,7 +28,7 @@ def platform(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
         spark_port=free_port(),
     )
     try:
-        twofold(settings, "up")
+        twofold(settings, "up", "flights")
         feed(settings, "2013-01-01", "2013-01-03")
         yield settings
     finally:

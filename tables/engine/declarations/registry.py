@@ -66,16 +66,11 @@ class Registry:
     def declarations(self) -> tuple[Topic | Table, ...]:
         return (*self.topics.values(), *self.tables.values())
 
-    def of(self, domains: Collection[str]) -> Registry:
-        """What these domains declare, and those that they read; everything, where none is named.
-
-        Raises:
-            BadArgument: an unknown domain.
-            BadDeclaration: nothing of a domain can be loaded.
-        """
+    def restricted_to(self, domains: Collection[str]) -> Registry:
+        """What these domains declare, and those that they read; everything, where none is named."""
         if not domains:
             return self
-        wanted = {self.require_domain(domain) for domain in domains}
+        wanted = set(domains)
         for table in reversed(self.in_order()):  # each before those that it reads
             if table.domain in wanted:
                 wanted |= {source.domain for source in self.upstream(table)}
@@ -213,7 +208,7 @@ def load(folder: Path | None = None) -> Registry:
 
 def running(settings: Settings) -> Registry:
     """The platform's own declarations, of the domains that it runs."""
-    return load().of(chosen_domains(settings))
+    return load().restricted_to(chosen_domains(settings))
 
 
 @functools.cache

@@ -2,16 +2,34 @@
 
 from __future__ import annotations
 
+import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
 from cli.commands.platform_commands import _failed
+from infra.chosen_domains import choose_domains
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from streaming.progress import Progress, read, write
+from tests.cli.conftest import Cli
 from tests.plant import plant
+
+
+def test_an_unknown_domain_is_refused_before_anything_is_chosen(cli: Cli, home: Path) -> None:
+    ran = cli("up", "shop", "flihgts")
+    assert (ran.code, ran.err) == (2, "Error: There is no domain 'flihgts'.\nHint: The domains are flights, shop.\n")
+    assert not home.exists()
+
+
+def test_status_is_of_what_runs_and_names_what_does_not(cli: Cli, home: Path) -> None:
+    choose_domains(Settings(home=home), ["shop"])
+    ran = cli("status")
+    assert "shop.carts" in ran.out
+    assert ran.out.endswith("Not run: flights. `./twofold up shop flights` runs all.\n")
+    found = json.loads(cli("status", "--json").out)
+    assert {state["name"].partition(".")[0] for state in (*found["topics"], *found["tables"])} == {"shop"}
 
 
 def test_an_error_from_before_the_driver_started_is_not_reported(

@@ -38,6 +38,22 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
     assert registry.upstream(table) == [registry.topics["plant.readings"]]
 
 
+def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> None:
+    reading = TABLE_FILE.replace("latest(readings)", "latest(plant__readings)").replace(
+        "return readings", "return plant__readings"
+    )
+    every = load(
+        written(plant(tmp_path), {"lab/seen.py": reading, "lab/broken.py": "def f(:", "mill/newest.py": reading})
+    )
+    assert every.restricted_to([]) is every
+    lab = every.restricted_to(["lab"])
+    assert (lab.domains, list(lab.tables), list(lab.faults)) == (("lab", "plant"), ["lab.seen"], ["lab.broken"])
+    assert lab.upstream(lab.tables["lab.seen"]) == [every.topics["plant.readings"]]
+    assert every.restricted_to(["plant"]).domains == ("plant",)
+    assert lab.removed(["mill.newest", "mill.gone", "lab.seen"]) == ["mill.gone"]
+    assert every.restricted_to(["plant", "removed_since"]).domains == ("plant",)
+
+
 @pytest.mark.parametrize(
     ("file", "text", "message", "hint"),
     [
