@@ -13,7 +13,7 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
-from datetime import UTC
+from datetime import UTC, date
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -35,6 +35,9 @@ from tests.infra.conftest import free_port
 from tests.servers import wait_until
 from tests.tables.declared import written
 from tests.worlds import World
+from traffic import shop_database
+from traffic.expected import expected_tables
+from traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -668,3 +671,43 @@ def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Dat
     with pytest.raises(CaptureFailed, match="Kafka Connect knows no capture of it"):
         recapture.current(database.settings, world.lake, declared)
     assert capture_again(world, database) == 1
+
+
+def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Database, spark: SparkSession) -> None:
+    """Two days of the shop's programs; both captures and the streams of four tables are started: up to a minute."""
+    settings, declared = database.settings, load()
+    topics = {name: topic for name, topic in declared.topics.items() if topic.domain == "shop" and topic.captures}
+    tables = {name: t for name, t in declared.tables.items() if declared.above(t).topics.keys() <= topics.keys()}
+    shop = Registry(topics, tables)
+    assert set(tables) == {f"shop.{name}" for name in ("customers", "customer_history", "shipments", "shipped_to")}
+    days = date(2026, 3, 2), date(2026, 3, 4)
+    ensure_topics(settings, specs(shop))
+    shop_database.create_tables(settings)
+    for capture in captures(shop):
+        debezium_connector.ensure(settings, capture)
+        debezium_connector.wait_snapshot(settings, capture, 60)
+    with shop_database.connected(settings) as connection:
+        for transaction in shop_database.transactions(*days):
+            connection.commit(transaction)
+    world = World(spark, settings, domain="shop", registry=shop)
+
+    def is_copied() -> bool:
+        Ingest(world.spark, world.lake, world.registry, "shop").start(available_now=True).awaitTermination()
+        world.maintain()
+        return all(
+            world.rows(f"shop.{name}").num_rows == len(shop_database.rows(settings, name))
+            and compare(expected_tables.expected(f"shop.{name}", *days), world.rows(f"shop.{name}"), key).equal
+            for name, key in (("customers", ["customer"]), ("shipments", ["shipment_id"]))
+        )
+
+    wait_until(is_copied, timeout_s=90)
+    shipped = compare(
+        expected_tables.expected("shop.shipped_to", *days), world.rows("shop.shipped_to"), ["shipment_id"]
+    )
+    assert shipped.equal, shipped.examples.to_pylist()
+    assert shipped.rows > 200
+    changes = [change for t in shop_database.transactions(*days) for change in t.changes]
+    streets = [(c.row["customer"], c.row["street"]) for c in changes if c.table == "customers" and "street" in c.row]
+    history = world.rows("shop.customer_history").select(["customer", "street"]).to_pylist()
+    # A login, which changes another column, begins no row; no customer of these days moves to where he is.
+    assert sorted((row["customer"], row["street"]) for row in history) == sorted(streets)

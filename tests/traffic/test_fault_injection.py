@@ -11,6 +11,7 @@ import pytest
 from infra.errors import BadArgument
 from tables.engine.declarations import registry
 from tables.engine.declarations.declaration import Topic
+from traffic import producer
 from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
 from traffic.flight_source import Departure, Observation, Record, records
 
@@ -171,12 +172,17 @@ def test_garbage_has_the_fault_that_its_kind_promises(
         assert wrong(kind, garbage.value, topic, json.loads(true.value)), garbage.value[:400]
 
 
-def test_the_platform_takes_every_true_record_and_no_garbage(topics: dict[str, Topic], two_days: list[Record]) -> None:
+@pytest.mark.parametrize(("domain", "start"), [("flights", date(2013, 1, 1)), ("shop", date(2026, 3, 2))])
+def test_the_platform_takes_every_true_record_and_no_garbage(domain: str, start: date) -> None:
     from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 
-    how = FaultInjection(corrupt_share=0.5)
-    for name, topic in topics.items():
-        found = [m for m in sent(two_days, topics, how) if m.topic == name]
+    declared = {topic.full_name: topic for topic in registry.load().domain_topics(domain) if not topic.captures}
+    messages = list(
+        producer.messages(domain, start, start + timedelta(days=2), declared, FaultInjection(corrupt_share=0.5))
+    )
+    assert {message.topic for message in messages} == declared.keys()
+    for name, topic in declared.items():
+        found = [message for message in messages if message.topic == name]
         raw = [
             {"partition": 0, "offset": n, "timestamp": m.send_at, "key": m.key, "value": m.value}
             for n, m in enumerate(found)
