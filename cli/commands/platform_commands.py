@@ -2,43 +2,33 @@
 
 from __future__ import annotations
 
-import hashlib
-import sys
-import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
+from collections.abc import Sequence
+from datetime import datetime
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.capture_start import capture_programs, captures_tables, ensure_captures
+from cli.capture_start import captures_tables
 from cli.console import (
     NOTHING,
     Json,
     make_table,
     out,
-    print_fault,
     print_json,
     shown_age,
     shown_bytes,
     shown_span,
     step,
 )
-from infra.errors import LogGap, ProcessFailed
-from infra.settings import ROOT, Settings
+from infra.errors import LogGap
+from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.platform_status import QueryState, Snapshot, TableState, TopicState
     from infra.doctor import Finding
-    from infra.process.supervisor import Program
-    from streaming.progress import Progress
     from tables.engine.declarations.registry import Registry
-
-STREAM_READY_S = 180.0
-MOST_STARTS = 3
 
 
 def up(
@@ -60,6 +50,8 @@ def up(
     Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run.
     """
+    from cli.platform_start import start_platform
+
     settings = Settings.from_environment()
     registry = start_platform(settings, domains or (), airflow=airflow, streams=streams, spark=spark)
     out.print()
@@ -123,85 +115,6 @@ def doctor(as_json: Json = False) -> None:
         raise typer.Exit(1)
 
 
-def start_platform(
-    settings: Settings,
-    domains: Sequence[str] = (),
-    *,
-    airflow: bool = True,
-    streams: bool = True,
-    spark: bool = True,
-    prepare_database: Callable[[Settings], None] | None = None,
-) -> Registry:
-    """Have the platform running and ready; what it runs.
-
-    Args:
-        domains: those that it runs from now on; none: those of before, all at first.
-        prepare_database: called once the captured database answers, before its tables are captured.
-
-    Raises:
-        BadArgument: an unknown domain; before anything is started.
-        PortTaken: before anything is started.
-        ProcessFailed: a process does not become ready; names its log.
-    """
-    from infra import jars
-    from infra.chosen_domains import choose_domains
-    from infra.process import supervisor
-    from tables.engine.declarations.registry import load, running
-
-    if domains:
-        declared = load()
-        known = [declared.require_domain(domain) for domain in domains]
-        choose_domains(settings, declared.restricted_to(known).domains)
-    registry = running(settings)
-    for fault in registry.faults.values():
-        print_fault(fault, "It is left out; all else runs.")
-    if not supervisor.is_running(settings):
-        # What a crash left behind would hold our ports.
-        supervisor.stop(settings)
-    spark = spark and settings.supervises_spark
-    _require_ports(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
-    with step("Java and its jars"):
-        jars.ensure(settings)
-    fresh = not supervisor.is_running(settings)
-    programs = [*_broker(settings), *capture_programs(settings, registry)]
-    if spark:
-        programs.append(_spark(settings))
-    with ThreadPoolExecutor(max_workers=1) as executor:
-        warm = None
-        if fresh:
-            # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
-            supervisor.start(settings, programs)
-            warm = executor.submit(_wait_spark, settings) if spark else None
-        if airflow:
-            with step("Airflow's database"):
-                programs += _airflow(settings)
-            if fresh:
-                supervisor.start(settings, programs)
-        with step(f"Kafka broker at {settings.bootstrap_servers}"):
-            _wait_broker(settings)
-        with step("Topics as declared"):
-            _ensure_topics(settings, registry)
-        ensure_captures(settings, registry, prepare_database)
-        if streams:
-            programs += [_stream(settings, domain) for domain in registry.domains]
-        supervisor.start(settings, programs)
-        # A broker whose definition changed was replaced just now, as was a Spark server.
-        _wait_broker(settings)
-        for domain in registry.domains if streams else ():
-            with step(f"Stream of the domain {domain}"):
-                _wait_stream(settings, registry, domain)
-        for failed in [p for domain in registry.domains if streams for p in _failed(settings, registry, domain)]:
-            out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} has failed; all else runs.", soft_wrap=True)
-            out.print(f"  {escape(failed.error)}", soft_wrap=True)
-        if spark:
-            with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
-                (warm or executor.submit(_wait_spark, settings)).result()
-        if airflow:
-            with step("Airflow"):
-                _wait_airflow(settings)
-    return registry
-
-
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
     """Where to go from here."""
     lines = []
@@ -232,131 +145,6 @@ def _print_not_run(registry: Registry) -> None:
     if others:
         every = " ".join([*registry.domains, *others])
         out.print(f"[dim]Not run: {', '.join(others)}. `./twofold up {every}` runs all.[/]", soft_wrap=True)
-
-
-def stream_program_name(domain: str) -> str:
-    """What the supervisor calls the stream driver of a domain."""
-    return f"stream-{domain.replace('_', '-')}"
-
-
-def _require_ports(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
-    """Refuse ports that others hold; those of our own running processes are ours."""
-    from infra.process import supervisor
-    from infra.process.ports import require_free
-    from infra.server_ports import server_ports
-
-    ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
-    for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
-        if port.program not in ours:
-            require_free(port.number, port.setting, port.server)
-
-
-def _broker(settings: Settings) -> list[Program]:
-    from infra.kafka import broker
-
-    if not settings.supervises_broker:
-        return []
-    broker.prepare(settings)
-    return [broker.program(settings)]
-
-
-def _wait_broker(settings: Settings) -> None:
-    from infra.kafka.broker import wait_ready
-
-    wait_ready(settings)
-
-
-def _ensure_topics(settings: Settings, registry: Registry) -> None:
-    from infra.kafka.topic_admin import ensure_topics
-    from tables.engine.events.topic_specs import specs
-
-    ensure_topics(settings, specs(registry))
-
-
-def _stream(settings: Settings, domain: str) -> Program:
-    """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
-    from infra.process.supervisor import Program
-
-    declared = hashlib.sha256()
-    for path in sorted((ROOT / "tables" / domain).glob("*.py")):
-        declared.update(path.read_bytes())
-    return Program(
-        name=stream_program_name(domain),
-        command=[sys.executable, "-m", "cli", "stream", domain],
-        environment={**settings.environment(), "DECLARATIONS": declared.hexdigest()[:12]},
-        stage=1,
-        start_s=5,
-        stop_wait_s=60,
-    )
-
-
-def _spark(settings: Settings) -> Program:
-    from infra.spark.connect_server import program
-
-    return program(settings)
-
-
-def _wait_spark(settings: Settings) -> None:
-    from infra.spark.connect_server import wait_warm
-
-    wait_warm(settings)
-
-
-def _airflow(settings: Settings) -> list[Program]:
-    from infra.airflow.airflow_processes import prepare, programs
-
-    prepare(settings)
-    return programs(settings)
-
-
-def _wait_airflow(settings: Settings) -> None:
-    from infra.airflow.airflow_api import wait_ready
-
-    wait_ready(settings)
-
-
-def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
-    """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
-    from infra.process import supervisor
-    from tables.engine.declarations.code_fingerprint import fingerprint, recorded
-    from tables.engine.delta.lake import Lake
-
-    lake = Lake(settings)
-    tables = registry.in_order(domain)
-    declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in tables]
-    # The driver refuses these, and reports why.
-    changed = {
-        t.full_name for t in tables if lake.exists(t.full_name) and recorded(lake, t) not in (None, fingerprint(t))
-    }
-
-    name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
-    while True:
-        process = next((p for p in supervisor.state(settings) if p.name == name), None)
-        if process and process.state == "RUNNING":
-            failed = {f"{p.domain}.{p.query}" for p in _failed(settings, registry, domain)}
-            if all(d in failed or (d not in changed and lake.exists(d)) for d in declared):
-                return
-        if time.monotonic() > deadline or (process and process.starts > MOST_STARTS):
-            state = f"{process.state}, started {process.starts} times" if process else "not supervised"
-            raise ProcessFailed(f"The stream of {domain} is {state}.", hint=f"See {settings.logs / f'{name}.log'}.")
-        time.sleep(0.3)
-
-
-def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
-    """Declared queries that have failed since the domain's driver was started: an older error may be corrected."""
-    from infra.process import supervisor
-    from streaming.progress import read
-
-    name, now = stream_program_name(domain), datetime.now(UTC)
-    uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)
-    if uptime_s is None:
-        return []
-    known = {"ingest", *(table.name for table in registry.in_order(domain))}
-    return [
-        p
-        for p in read(settings, domain)
-        if p.query in known and p.failed_at is not None and p.failed_at >= now - timedelta(seconds=uptime_s)
-    ]
 
 
 def print_status(now: Snapshot) -> None:

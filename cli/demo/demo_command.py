@@ -64,7 +64,8 @@ def demo(
 
 
 def _run(settings: Settings, domain: str, start: date, end: date, seconds: float) -> Account:
-    from cli.commands.platform_commands import print_addresses, start_platform
+    from cli.commands.platform_commands import print_addresses
+    from cli.platform_start import start_platform
     from tables.engine.declarations.registry import running
     from traffic.sources import DATABASES, source_of
 

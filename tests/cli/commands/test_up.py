@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from cli.commands.platform_commands import _failed
+from cli.platform_start import _failed
 from infra.chosen_domains import choose_domains
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
