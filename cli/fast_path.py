@@ -10,7 +10,6 @@ import json
 import sys
 from collections.abc import Sequence
 
-from infra.chosen_domains import chosen_domains
 from infra.errors import TwofoldError
 from infra.settings import Settings
 
@@ -31,11 +30,12 @@ def answer(words: Sequence[str]) -> bool:
     if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
         return False
     from batch.pending_work import untouched
+    from tables.engine.declarations.registry import running_domains
 
     try:
         settings = Settings.from_environment()
         names = [word for word in words[1:] if word != "--json"]
-        outcomes = untouched(settings, names or chosen_domains(settings))
+        outcomes = untouched(settings, names or running_domains(settings))
     except TwofoldError:
         return False  # the command line prints it
     if outcomes is None:

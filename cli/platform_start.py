@@ -42,7 +42,8 @@ def start_platform(
         prepare_database: called once the captured database answers, before its tables are captured.
 
     Raises:
-        BadArgument: an unknown domain; before anything is started.
+        BadArgument: an unknown domain; the choice of before stays, and nothing is started.
+        BadDeclaration: nothing of a domain can be loaded; the same.
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """

@@ -134,6 +134,7 @@ class Snapshot:
         gaps: records that are lost, as the ledger of gaps names them.
         removed: Delta tables that no file declares any more.
         captures: captured tables of the database; those that could not be looked at are left out.
+        not_run: domains that are declared and not chosen; nothing else here is of them.
     """
 
     at: datetime
@@ -145,6 +146,7 @@ class Snapshot:
     gaps: Sequence[Gap] = ()
     removed: Sequence[str] = ()
     captures: Sequence[CaptureState] = ()
+    not_run: Sequence[str] = ()
 
     @property
     def open_gaps(self) -> list[Gap]:
@@ -180,7 +182,7 @@ class Observer:
         late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
         corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
         audits = last_audits(lake)
-        now, lost = datetime.now(UTC), gaps(lake)
+        now, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: taken for p in progress if p.query == "ingest" for topic, taken in p.offsets.items()}
         kept: dict[str, Retention] = {}
         if with_retention and offsets:
@@ -198,7 +200,7 @@ class Observer:
         problems += [
             f"{name}: audits found {audit.unexplained:,} rows that nothing explains"
             for name, audit in audits.items()
-            if audit.unexplained
+            if audit.unexplained and name not in registry.elsewhere
         ]
         return Snapshot(
             at=now,
@@ -225,6 +227,7 @@ class Observer:
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
             captures=captured,
+            not_run=registry.not_run,
         )
 
     def _asking(self) -> Analyst:
@@ -295,7 +298,7 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     if not supervisor.is_running(settings):
         return []
     try:
-        states, slots = capture_states(settings, registry), _undeclared_slots(settings)
+        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
     except TwofoldError as error:
         hint = error.hint or "./twofold up starts what does not run."
         return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
@@ -320,12 +323,13 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     ]
 
 
-def _undeclared_slots(settings: Settings) -> list[str]:
+def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
+    """Slots that no topic of any domain declares; none where no domain that runs captures a table."""
     from infra.capture.debezium_connector import undeclared_slots
     from tables.engine.capture.captured_topic import captures
     from tables.engine.declarations.registry import load
 
-    return undeclared_slots(settings, captures(load()))
+    return undeclared_slots(settings, captures(load())) if captures(registry) else []
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

@@ -1,4 +1,4 @@
-"""Shows the faults of declarations as the import error of this file; it defines no Airflow DAG.
+"""Shows the faults of the declarations that run as the import error of this file; it defines no Airflow DAG.
 
 Airflow takes every DAG of a file with an import error out of service. Here there is none to lose, while
 `generate_dags.py` goes on serving the tables without a fault.
@@ -6,6 +6,7 @@ Airflow takes every DAG of a file with an import error out of service. Here ther
 
 from __future__ import annotations
 
-from tables.engine.declarations.registry import load
+from infra.settings import Settings
+from tables.engine.declarations.registry import running
 
-load().require_sound()
+running(Settings.from_environment()).require_sound()

@@ -141,8 +141,7 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
 
 
 def _print_not_run(registry: Registry) -> None:
-    others = sorted({name.partition(".")[0] for name in registry.elsewhere})
-    if others:
+    if others := registry.not_run:
         every = " ".join([*registry.domains, *others])
         out.print(f"[dim]Not run: {', '.join(others)}. `./twofold up {every}` runs all.[/]", soft_wrap=True)
 

@@ -13,7 +13,6 @@ from rich.markup import escape
 
 from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
 from cli.parsing import parse_partitions, parse_position, parse_time, require_order
-from infra.chosen_domains import chosen_domains
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
@@ -137,8 +136,10 @@ def reconcile(
 
     Where nothing was touched it takes less than a second and starts no Spark.
     """
+    from tables.engine.declarations.registry import running_domains
+
     settings = Settings.from_environment()
-    names = table_names(tables or chosen_domains(settings))
+    names = table_names(tables) if tables else running_domains(settings)
     approve = _approval(yes, digest, approved_by, as_json) if repair else None
     from batch.reconcile import reconcile as run
 
@@ -197,8 +198,11 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
 
     Fails when a rule is broken; with --json it only reports it, in `passed`.
     """
+    from tables.engine.declarations.registry import load, running_domains
+
     settings = Settings.from_environment()
-    names = full_names(tables or chosen_domains(settings))
+    wanted = tables or running_domains(settings)
+    names = full_names(wanted)
     from batch.quality_check import quality as run
 
     verdicts = run(settings, names)
@@ -208,9 +212,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
     _print_verdicts(verdicts)
     for verdict in verdicts:
         verdict.raise_if_failed()
-    from tables.engine.declarations.registry import load
-
-    load().require_sound(tables or ())
+    load().require_sound(wanted)
 
 
 def replay(

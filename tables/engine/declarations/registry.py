@@ -63,6 +63,11 @@ class Registry:
         return tuple(sorted({declaration.domain for declaration in self.declarations}))
 
     @property
+    def not_run(self) -> tuple[str, ...]:
+        """The domains that are left out, where this is of some alone."""
+        return tuple(sorted({name.partition(".")[0] for name in self.elsewhere}))
+
+    @property
     def declarations(self) -> tuple[Topic | Table, ...]:
         return (*self.topics.values(), *self.tables.values())
 
@@ -209,6 +214,22 @@ def load(folder: Path | None = None) -> Registry:
 def running(settings: Settings) -> Registry:
     """The platform's own declarations, of the domains that it runs."""
     return load().restricted_to(chosen_domains(settings))
+
+
+def running_domains(settings: Settings) -> list[str]:
+    """The domains of which a command is that is given no names; none: all that are declared.
+
+    Raises:
+        BadArgument: nothing of the domains that were chosen can be loaded.
+    """
+    registry = running(settings)
+    if registry.not_run and not registry.domains:
+        chosen = ", ".join(chosen_domains(settings))
+        raise BadArgument(
+            f"This platform runs {chosen}, of which no declaration can be loaded.",
+            hint=f"`./twofold up DOMAIN` runs another domain; not run: {', '.join(registry.not_run)}.",
+        )
+    return list(registry.domains) if registry.not_run else []
 
 
 @functools.cache

@@ -1,4 +1,4 @@
-"""What `up` reports of streams that fail while all others run."""
+"""What `up` runs, and what it reports of streams that fail while all others run."""
 
 from __future__ import annotations
 
@@ -9,10 +9,15 @@ from pathlib import Path
 import pytest
 
 from cli.platform_start import _failed
+from cli.platform_status import Observer, capture_findings
 from infra.chosen_domains import choose_domains
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from streaming.progress import Progress, read, write
+from tables.engine.declarations.registry import load, running
+from tables.engine.delta.lake import Lake
+from tables.engine.ledgers import lost_offsets
+from tables.engine.ledgers.lost_offsets import Gap
 from tests.cli.conftest import Cli
 from tests.plant import plant
 
@@ -46,3 +51,56 @@ def test_an_error_from_before_the_driver_started_is_not_reported(
     assert [(p.query, p.error) for p in _failed(settings, registry, "plant")] == [("hours", "fails at hours")]
     monkeypatch.setattr("infra.process.supervisor.state", lambda _: [])
     assert _failed(settings, registry, "plant") == []
+
+
+def test_status_leaves_out_queries_of_a_domain_that_is_not_run(cli: Cli, home: Path) -> None:
+    settings = Settings(home=home)
+    for domain in ("flights", "shop"):
+        write(settings, Progress(domain=domain, query="ingest", error=f"{domain} fails", failed_at=datetime.now(UTC)))
+    every = cli("status", "--json").document
+    assert (every["not_run"], [query["domain"] for query in every["queries"]]) == ([], ["flights", "shop"])
+    choose_domains(settings, ["flights"])
+    some = cli("status", "--json").document
+    assert (some["not_run"], [query["domain"] for query in some["queries"]]) == (["shop"], ["flights"])
+    assert [p for p in some["problems"] if "fails" in p] == ["flights.ingest has failed: flights fails"]
+
+
+def test_lost_records_of_a_domain_that_is_not_run_fail_no_status(cli: Cli, home: Path) -> None:
+    settings, lake = Settings(home=home), Lake(Settings(home=home))
+    lost_offsets.ensure(lake)
+    lost_offsets.record(
+        lake,
+        [Gap(topic="shop.orders", partition=0, start=3, end=5, recorded_at=datetime.now(UTC), why="gone", log="a")],
+    )
+    assert cli("status").code == 1
+    choose_domains(settings, ["flights"])
+    assert cli("status").code == 0
+    assert Observer(settings, running(settings)).take().gaps == []
+
+
+def test_doctor_asks_no_database_that_no_chosen_domain_captures(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("infra.process.supervisor.is_running", lambda _: True)
+    settings = Settings(home=tmp_path / "home", connect_port=1, database_port=2)
+    assert capture_findings(settings, load().restricted_to(["flights"])) == []
+    [unreachable] = capture_findings(settings, load().restricted_to(["shop"]))
+    assert (unreachable.name, unreachable.ok) == ("Captures", False)
+
+
+def test_commands_without_names_are_of_the_chosen_domains(
+    cli: Cli, home: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[list[str]] = []
+
+    def run(_: Settings, names: list[str], *__: object, **___: object) -> list[object]:
+        asked.append(names)
+        return []
+
+    monkeypatch.setattr("batch.reconcile.reconcile", run)
+    monkeypatch.setattr("batch.quality_check.quality", run)
+    assert [cli("reconcile").code, cli("quality").code] == [0, 0]
+    choose_domains(Settings(home=home), ["shop"])
+    assert [cli("reconcile").code, cli("quality").code] == [0, 0]
+    shop = [table.full_name for table in load().in_order("shop")]
+    assert asked == [[], [], ["shop"], shop]

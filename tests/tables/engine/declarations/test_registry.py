@@ -6,8 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from infra.chosen_domains import choose_domains
 from infra.errors import BadArgument, BadDeclaration
-from tables.engine.declarations.registry import Registry, load
+from infra.settings import Settings
+from tables.engine.declarations.registry import Registry, load, running, running_domains
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
 
@@ -281,6 +283,34 @@ def test_asking_for_what_cannot_be_loaded_names_the_file_at_fault(tmp_path: Path
     with pytest.raises(BadDeclaration, match=r"mill/a\.py, line 1"):
         registry.require_domain("mill")
     assert registry.require_domain("shop") == "shop"
+
+
+def mills(folder: Path) -> Registry:
+    """Four domains: `mill` reads `plant`, `shop` is by itself, and nothing of `yard` can be loaded."""
+    files = {
+        "plant/readings.py": TOPIC_FILE,
+        "plant/newest.py": TABLE_FILE,
+        "mill/copied.py": table_reading("plant__newest"),
+        "mill/again.py": table_reading("copied"),
+        "shop/readings.py": TOPIC_FILE,
+        "shop/broken.py": "TABLE = (",
+        "yard/broken.py": "TABLE = (",
+    }
+    return load(written(folder, files))
+
+
+def test_a_chosen_domain_that_cannot_be_loaded_stops_no_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    every, settings = mills(tmp_path / "tables"), Settings(home=tmp_path / "home")
+    monkeypatch.setattr("tables.engine.declarations.registry._own", lambda: every)
+    assert running(settings) is every
+    assert running_domains(settings) == []
+    choose_domains(settings, ["yard", "plant", "gone"])
+    assert (running(settings).domains, list(running(settings).faults)) == (("plant",), ["yard.broken"])
+    assert running_domains(settings) == ["plant"]
+    choose_domains(settings, ["gone", "yard"])
+    with pytest.raises(BadArgument, match="runs gone, yard, of which no declaration") as refused:
+        running_domains(settings)
+    assert "not run: mill, plant, shop" in str(refused.value.hint)
 
 
 def test_a_process_loads_the_declarations_of_the_platform_once() -> None:
