@@ -85,12 +85,13 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-        ensure_captures(settings, registry, prepare_database)
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)
         # A broker whose definition changed was replaced just now, as was a Spark server.
         _wait_broker(settings)
+        # Only now: where the platform ran without a captured domain, the database was started just now.
+        ensure_captures(settings, registry, prepare_database)
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
