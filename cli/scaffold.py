@@ -158,7 +158,9 @@ def domain(name: Annotated[str, typer.Argument(metavar="NAME", help="Lower-case 
     """Make the folder tables/NAME of a new domain."""
     out.print(f"Wrote {write_domain(name)}.", soft_wrap=True)
     out.print(
-        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line."
+        f"[dim]Next:[/] ./twofold new topic NAME --domain {name} --from SAMPLE, a file with one JSON record per line. "
+        f"`./twofold up {name}` runs this domain alone.",
+        soft_wrap=True,
     )
 
 

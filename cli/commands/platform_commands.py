@@ -48,7 +48,8 @@ def up(
     """Start the platform: broker, database with its capture where one is declared, streams, Spark server, Airflow.
 
     Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
-    with a mistake is left out and named here and by `status`; all others run.
+    with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
+    chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays.
     """
     from cli.platform_start import start_platform
 

@@ -9,6 +9,8 @@ import pyarrow as pa
 import pytest
 
 from infra.airflow.airflow_api import Client
+from infra.kafka.topic_admin import reach
+from infra.process import supervisor
 from infra.settings import Settings
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
@@ -31,6 +33,15 @@ def test_every_dag_is_served(airflow: Client) -> None:
     from tests.dags.test_generated_dags import KINDS
 
     assert sorted(airflow.dags()) == [f"flights.{kind}" for kind in KINDS]
+
+
+def test_only_the_chosen_domain_has_processes_and_topics(platform: Settings) -> None:
+    """It was started by `up flights`."""
+    processes = {process.name for process in supervisor.state(platform)}
+    assert {name for name in processes if name.startswith("stream-")} == {"stream-flights"}
+    assert processes & {"database", "connect"} == set()
+    with reach(platform) as client:
+        assert {name.partition(".")[0] for name in client.list_topics()} & set(load().domains) == {"flights"}
 
 
 @pytest.mark.parametrize(

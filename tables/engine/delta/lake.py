@@ -109,7 +109,8 @@ class Lake:
             return DeltaTable(self.uri(name), version=version)
         except TableNotFoundError:
             raise BadArgument(
-                f"The Delta table {name} does not exist yet.", hint="`./twofold up` makes the tables of every domain."
+                f"The Delta table {name} does not exist yet.",
+                hint="`./twofold up` makes the tables of every domain that it runs.",
             ) from None
 
     def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str]) -> None:
