@@ -38,7 +38,7 @@ def test_transactions_are_in_the_order_of_time_and_end_with_the_range() -> None:
     assert first == transactions(MONDAY, TUESDAY)
 
 
-def test_a_shipment_is_packed_for_a_known_customer_before_anything_else_happens_to_it() -> None:
+def test_a_shipment_is_packed_for_a_known_customer_before_all_else() -> None:
     known, packed = set[str](), set[str]()
     for transaction in transactions(MONDAY, WEDNESDAY):
         for change in transaction.changes:
