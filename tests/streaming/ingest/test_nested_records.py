@@ -7,11 +7,23 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, Any
 
 import duckdb
+import pyarrow as pa
 import pytest
 
+from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
+from tables import header
 from tables.engine.checks.hash_buckets import compare_groups
 from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, accepted, decode_frame, events_schema
+from tables.engine.events.record_decoder import (
+    LATE_BY_MS,
+    OFFSET,
+    accepted,
+    decode_frame,
+    events_schema,
+    for_workers,
+    reject_frame,
+    rejected,
+)
 from tables.engine.refresh.row_diff import difference_of_frames
 from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
 from tests.tables.declared import a_topic
@@ -80,3 +92,17 @@ def test_nested_records_are_kept_by_both_engines_and_replayed_equal(lake: Lake, 
     compared = [name for name in events_schema(TOPIC).names if name not in (OFFSET, LATE_BY_MS)]
     assert difference_of_frames(again, live, [OFFSET], compared).count() == 0
     assert [group.is_equal for group in compare_groups(again, live, {"one": F.lit(0)}, compared)] == [True]
+
+
+def test_workers_get_no_null_list_of_headers(lake: Lake, spark: SparkSession) -> None:
+    topic = a_topic(schema={"sensor": "string", "read_at": "timestamp", "trace": header("trace", "string?")})
+    log = SmallLog(lake, topic, {0: [BAD, BAD]})
+    headers = [None, [{"key": "trace", "value": b"t"}]]
+    raw = spark.createDataFrame(log.raw({0: (0, 2)}).append_column(HEADERS, pa.array(headers, HEADERS_TYPE)))
+
+    def headers_of(frame: Any) -> list[Any]:
+        return frame.select(HEADERS).toArrow()[HEADERS].to_pylist()
+
+    assert headers_of(for_workers(raw, topic)) == [[], headers[1]]
+    assert headers_of(rejected(decode_frame(raw, topic, None))) == headers
+    assert headers_of(reject_frame(raw, topic)) == headers

@@ -219,6 +219,14 @@ def test_the_id_may_be_a_guid_in_a_header(schemas: Path) -> None:
     assert result.rejected[HEADERS].to_pylist() == [[{"key": "__value_schema_id", "value": other}]]
 
 
+def test_an_empty_list_of_headers_is_none(schemas: Path) -> None:
+    put(schemas, _1=EVENT)
+    header = [{"key": "trace", "value": None}]
+    result = decoded(topic(), by_id(1, written(PUSH)), b"{}", b"{}", b"{}", headers=[[], [], header, None])
+    assert result.accepted["id"].to_pylist() == ["ä"]
+    assert result.rejected[HEADERS].to_pylist() == [None, header, None]
+
+
 @pytest.mark.parametrize(
     ("value", "expected"),
     [
