@@ -116,8 +116,8 @@ def run(
     stop, written = stop or threading.Event(), DATABASES.get(domain)
     with (
         _stopped_by_signals(stop),
-        AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
         written.connected(settings) if written else nullcontext() as database,
+        AckJournal.begin(settings, domain, datetime.now(UTC)) as journal,
         producing(settings, outage_s=OUTAGE_S) as producer,
     ):
         outbox = _Outbox(producer, journal, topics, stop)

@@ -15,7 +15,7 @@ from datetime import date, datetime, time, timedelta
 from typing import IO, Literal
 
 from infra.capture import postgres_server
-from infra.errors import ProcessFailed
+from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 from traffic import shop_source
 from traffic.shop_source import CUSTOMERS, ZONE, Login, Order, Payment, home_of
@@ -98,7 +98,17 @@ class Connection:
 
 
 def create_tables(settings: Settings) -> None:
-    """Have the shop's tables in the captured database."""
+    """Have the shop's tables in the supervised database.
+
+    Raises:
+        BadArgument: the database is one of yours.
+        DatabaseUnreachable: retryable.
+    """
+    if not settings.supervises_database:
+        raise BadArgument(
+            "The shop writes to tables of the database, and TWOFOLD_DATABASE names one of yours.",
+            hint="Unset it: the shop then uses the database that the platform starts.",
+        )
     postgres_server.query(settings, TABLES)
 
 
@@ -112,6 +122,7 @@ def connected(settings: Settings) -> Iterator[Connection]:
     """A connection to the captured database, which has the shop's tables; when the block ends, all is committed.
 
     Raises:
+        BadArgument: the database is one of yours.
         ProcessFailed: the database refused a statement, or the connection ended.
     """
     create_tables(settings)

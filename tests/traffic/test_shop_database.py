@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, date, datetime
 
 import pytest
 
-from traffic.shop_database import COLUMNS, Change, transactions
+from infra.errors import BadArgument
+from infra.settings import Settings
+from traffic.shop_database import COLUMNS, Change, connected, transactions
 
 MONDAY, TUESDAY, WEDNESDAY = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 4)
 
@@ -27,6 +30,12 @@ MONDAY, TUESDAY, WEDNESDAY = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 4
 )
 def test_a_change_is_a_statement(change: Change, statement: str) -> None:
     assert change.statement == statement
+
+
+def test_a_database_of_yours_is_left_alone(settings: Settings) -> None:
+    yours = replace(settings, database="postgresql://me:secret@127.0.0.1:1/real")
+    with pytest.raises(BadArgument, match="names one of yours"), connected(yours):
+        pass
 
 
 def test_transactions_are_in_the_order_of_time_and_end_with_the_range() -> None:
