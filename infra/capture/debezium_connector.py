@@ -225,7 +225,7 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
     found = known(settings, capture)
     capture = found[-1] if found else capture
     now, error = _task(settings, capture)
-    slot, retained = _slot(settings, capture)
+    slot, retained, _ = _slot(settings, capture)
     fault = hint = ""
     try:
         require_table(settings, capture)
@@ -280,10 +280,11 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
     Raises:
         CaptureFailed: the slot is gone, was invalidated, or begins behind the connector's position.
     """
+    # The slot before the position, which it follows: a connector that goes on in between has no gap.
+    slot, _, confirmed = _slot(settings, capture)
     position = committed_lsn(settings, capture)
     if position is None:
         return
-    slot, _ = _slot(settings, capture)
     if slot is None or slot in ("lost", "unreserved"):
         what = "is gone" if slot is None else f"is {slot}"
         raise CaptureFailed(
@@ -291,11 +292,7 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
             hint=f"{again(capture.topic)}.",
             topic=capture.topic,
         )
-    [confirmed] = postgres_server.query(
-        settings,
-        f"SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
-    )
-    if int(confirmed) > position:
+    if confirmed > position:
         raise CaptureFailed(
             f"The replication slot {capture.name} begins at LSN {confirmed}, beyond the connector's {position}: "
             "changes between are lost.",
@@ -369,16 +366,18 @@ def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
     return next((entry["offset"] for entry in found.get("offsets", ()) if entry.get("offset")), {})
 
 
-def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int]:
+def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int]:
+    """What `pg_replication_slots` says of its log, the bytes of it that are kept, and the LSN from which it goes on."""
     found = postgres_server.query(
         settings,
-        "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint "
+        "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
+        "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0) "
         f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
     )
     if not found:
-        return None, 0
-    status, _, retained = found[0].partition("|")
-    return status, int(retained)
+        return None, 0, 0
+    status, retained, confirmed = found[0].split("|")
+    return status, int(retained), int(confirmed)
 
 
 def main(arguments: list[str]) -> int:

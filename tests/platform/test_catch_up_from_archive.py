@@ -37,6 +37,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
 DOMAIN, TOPIC = "flights", "flights.departures"
+FLIGHTS = load().restricted_to([DOMAIN])
 BRIEF = {"segment.ms": "500", "local.retention.ms": "500", "file.delete.delay.ms": "0"}
 
 
@@ -51,7 +52,7 @@ def keep_briefly(settings: Settings) -> None:
     from kafka.admin import ConfigResource, ConfigResourceType
 
     with topic_admin.reach(settings) as admin:
-        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, BRIEF) for name in load().topics])
+        admin.alter_configs([ConfigResource(ConfigResourceType.TOPIC, name, BRIEF) for name in FLIGHTS.topics])
 
 
 def delete_records(settings: Settings, before: dict[int, int]) -> None:
@@ -76,8 +77,7 @@ def test_a_stream_that_fell_behind_misses_only_what_is_lost(
     spark: SparkSession, broker: Settings, log: Settings
 ) -> None:
     log = replace(log, archive=broker.archive_uri)
-    declared = load()
-    topics_alone = Registry(declared.topics, {})
+    topics_alone = Registry(FLIGHTS.topics, {})
     world = World(spark, log, registry=topics_alone)
     topic = world.registry.topics[TOPIC]
     send(log, 0)
@@ -105,8 +105,8 @@ def test_a_stream_that_fell_behind_misses_only_what_is_lost(
     assert {gap.partition: (gap.start, gap.end) for gap in lost} == {p: (seen[p], end) for p, end in cut.items()}
     assert faults(log) == {}
 
-    tables = list(declared.tables.values())
-    platform = Platform(spark, world.lake, declared)
+    tables = list(FLIGHTS.tables.values())
+    platform = Platform(spark, world.lake, FLIGHTS)
     told = [fault for found in audit_topics(platform, tables) for fault in found.faults]
     assert len(told) == len(lost)
     assert all("are lost: the broker's log begins at" in fault for fault in told)

@@ -42,7 +42,7 @@ def ingest(spark: SparkSession, settings: Settings, registry: Registry) -> World
 
 def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: SparkSession) -> None:
     """Ingest starts three times."""
-    every = load()
+    every = load().restricted_to([DOMAIN])
     others = Registry({name: topic for name, topic in every.topics.items() if name != ADDED}, {})
     send(log, 0)
     ingest(spark, log, others)
@@ -72,7 +72,7 @@ def test_a_topic_that_is_added_or_removed_stops_no_other(log: Settings, spark: S
 
 
 def test_a_topic_that_is_created_again_is_left_out_while_the_others_go_on(log: Settings, spark: SparkSession) -> None:
-    registry = Registry(load().topics, {})
+    registry = Registry(load().restricted_to([DOMAIN]).topics, {})
     world = World(spark, log, registry=registry)
     send(log, 0)
     kept = _SupervisedQuery("ingest", lambda: Ingest.start(started, available_now=False), None)

@@ -52,15 +52,15 @@ def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> N
 
 
 @pytest.mark.parametrize(
-    ("offsets", "slot", "confirmed", "expected"),
+    ("offsets", "slot", "expected"),
     [
-        (None, [], "", None),
-        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0"], "50", None),
-        ([{"offset": {"lsn": 50}}], ["extended|0"], "30", None),
-        ([{"offset": {"lsn": 50}}], [], "", "is gone"),
-        ([{"offset": {"lsn": 50}}], ["lost|0"], "50", "is lost"),
-        ([{"offset": {"lsn": 50}}], ["unreserved|0"], "50", "is unreserved"),
-        ([{"offset": {"lsn": 50}}], ["reserved|0"], "51", "beyond the connector's 50"),
+        (None, [], None),
+        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0|50"], None),
+        ([{"offset": {"lsn": 50}}], ["extended|0|30"], None),
+        ([{"offset": {"lsn": 50}}], [], "is gone"),
+        ([{"offset": {"lsn": 50}}], ["lost|0|50"], "is lost"),
+        ([{"offset": {"lsn": 50}}], ["unreserved|0|50"], "is unreserved"),
+        ([{"offset": {"lsn": 50}}], ["reserved|0|51"], "beyond the connector's 50"),
     ],
 )
 def test_a_slot_without_what_the_connector_needs_is_refused(
@@ -68,16 +68,27 @@ def test_a_slot_without_what_the_connector_needs_is_refused(
     monkeypatch: pytest.MonkeyPatch,
     offsets: Any,
     slot: list[str],
-    confirmed: str,
     expected: str | None,
 ) -> None:
-    def query(_: Settings, sql: str) -> list[str]:
-        return [confirmed] if "confirmed_flush_lsn" in sql else slot
-
     monkeypatch.setattr(kafka_connect, "ask", lambda *_: offsets and {"offsets": offsets})
-    monkeypatch.setattr(postgres_server, "query", query)
+    monkeypatch.setattr(postgres_server, "query", lambda *_: slot)
     if expected is None:
         require_no_gap(settings, CAPTURE)
     else:
         with pytest.raises(CaptureFailed, match=expected):
             debezium_connector.require_no_gap(settings, CAPTURE)
+
+
+def test_a_connector_that_goes_on_while_one_looks_has_no_gap(
+    settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each look at either moves both on: the connector's position first, then the slot."""
+    now = {"position": 50, "confirmed": 50}
+
+    def moved_on(found: Any) -> Any:
+        now.update(position=now["position"] + 10, confirmed=now["position"] + 10)
+        return found
+
+    monkeypatch.setattr(kafka_connect, "ask", lambda *_: moved_on({"offsets": [{"offset": {"lsn": now["position"]}}]}))
+    monkeypatch.setattr(postgres_server, "query", lambda *_: moved_on([f"reserved|0|{now['confirmed']}"]))
+    require_no_gap(settings, CAPTURE)
