@@ -38,6 +38,18 @@ def parse_date(text: str, option: str) -> date:
         raise BadArgument(f"{option}={text!r}: expected a date.", hint="Write 2013-01-05.") from None
 
 
+def parse_days(start: str | None, end: str | None, otherwise: tuple[date, date]) -> tuple[date, date]:
+    """The days `[start, end)` of two options, each of `otherwise` where it is not given.
+
+    Raises:
+        BadArgument: no date, or no range.
+    """
+    first = parse_date(start, "--start") if start else otherwise[0]
+    last = parse_date(end, "--end") if end else otherwise[1]
+    require_order(first, last)
+    return first, last
+
+
 def require_order(start: date, end: date) -> None:
     """`[start, end)` holds something."""
     if start >= end:

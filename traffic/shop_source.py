@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
-from functools import cache
+from functools import cache, lru_cache
 from itertools import count
 from typing import Literal
 
@@ -167,10 +167,10 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
         yield day, list(_day(day))
 
 
-def _day(day: date) -> Iterator[Record]:
+@lru_cache(maxsize=16)
+def _day(day: date) -> tuple[Record, ...]:
     dice = random.Random(f"shop {day}")
-    for number in range(VISITS):
-        yield from _Visit(dice, day, number).records()
+    return tuple(record for number in range(VISITS) for record in _Visit(dice, day, number).records())
 
 
 @cache

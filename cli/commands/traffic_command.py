@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 
 from cli.console import Json, make_table, out, print_json, shown_span
-from cli.parsing import parse_date, parse_speed, require_order, require_share
+from cli.parsing import parse_days, parse_speed, require_share
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -39,10 +39,8 @@ def traffic(
     """
     from traffic.sources import source_of
 
-    demo, times = source_of(domain).DEMO, parse_speed(speed)
-    first = parse_date(start, "--start") if start else demo[0]
-    last = parse_date(end, "--end") if end else demo[1]
-    require_order(first, last)
+    first, last = parse_days(start, end, source_of(domain).DEMO)
+    times = parse_speed(speed)
     shares = {"--minutes": minutes, "--hours": hours, "--duplicates": duplicates, "--corrupt": corrupt}
     for option, share in shares.items():
         require_share(share, option)

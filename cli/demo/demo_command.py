@@ -14,7 +14,7 @@ from rich.panel import Panel
 from cli.console import make_table, out, shown_span, step
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from cli.demo.live_view import LiveTraffic, feeding, moving
-from cli.parsing import parse_date, require_order
+from cli.parsing import parse_days
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
 from infra.settings import Settings
 
@@ -47,9 +47,7 @@ def demo(
     from traffic.sources import source_of
 
     source = source_of(domain)
-    first = parse_date(start, "--start") if start else source.DEMO[0]
-    last = parse_date(end, "--end") if end else source.DEMO[1]
-    require_order(first, last)
+    first, last = parse_days(start, end, source.DEMO)
     settings = Settings.from_environment()
     _require_source(source, first, last)
     try:
