@@ -56,7 +56,7 @@ class World:
     spark: SparkSession
     settings: Settings
     domain: str = "flights"
-    registry: Registry = field(default_factory=load)
+    registry: Registry = field(default_factory=lambda: load().restricted_to(["flights"]))
     log: dict[str, pa.Table] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
