@@ -65,15 +65,27 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     with _domain(settings, domain) as platform:
         queries = [_SupervisedQuery(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
-            if (code := jvm_exit_code()) is not None:
-                raise ProcessFailed(
-                    f"The JVM of the stream of {domain} ended with exit code {code}.",
-                    hint="Its supervisor starts it again. 3: it needs more memory, TWOFOLD_DRIVER_MEMORY.",
-                )
-            for query in queries:
-                query.keep(settings, domain)
+            _require_jvm(domain)
+            try:
+                for query in queries:
+                    query.keep(settings, domain)
+            except Exception:
+                time.sleep(_POLL_S)  # what the JVM ended with is known soon after it stops answering
+                _require_jvm(domain)
+                raise
         for query in queries:
             query.stop()
+
+
+def _require_jvm(domain: str) -> None:
+    """Raises:
+    ProcessFailed: the JVM ended.
+    """
+    if (code := jvm_exit_code()) is not None:
+        raise ProcessFailed(
+            f"The JVM of the stream of {domain} ended with exit code {code}.",
+            hint="Its supervisor starts it again. 3: it needs more memory, TWOFOLD_DRIVER_MEMORY.",
+        ) from None
 
 
 def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str] | None) -> None:

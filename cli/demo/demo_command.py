@@ -128,14 +128,17 @@ def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     from traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
-    return lambda: (
-        database is None
-        or all(
-            [row for (row,) in analyst.rows(f"{text} FROM {domain}.{table} ORDER BY row")]
-            == database.rows(settings, table)
-            for table, text in database.ROWS.items()
-        )
-    )
+    if database is None:
+        return lambda: True
+
+    def is_copied() -> bool:
+        for table, text in database.ROWS.items():
+            copy = sorted(str(row) for (row,) in analyst.rows(f"{text} FROM {domain}.{table}"))
+            if copy != database.rows(settings, table):
+                return False
+        return True
+
+    return is_copied
 
 
 def _drain(
