@@ -17,6 +17,7 @@ BENCHMARKS = {
     "reconcile": "reconcile_time",
     "ledgers": "ledger_growth",
     "revisions": "revision_time",
+    "timelines": "timeline_refresh",
     "kinds": "stateful_throughput",
     "decoding": "decoding",
     "dags": "dag_parsing",

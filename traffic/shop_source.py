@@ -157,7 +157,44 @@ class Payment(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "tried_at
         return self.payment_id
 
 
-Record = Login | Search | Click | CartEvent | Order | Payment
+class PostEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+    """A record of `shop.post_events`."""
+
+    post_id: str
+    author: str
+    kind: Literal["posted", "edited", "deleted"]
+    version: int
+    product: str | None
+    text: str | None
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.post_events"
+
+    @property
+    def key(self) -> str:
+        return self.post_id
+
+
+class FollowEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+    """A record of `shop.follow_events`."""
+
+    follower: str
+    author: str
+    kind: Literal["followed", "unfollowed"]
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.follow_events"
+
+    @property
+    def key(self) -> str:
+        return self.follower
+
+
+Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent
 
 
 def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
@@ -170,7 +207,8 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
 @lru_cache(maxsize=16)
 def _day(day: date) -> tuple[Record, ...]:
     dice = random.Random(f"shop {day}")
-    return tuple(record for number in range(VISITS) for record in _Visit(dice, day, number).records())
+    visits = (_Visit(dice, day, number) for number in range(VISITS))
+    return tuple(record for visit in visits for record in (*visit.records(), *visit.posts()))
 
 
 @cache
@@ -218,6 +256,39 @@ class _Visit:
                     at=self._after(5, 120),
                 )
                 yield from self._checkout(products, 1, 3)
+
+    def posts(self) -> Iterator[Record]:
+        """After it, in some: whom the customer begins or ceases to follow, and a post, edited or deleted later."""
+        dice = self._dice = random.Random(f"posts {self._name}")
+        for _ in range(dice.choice([0, 0, 1, 2])):
+            author = f"c{int(CUSTOMERS * dice.random() ** 3):04}"  # few have many followers
+            kinds: list[Literal["followed", "unfollowed"]] = ["followed", "followed", "followed", "unfollowed"]
+            yield FollowEvent(follower=self._who, author=author, kind=dice.choice(kinds), at=self._after(5, 120))
+        if dice.random() < 0.3:
+            product = self._product()
+            yield self._post("posted", 1, product, f"the {product} is here", (30, 300))
+            if dice.random() < 0.3:
+                yield self._post("edited", 2, product, f"the {product} is here, and broken", (30, 3_000))
+            if dice.random() < 0.1:
+                yield self._post("deleted", 3, None, None, (30, 3_000))
+
+    def _post(
+        self,
+        kind: Literal["posted", "edited", "deleted"],
+        version: int,
+        product: str | None,
+        text: str | None,
+        pause: tuple[int, int],
+    ) -> PostEvent:
+        return PostEvent(
+            post_id=f"m{self._name}",
+            author=self._who,
+            kind=kind,
+            version=version,
+            product=product,
+            text=text,
+            at=self._after(*pause),
+        )
 
     @property
     def _who(self) -> str:

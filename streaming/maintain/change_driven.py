@@ -18,7 +18,7 @@ from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import CHANGED, most_rows
 from tables.engine.events.metadata_columns import OFFSET
 from tables.engine.refresh.refresh import Refresher, everything
-from tables.engine.refresh.scope import Scope, hull, merged, scopes_of
+from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -67,7 +67,9 @@ class ChangeDrivenStream(TableStream):
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
-            written = self._refresher.publish(scopes, info, check=False) if scopes else Written()
+            written = Written()
+            for part in alike(scopes):
+                written += self._refresher.publish(part, info, check=False)
             self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(batch + 1, ends)
             self._note(batch + 1, rows_in, written, versions, None, started)

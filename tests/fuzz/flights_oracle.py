@@ -58,7 +58,7 @@ class Oracle:
         return expected_tables.is_final(table, before)
 
     @staticmethod
-    def misnamed(world: World) -> list[str]:
+    def faults(world: World) -> list[str]:
         """Matches that name another record than that of the flight which they name."""
         connection = duckdb.connect()
         for name in ("missed_turnarounds", "departures", "arrivals"):

@@ -32,8 +32,8 @@ class Answers(Protocol):
     def is_final(self, table: str, before: datetime) -> str:
         """That, as a condition of DuckDB on the table's columns."""
 
-    def misnamed(self, world: World) -> list[str]:
-        """What is wrong with the records that rows name."""
+    def faults(self, world: World) -> list[str]:
+        """What else is wrong, as the records that rows name."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,7 +96,7 @@ def run(
                 verdict.add(fault, found.examples, known)
         verdict.faults += unexplained
         if not tables:
-            verdict.faults += oracle.misnamed(world)
+            verdict.faults += oracle.faults(world)
         verdict.faults += [f"twice: {o}" for o in world.reconcile(names) if o.changed or o.files_written]
         try:
             assert_ledger_explains(world, names)

@@ -101,7 +101,33 @@ class Login:
     sent_again: int | None
 
 
-Part = Order | Attempt | CartEvent | Search | Click | Login
+@dataclass(frozen=True, kw_only=True)
+class PostEvent:
+    """What happens to one of three posts; events may disagree on its author, and claim one version."""
+
+    post: int
+    author: int
+    kind: str
+    version: int
+    product: int | None
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class FollowEvent:
+    """One of four customers begins or ceases to follow an author."""
+
+    follower: int
+    author: int
+    kind: str
+    minute: int
+    heard: int
+    sent_again: int | None
+
+
+Part = Order | Attempt | CartEvent | Search | Click | Login | PostEvent | FollowEvent
 
 
 @dataclass(frozen=True)
@@ -114,13 +140,24 @@ class Case:
     searches: tuple[Search, ...] = ()
     clicks: tuple[Click, ...] = ()
     logins: tuple[Login, ...] = ()
+    post_events: tuple[PostEvent, ...] = ()
+    follow_events: tuple[FollowEvent, ...] = ()
 
     def __len__(self) -> int:
         return sum(len(getattr(self, part.name)) for part in fields(self))
 
     def smaller(self) -> Iterator[Case]:
         """The case without one of its parts; an attempt or click goes before what it is of can change."""
-        for name in ("attempts", "cart_events", "clicks", "logins", "searches", "orders"):
+        for name in (
+            "attempts",
+            "cart_events",
+            "clicks",
+            "logins",
+            "post_events",
+            "follow_events",
+            "searches",
+            "orders",
+        ):
             some = getattr(self, name)
             for n in range(len(some)):
                 yield replace(self, **{name: some[:n] + some[n + 1 :]})
@@ -200,6 +237,26 @@ logins = st.builds(
     heard=heard,
     sent_again=sent_again,
 )
+post_events = st.builds(
+    PostEvent,
+    post=st.sampled_from([0, 0, 1, 2]),
+    author=number,
+    kind=st.sampled_from(["posted", "posted", "edited", "edited", "deleted"]),
+    version=st.integers(1, 3),
+    product=st.sampled_from([0, 1, None]),
+    minute=st.one_of(st.integers(0, 3), st.integers(0, 200)),
+    heard=heard,
+    sent_again=sent_again,
+)
+follow_events = st.builds(
+    FollowEvent,
+    follower=st.integers(0, 3),
+    author=number,
+    kind=st.sampled_from(["followed", "followed", "followed", "unfollowed"]),
+    minute=st.one_of(st.integers(0, 3), st.integers(0, 200)),
+    heard=heard,
+    sent_again=sent_again,
+)
 paid_cases = st.builds(
     lambda some, others, guess: Case(tuple(some), (*others, *guess)),
     st.lists(orders, min_size=2, max_size=5),
@@ -214,8 +271,13 @@ visited_cases = st.builds(
     st.lists(clicks, min_size=1, max_size=3),
     st.lists(logins, min_size=1, max_size=2),
 )
-cases = st.one_of(paid_cases, visited_cases)
-"""Those of a checkout, and those of a visit: all of both in one would be too much for Hypothesis to draw."""
+followed_cases = st.builds(
+    lambda posts, follows: Case((), post_events=tuple(posts), follow_events=tuple(follows)),
+    st.lists(post_events, min_size=1, max_size=5),
+    st.lists(follow_events, min_size=1, max_size=8),
+)
+cases = st.one_of(paid_cases, visited_cases, followed_cases)
+"""Of a checkout, of a visit, of timelines: all of them in one would be too much for Hypothesis to draw."""
 
 
 def _once(events: Sequence[CartEvent]) -> list[CartEvent]:
@@ -237,7 +299,22 @@ def log_of(world: Sequence[Case]) -> list[Sent]:
 
 def owners(world: Sequence[Case]) -> dict[str, int]:
     """Every name of a case -> the number of the case."""
-    kinds = {"o": 5, "x": 10, "y": 10, "c": 2, "p": 2, "k": 2, "b": 2, "s": 3, "z": 4, "i": 4, "l": 3}
+    kinds = {
+        "o": 5,
+        "x": 10,
+        "y": 10,
+        "c": 2,
+        "p": 2,
+        "k": 2,
+        "b": 2,
+        "s": 3,
+        "z": 4,
+        "i": 4,
+        "l": 3,
+        "m": 3,
+        "a": 2,
+        "f": 4,
+    }
     return {
         f"{_space(nth)}{kind}{n}": nth for nth in range(len(world)) for kind, most in kinds.items() for n in range(most)
     }
@@ -277,6 +354,10 @@ def _records(case: Case, space: str) -> Iterator[Sent]:
         yield from _of_click(click, search_id, space, n)
     for n, login in enumerate(case.logins):
         yield from _of_login(login, space, n)
+    for n, post_event in enumerate(case.post_events):
+        yield from _of_post(post_event, space, n)
+    for follow_event in case.follow_events:
+        yield from _of_follow(follow_event, space)
 
 
 def _of_order(order: Order, space: str, n: int) -> Iterator[Sent]:
@@ -353,6 +434,29 @@ def _of_login(login: Login, space: str, n: int) -> Iterator[Sent]:
         "logged_in_at": stamp(login.minute),
     }
     yield from _sent(login, "logins", record)
+
+
+def _of_post(event: PostEvent, space: str, n: int) -> Iterator[Sent]:
+    record = {
+        "post_id": f"{space}m{event.post}",
+        "author": f"{space}a{event.author}",
+        "kind": event.kind,
+        "version": event.version,
+        "product": None if event.product is None else f"{space}p{event.product}",
+        "text": None if event.kind == "deleted" else f"text {n}",
+        "happened_at": stamp(event.minute),
+    }
+    yield from _sent(event, "post_events", record)
+
+
+def _of_follow(event: FollowEvent, space: str) -> Iterator[Sent]:
+    record = {
+        "follower": f"{space}f{event.follower}",
+        "author": f"{space}a{event.author}",
+        "kind": event.kind,
+        "happened_at": stamp(event.minute),
+    }
+    yield from _sent(event, "follow_events", record)
 
 
 def _sent(part: Part, topic: str, record: Mapping[str, object]) -> Iterator[Sent]:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from datetime import datetime
 
 import duckdb
 import pyarrow as pa
 
+from infra.settings import ROOT
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
 from traffic.expected.expected_shop import load_records
@@ -21,6 +23,8 @@ TOPICS = {
     "searches": "search_id",
     "clicks": "click_id",
     "logins": "login_id",
+    "post_events": "post_id || version",
+    "follow_events": "follower || author",
 }
 """Topic -> what identifies its records."""
 NAMED = {
@@ -45,14 +49,22 @@ NAMED = {
 """Table -> the records that its rows name, with what each must be the record of."""
 
 
-class Oracle:
-    """What tables must hold when everything of a log has been taken into account."""
+PAGE = ROOT / "docs" / "how-to" / "kinds-of-tables.md"
 
-    def __init__(self, log: Sequence[Sent]) -> None:
+
+class Oracle:
+    """What tables must hold when everything of a log has been taken into account.
+
+    Args:
+        most_followers: of an author whose posts are copied into timelines.
+    """
+
+    def __init__(self, log: Sequence[Sent], most_followers: int) -> None:
         self._connection = duckdb.connect()
         self._connection.execute("SET TimeZone = 'UTC'")
         found = {topic: [json.loads(record.value) for record in log if record.topic == topic] for topic in TOPICS}
         load_records(self._connection, found, query_of("shop.source"))
+        self._connection.execute(f"SET VARIABLE most_followers = {most_followers}")
 
     def expected(self, table: str, before: datetime) -> pa.Table:
         """The rows that are final before an instant."""
@@ -63,7 +75,32 @@ class Oracle:
     def is_final(table: str, before: datetime) -> str:
         return is_final(table, before)
 
-    def misnamed(self, world: World) -> list[str]:
+    def faults(self, world: World) -> list[str]:
+        """Rows that name a wrong record, and timelines that the page's query reads wrong."""
+        return [*self._misnamed(world), *self._misread(world)]
+
+    def _misread(self, world: World) -> list[str]:
+        """Followers for whom the page's query does not give each post, once, of each author whom they follow."""
+        with duckdb.connect() as tables:
+            tables.execute("SET TimeZone = 'UTC'")
+            for name in ("timelines", "posts", "follows", "popular_authors"):
+                tables.register("live", world.rows(f"shop.{name}"))
+                tables.execute(f"CREATE TABLE {name} AS FROM live")  # DuckDB cannot filter the views of strings
+            query = re.search(r"## Timelines.*?```sql\n(.*?);\n```", PAGE.read_text("utf-8"), re.DOTALL)
+            assert query, PAGE
+            wrong = []
+            for [follower] in self._connection.execute("SELECT DISTINCT follower FROM follow_events").fetchall():
+                found = tables.execute(query[1].replace("c0042", follower)).fetchall()
+                all_posts = self._connection.execute(
+                    """SELECT post_id, author, posted_at, product, text FROM posts_now JOIN follows_now USING (author)
+                    WHERE follower = ?""",
+                    [follower],
+                ).fetchall()
+                if sorted(found) != sorted(all_posts):
+                    wrong.append(f"the timeline of {follower} is {found}, not {all_posts}")
+        return wrong
+
+    def _misnamed(self, world: World) -> list[str]:
         """Rows that name a record which is not in the log, or is that of something else."""
         faults = []
         log = " UNION ALL ".join(

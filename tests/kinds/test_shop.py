@@ -26,16 +26,24 @@ def of_records(registry: Registry) -> Registry:
     return Registry(topics, tables)
 
 
+MOST_FOLLOWERS = 2
 WORLDS = max(1, ALL_WORLDS // 2)
 SHOP = Subject(
     domain="shop",
     registry=of_records(load()),
     log_of=log_of,
     owners=owners,
-    oracle=lambda log, _: Oracle(log),
+    oracle=lambda log, _: Oracle(log, MOST_FOLLOWERS),
 )
 
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
+
+
+@pytest.fixture(autouse=True)
+def few_followers_make_an_author_popular(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Cases have four followers, who come and go: authors become popular, and cease to be."""
+    derive = load().find_table("shop.popular_authors").derive
+    monkeypatch.setitem(derive.__globals__, "MOST_FOLLOWERS", MOST_FOLLOWERS)
 
 
 @over_worlds(cases, schedules, WORLDS)

@@ -23,6 +23,10 @@ KEYS = {
     "shop.search_results": ("search_id", "click_id"),
     "shop.foreign_orders": ("order_id", "login_id"),
     "shop.sold_lines": ("product", "line", "hour"),
+    "shop.posts": ("post_id",),
+    "shop.follows": ("follower", "author"),
+    "shop.popular_authors": ("author",),
+    "shop.timelines": ("follower", "post_id"),
     "shop.customers": ("customer",),
     "shop.shipments": ("shipment_id",),
     "shop.shipped_to": ("shipment_id",),
@@ -39,10 +43,8 @@ _UNTIL = {
     "shop.foreign_orders": "closes_at",
     "shop.sold_lines": "closes_at",
 }
-FINAL = {table: f"{column} < {{before}}" for table, column in _UNTIL.items()} | dict.fromkeys(
-    ("shop.customers", "shop.shipments", "shop.shipped_to"), "true"
-)
-TOPICS = ("orders", "payments", "cart_events", "searches", "clicks", "logins")
+FINAL = {table: f"{_UNTIL[table]} < {{before}}" if table in _UNTIL else "true" for table in KEYS}
+TOPICS = ("orders", "payments", "cart_events", "searches", "clicks", "logins", "post_events", "follow_events")
 NESTED = ("lines", "labels")
 """Fields that the queries read as JSON."""
 

@@ -134,6 +134,19 @@ def merged(scopes: Iterable[Scope]) -> list[Scope]:
     return sorted(result, key=lambda scope: repr(scope.values))
 
 
+def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
+    """The scopes in parts, each to be refreshed by itself: those with an interval, then the others by what they fix.
+
+    What is read of an input is what any of a part's scopes depends on. Together, a post with all the followers of its
+    author and a follower with all posts of the same author would read, and join, all posts with all followers.
+    """
+    parts: dict[tuple[bool, ...], list[Scope]] = {}
+    for scope in scopes:
+        fixed = () if scope.interval else (True, *(value is not ... for value in scope.values))
+        parts.setdefault(fixed, []).append(scope)
+    return [parts[fixed] for fixed in sorted(parts)]
+
+
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
     """Overlapping or adjacent intervals joined, in order."""
     return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date, datetime
 from functools import cached_property, partial
@@ -47,9 +47,8 @@ class ScopeFilter:
         time, slack_ms = source.event_time, self._input_slack_ms(source)
         names = self.table.scope_in(source)
         rows = self._coarse(frame, names, time, slack_ms)
-        if not many or self._is_everything or not set(names) <= set(frame.columns):
-            return rows
-        return self._within(rows, names, time, slack_ms)
+        by = self._restricting(names, frame.columns)
+        return self._within(rows, by, time, slack_ms) if many and by else rows
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
@@ -62,14 +61,15 @@ class ScopeFilter:
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
 
-        Where the input does not have its rows' scopes, or a scope is of any value, they keep more: all rows of the
-        scopes' times.
+        A column that the input lacks, or of which a scope is of any value, does not count; without one that does they
+        keep all rows of the scopes' times.
 
         Args:
             schema: the input's.
         """
-        time, slack_ms, by = source.event_time, self._input_slack_ms(source), self.table.scope_in(source)
-        if not by or not set(by) <= set(schema.names) or any(self._has_any(n) for n in range(len(by))):
+        time, slack_ms = source.event_time, self._input_slack_ms(source)
+        by = self._restricting(self.table.scope_in(source), schema.names)
+        if not by:
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
         return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms))
 
@@ -80,7 +80,7 @@ class ScopeFilter:
     def exact(self, frame: DataFrame) -> DataFrame:
         """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
         rows = self.closed(self.near(frame))
-        return rows if self._is_everything else self._within(rows, self.table.recompute_by, self.table.event_time, 0)
+        return rows if self._is_everything else self._within(rows, self._by, self.table.event_time, 0)
 
     def closed(self, frame: DataFrame) -> DataFrame:
         """The table's rows that are closed."""
@@ -132,7 +132,7 @@ class ScopeFilter:
         """
         join, where = "", "WHERE true"
         if not self._is_everything:
-            join, where = self._join("SEMI JOIN", schema, self.table.recompute_by, self.table.event_time, 0)
+            join, where = self._join("SEMI JOIN", schema, self._by, self.table.event_time, 0)
         if self._closes:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
@@ -146,7 +146,7 @@ class ScopeFilter:
 
         A time is in epoch milliseconds, rounded down.
         """
-        join, where = self._join("JOIN", schema, self.table.recompute_by, self.table.event_time, 0)
+        join, where = self._join("JOIN", schema, self._by, self.table.event_time, 0)
         at, instant = _comparable(schema, self.table.closes_at or "")
         is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
         return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
@@ -201,6 +201,20 @@ class ScopeFilter:
         known = [s.interval for s in self.scopes if s.interval]
         return coalesce(known) if len(known) == len(self.scopes) else None
 
+    @property
+    def _by(self) -> dict[int, str]:
+        """The columns of `recompute_by` of which some scope has a value, by their number."""
+        return {n: column for n, column in enumerate(self.table.recompute_by) if self._all_values[n] != {...}}
+
+    def _restricting(self, names: Sequence[str], columns: Collection[str]) -> dict[int, str]:
+        """Those of which each scope has a value, and an input a column, by their number.
+
+        Args:
+            names: what the input calls the columns of `recompute_by`.
+            columns: the input's.
+        """
+        return {n: name for n, name in enumerate(names) if name in columns and not self._has_any(n)}
+
     def _has_any(self, n: int) -> bool:
         return ... in self._all_values[n]
 
@@ -220,11 +234,11 @@ class ScopeFilter:
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
     def _join(
-        self, kind: str, schema: pa.Schema, names: Sequence[str], time: str | None, slack_ms: int
+        self, kind: str, schema: pa.Schema, by: Mapping[int, str], time: str | None, slack_ms: int
     ) -> tuple[str, str]:
         """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
         match, scopes, where = ["true"], "scopes", "true"
-        for n, column in enumerate(names):
+        for n, column in by.items():
             nullable = any(s.values[n] is None for s in self.scopes)
             same = f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}'
             match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
@@ -254,14 +268,16 @@ class ScopeFilter:
             values={column: frozenset(values) for column, values in self._values(names, columns)},
         )
 
-    def _within(self, rows: DataFrame, names: Sequence[str], time: str | None, slack_ms: int) -> DataFrame:
-        """The rows that have a scope's values and lie in its interval, widened by the slack."""
+    def _within(self, rows: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
+        """The rows that have a scope's values in these columns and lie in its interval, widened by the slack."""
         from pyspark.sql import functions as F
 
         types = {f.name: f.type for f in _arrow_schema(rows)}
-        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names)))
+        names = [by.get(n, "") for n in range(len(self.table.recompute_by))]
+        columns = [*(f"_{kind}{n}" for n in by for kind in ("v", "any")), "_start", "_end"]
+        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names).select(columns)))
         match: Column = F.lit(True)
-        for n, column in enumerate(names):
+        for n, column in by.items():
             same = rows[column].eqNullSafe(F.col(f"_v{n}"))
             match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
         if time:

@@ -46,5 +46,5 @@ class Oracle:
     def is_final(self, table: str, before: datetime) -> str:
         return "true"
 
-    def misnamed(self, world: World) -> list[str]:
+    def faults(self, world: World) -> list[str]:
         return []

@@ -69,3 +69,29 @@ SELECT
 FROM ordered_since
 LEFT JOIN contents USING (cart_id, version)
 WINDOW following AS (PARTITION BY cart_id ORDER BY version);
+
+-- Posts and follows: of records that agree in what identifies them the first in the log counts.
+CREATE TABLE posts_now AS
+WITH known AS (
+    SELECT * REPLACE (happened_at::TIMESTAMPTZ AS happened_at, version::INTEGER AS version) FROM post_events
+    QUALIFY row_number() OVER (PARTITION BY post_id, version, kind, happened_at::TIMESTAMPTZ ORDER BY _offset) = 1
+)
+SELECT post_id, author, min(happened_at) OVER of_post AS posted_at, version, product, text
+FROM known
+WINDOW of_post AS (PARTITION BY post_id)
+QUALIFY NOT bool_or(kind = 'deleted') OVER of_post
+    AND row_number() OVER (
+        PARTITION BY post_id
+        ORDER BY version DESC, happened_at DESC, author DESC, product DESC NULLS LAST, text DESC NULLS LAST
+    ) = 1;
+
+CREATE TABLE follows_now AS
+SELECT follower, author, last_at AS followed_at
+FROM (
+    SELECT follower, author, max(happened_at::TIMESTAMPTZ) FILTER (kind = 'followed') AS last_at,
+        max(happened_at::TIMESTAMPTZ) FILTER (kind = 'unfollowed') AS ended_at
+    FROM follow_events GROUP BY follower, author
+)
+WHERE last_at > coalesce(ended_at, '-infinity');
+
+SET VARIABLE most_followers = 10_000;

@@ -14,6 +14,7 @@ from tables.engine.refresh.scope import (
     EPOCH,
     Interval,
     Scope,
+    alike,
     coalesce,
     epoch_ms,
     from_epoch_ms,
@@ -160,3 +161,11 @@ def test_a_scope_between_two_rows_joins_them() -> None:
 def test_a_scope_of_any_value_meets_the_rows_of_all() -> None:
     spans = [(("a",), 0, 5 * HOUR), (("b",), 7 * HOUR, 10 * HOUR)]
     assert whole([Scope((...,), Interval(4 * HOUR, 8 * HOUR))], spans) == [Scope((...,), Interval(0, 10 * HOUR + 1))]
+
+
+def test_a_scope_of_every_date_does_not_widen_what_is_read_for_others() -> None:
+    hour = Interval(0, HOUR)
+    post, follow, other = Scope((..., "ann"), hour), Scope(("bob", "ann"), None), Scope(("eve", "ann"), None)
+    popular, dated = Scope((..., "ann"), None), Scope(("bob", "ann"), hour)
+    assert alike([follow, post, popular, other, dated]) == [[post, dated], [popular], [follow, other]]
+    assert alike([]) == []

@@ -108,3 +108,12 @@ def test_of_an_input_without_the_values_all_rows_of_the_times_are_read(tmp_path:
     readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 24 * HOUR])
     scopes = [Scope(("x",), AT_TEN)]
     assert found(tmp_path, a_topic(), scopes, recompute_by=["plant"]) == [0, 1]
+
+
+def test_of_two_columns_the_one_counts_that_all_scopes_fix_and_the_input_has(tmp_path: Path) -> None:
+    readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 24 * HOUR])
+    by = ["plant", "sensor"]
+    assert found(tmp_path, a_topic(), [Scope(("x", "a"), AT_TEN)], recompute_by=by) == [0]
+    assert found(tmp_path, a_topic(), [Scope((..., "a"), AT_TEN), Scope(("y", "a"), AT_TEN)], recompute_by=by) == [0]
+    assert found(tmp_path, a_topic(), [Scope((..., "a"), None)], recompute_by=by) == [0, 2]
+    assert found(tmp_path, a_topic(), [Scope((..., "a"), AT_TEN), Scope((..., ...), AT_TEN)], recompute_by=by) == [0, 1]

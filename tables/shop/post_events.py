@@ -1,0 +1,21 @@
+"""What customers post about products, edit and delete."""
+
+from __future__ import annotations
+
+from tables import Topic, between, one_of
+
+TOPIC = Topic(
+    schema={
+        "post_id": "string",
+        "author": "string",
+        "kind": "string",
+        "version": "int",
+        "product": "string?",
+        "text": "string?",
+        "happened_at": "timestamp",
+    },
+    event_time="happened_at",
+    message_key="post_id",
+    dedup_keys=["post_id", "version", "kind"],
+    checks=[one_of("kind", ["posted", "edited", "deleted"]), between("version", 1, None)],
+)

@@ -1,0 +1,1 @@
+FROM follows_now

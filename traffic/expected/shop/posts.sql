@@ -1,0 +1,1 @@
+FROM posts_now
