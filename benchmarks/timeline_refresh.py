@@ -215,7 +215,7 @@ def main() -> int:
         shop = Shop(spark, Settings(home=home / "many"), MANY)
         figures, claims = race(shop, args.authors, args.followers, args.posts, args.rounds)
         for limit, most in {"with the limit": MANY, "without": POPULAR + 1}.items():
-            found = popular(Shop(spark, Settings(home=home / limit), most), args.rounds)
+            found = popular(Shop(spark, Settings(home=home / limit.replace(" ", "-")), most), args.rounds)
             figures |= {f"{limit}: {name}": value for name, value in found.items()}
     finally:
         spark.stop()
