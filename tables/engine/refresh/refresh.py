@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from math import prod
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -274,7 +275,10 @@ class Refresher:
         self._most_held = _most_of_width(read)
         bound = min(most_rows(self.lake.settings, COMPARED), self._most_held)
         if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
-            should = collected(derived if all(one.is_near for one in read) else wanted.near(derived))
+            near = derived if all(one.is_near for one in read) else wanted.near(derived)
+            # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
+            joined = prod(max(one.rows or 0, 1) for one in read)
+            should = collected(near if joined <= bound else near.limit(bound + 1))
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
             should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
