@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from batch.pending_work import nothing_to_do
 from benchmarks.measuring.figures import report, spread, timed
-from benchmarks.reconcile_time import History, declared
+from benchmarks.refresh.reconcile_time import History, declared
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.registry import load

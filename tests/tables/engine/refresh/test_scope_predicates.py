@@ -110,7 +110,7 @@ def test_of_an_input_without_the_values_all_rows_of_the_times_are_read(tmp_path:
     assert found(tmp_path, a_topic(), scopes, recompute_by=["plant"]) == [0, 1]
 
 
-def test_of_two_columns_the_one_counts_that_all_scopes_fix_and_the_input_has(tmp_path: Path) -> None:
+def test_an_input_is_read_by_the_columns_that_all_scopes_fix(tmp_path: Path) -> None:
     readings(tmp_path, ["a", "b", "a"], [TEN, TEN, TEN + 24 * HOUR])
     by = ["plant", "sensor"]
     assert found(tmp_path, a_topic(), [Scope(("x", "a"), AT_TEN)], recompute_by=by) == [0]

@@ -1,0 +1,1 @@
+"""Benchmarks of what a refresh costs, against the recomputation of all rows."""
