@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-from infra.errors import BadArgument, MissingTool
+from infra.errors import BadArgument, MissingTool, TwofoldError
 
 if TYPE_CHECKING:
     import duckdb
@@ -48,6 +48,7 @@ class Analyst:
         self.connection.execute(f"LOAD {_literal(str(_extension()))}")
         self.names: list[str] = []
         self._places = places
+        self._raised: TwofoldError | None = None
         self.add(places.names() if only is None else only)
 
     def add(self, names: Sequence[str]) -> None:
@@ -80,14 +81,28 @@ class Analyst:
         known = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
         return self.connection.execute(known, full_name.split(".", 1)).fetchone() is not None
 
+    def define(self, name: str, function: Callable[[Any], Any], parameter: str, result: str) -> None:
+        """Let queries call a function of one value; what it raises is what `run` raises."""
+
+        def called(value: Any) -> Any:
+            try:
+                return function(value)
+            except TwofoldError as error:
+                self._raised = error
+                raise
+
+        self.connection.create_function(name, called, [parameter], result)
+
     def run(self, sql: str) -> duckdb.DuckDBPyConnection:
         """The result of the last of these statements, not fetched yet.
 
         Raises:
             BadArgument: DuckDB cannot run it, or it would write.
+            TwofoldError: as a defined function raises it.
         """
         import duckdb
 
+        self._raised = None
         try:
             for statement in self.connection.extract_statements(sql):
                 if statement.type.name not in ALLOWED:
@@ -97,6 +112,8 @@ class Analyst:
                     )
             return self.connection.execute(sql)
         except duckdb.Error as error:
+            if self._raised is not None:
+                raise self._raised from error
             hint = self._hint() if isinstance(error, duckdb.CatalogException) else None
             raise BadArgument(f"DuckDB: {error}", hint=hint) from error
 

@@ -109,13 +109,17 @@ def sql(
     """
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
+    from cli.sql_functions import define_functions
     from cli.sql_query import Analyst
+    from tables.engine.declarations.registry import load
     from tables.engine.delta.lake import Lake
 
     settings = Settings.from_environment()
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
-    analyst = Analyst(Lake(settings))
+    lake = Lake(settings)
+    analyst = Analyst(lake)
+    define_functions(analyst, lake, load)
     if query is None:
         from cli.sql_shell import talk
 

@@ -13,6 +13,8 @@ LONGEST_NAME = 63
 """Of a replication slot."""
 UNCHANGED = "__twofold_value_did_not_travel__"
 """What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
+MARK = "twofold_mark"
+"""Prefix of the messages in the database's log that are marks: places in it that every capture meets."""
 OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
 """Of an outbox table, by Debezium's names."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
@@ -27,12 +29,14 @@ class Capture:
         table: `schema.name`.
         snapshot: 1; each time that the table is captured again, the next number.
         is_outbox: each inserted row holds a record of the topic; what else happens to it is no record.
+        writes_marks: its connector writes the marks that all captures of the database meet.
     """
 
     topic: str
     table: str
     snapshot: int = 1
     is_outbox: bool = False
+    writes_marks: bool = False
 
     @property
     def name(self) -> str:

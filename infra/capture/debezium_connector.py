@@ -10,12 +10,15 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
-from infra.capture.captured_table import OUTBOX_COLUMNS, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from infra.capture.captured_table import MARK, OUTBOX_COLUMNS, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
+_NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
+WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK}', {_NOW})"
+"""A mark with the database's time, in microseconds. What was committed before it is before it in each topic."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,7 +77,9 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "unavailable.value.placeholder": UNCHANGED,
         # A table without changes would hold back the slot, and the log of the database with it.
         "heartbeat.interval.ms": "10000",
-        "heartbeat.action.query": f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
+        "heartbeat.action.query": WRITE_MARK
+        if capture.writes_marks
+        else f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
         # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.
         "tombstones.on.delete": "false",
         "topic.creation.default.replication.factor": "1",
@@ -88,11 +93,12 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
 
 
 def _change_events(capture: Capture) -> dict[str, str]:
-    """Change events go to the topic as they are."""
+    """Change events and marks go to the topic as they are."""
     return {
+        "message.prefix.include.list": MARK,
         "transforms": "route",
         "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
-        "transforms.route.regex": re.escape(f"{capture.name}.{capture.table}"),
+        "transforms.route.regex": rf"{re.escape(capture.name)}\.({re.escape(capture.table)}|message)",
         "transforms.route.replacement": capture.topic,
     }
 
@@ -101,6 +107,7 @@ def _outbox_records(capture: Capture) -> dict[str, str]:
     """Each inserted row becomes the record that it holds: its key, its payload as it is, and headers."""
     text = "org.apache.kafka.connect.storage.StringConverter"
     return {
+        "message.prefix.exclude.list": ".*",
         "key.converter": text,
         "value.converter": text,
         # Heartbeats are no rows.

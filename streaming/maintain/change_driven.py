@@ -9,6 +9,8 @@ from collections.abc import Callable, Iterator
 from contextlib import nullcontext
 from typing import TYPE_CHECKING
 
+import pyarrow.compute as pc
+
 from streaming.maintain.backlog import rows_changed
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.table_stream import TableStream, use_pool
@@ -16,7 +18,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import CHANGED, most_rows
-from tables.engine.events.metadata_columns import OFFSET
+from tables.engine.events.metadata_columns import MARK, OFFSET, OPERATION
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
 
@@ -123,11 +125,19 @@ class ChangeDrivenStream(TableStream):
         """Of each input the changed rows, old values and new: their columns of the scope, and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = source.event_time
-            columns = [*self.table.scope_in(source), *([at] if at else []), OFFSET]
+            is_captured = isinstance(source, Topic) and source.encoding == "debezium"
+            columns = [
+                *self.table.scope_in(source),
+                *([at] if at else []),
+                OFFSET,
+                *([OPERATION] if is_captured else []),
+            ]
             table = self._refresher.opened(source.full_name)
             rows = changed_rows(self.lake, source.full_name, start - 1, end - 1, columns, table)
             if isinstance(source, Topic):
                 rows = rows.filter(rows[OFFSET].is_valid())  # a heartbeat is no record
+            if is_captured:
+                rows = rows.filter(pc.not_equal(rows[OPERATION], MARK))
             yield source, rows
 
 

@@ -16,18 +16,20 @@ from dataclasses import replace
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
 from batch import recapture
 from infra.capture import debezium_connector, kafka_connect, postgres_server
 from infra.duckdb_session import query
-from infra.errors import CaptureFailed, ProcessFailed, TwofoldError
+from infra.errors import BadArgument, CaptureFailed, ProcessFailed, TwofoldError
 from infra.kafka import broker as kafka
 from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.capture.captured_topic import captures
+from tables.engine.capture.complete_through import complete_through
 from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.topic_specs import specs
@@ -120,6 +122,15 @@ from tables import table
 @table(primary_key=["event_id"])
 def orders_made(orders):
     return orders.select("event_id", "basket", "version")
+''',
+    "bank/payments_before.py": '''\
+"""The payments, as the database had them."""
+from tables import history, table
+
+
+@table(primary_key=["id", "paid_on", "cdc_commit_lsn"], recompute_by=["id", "paid_on"])
+def payments_before(payments):
+    return history(payments, key=["id", "paid_on"], columns=["amount"])
 ''',
     "bank/payments_now.py": '''\
 """The payments, as the database has them."""
@@ -427,6 +438,75 @@ def test_history_holds_each_committed_row_and_its_time(database: Database, world
     assert rows[2]["valid_to"] < rows[3]["valid_from"]
     current = {r["id"]: r["name"] for r in world.rows("bank.people_before").to_pylist() if r["is_current"]}
     assert current == {row["id"]: row["name"] for row in database.rows()}
+
+
+PHOTOGRAPH = f"""
+BEGIN;
+LOCK TABLE people, payments IN SHARE MODE;
+SELECT concat_ws('|', 'person', id, balance) FROM people;
+SELECT concat_ws('|', 'payment', id, paid_on, amount) FROM payments;
+{debezium_connector.WRITE_MARK};
+COMMIT;
+"""
+AT_MARKS = """
+WITH held AS (
+    SELECT *, concat_ws('|', 'person', id, balance) AS line FROM people
+    UNION ALL BY NAME SELECT *, amount AS balance, concat_ws('|', 'payment', id, paid_on, amount) AS line FROM payments
+)
+SELECT lsn, sum(balance)::VARCHAR AS total, list(line ORDER BY line) AS lines
+FROM marks JOIN held ON valid_from_lsn < lsn AND (valid_to_lsn IS NULL OR valid_to_lsn >= lsn)
+GROUP BY lsn ORDER BY lsn DESC
+"""
+
+
+def test_tables_are_joined_at_one_place_in_the_log(database: Database, world: World) -> None:
+    """Amounts move between two tables, which two connectors capture: no mark shows half of a transfer."""
+    dice, stopped = random.Random(SEED), threading.Event()
+
+    def transfer(worker: int) -> None:
+        while not stopped.is_set():
+            database.run(
+                f"BEGIN; UPDATE people SET balance = balance - {worker} WHERE id = {dice.randrange(13, 20)};",
+                f"UPDATE payments SET amount = amount + {worker} WHERE id = {91 + worker};",
+                dice.choice(["COMMIT;", "COMMIT;", "ROLLBACK;"]),
+            )
+
+    workers = [threading.Thread(target=transfer, args=(n,)) for n in (1, 2, 3)]
+    for worker in workers:
+        worker.start()
+    photographs = []
+    for _ in range(4):
+        photographs.append(database.run(PHOTOGRAPH))
+        for _ in range(10):
+            database.run(f"{debezium_connector.WRITE_MARK};")
+    stopped.set()
+    for worker in workers:
+        worker.join()
+    [total] = database.run("SELECT (SELECT sum(balance) FROM people) + (SELECT sum(amount) FROM payments);")
+    database.wait_captured()
+    database.wait_paid()
+    ingest(world)
+
+    columns = {"people": ["id", "balance"], "payments": ["id", "paid_on", "amount"]}
+    tables = {
+        name: world.rows(f"bank.{name}_before").select([*kept, "valid_from_lsn", "valid_to_lsn"])
+        for name, kept in columns.items()
+    }
+    through = complete_through(
+        world.lake, world.registry, [world.registry.find_table(f"{name}_before") for name in tables]
+    )
+    events = world.rows(database.capture.topic).select(["cdc_op", "cdc_lsn"]).to_pylist()
+    marks = pa.table({"lsn": sorted({event["cdc_lsn"] for event in events if event["cdc_op"] == "mark"})})
+    held = query(AT_MARKS, marks=marks, **tables).to_pylist()
+    assert through.lsn == held[0]["lsn"]
+    for *rows, end in photographs:
+        high, low = end.split("/")
+        at = next(n for n, row in enumerate(held) if row["lsn"] == (int(high, 16) << 32) + int(low, 16))
+        assert held[at]["lines"] == sorted(rows)
+        assert {row["total"] for row in held[: at + 1]} == {total}
+    assert len({str(row["lines"]) for row in held}) > 20
+    with pytest.raises(BadArgument, match=r"bank\.orders_made reads bank\.orders, which is no topic of changes"):
+        complete_through(world.lake, world.registry, [world.registry.find_table("orders_made")])
 
 
 def payments(world: World, name: str, where: str = "true") -> list[str]:

@@ -69,7 +69,10 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
 
     What a transaction changed again was seen by no other one, and is left out; so is a change that leaves these columns
     as they were. Commits are in the order of the database's log; where its clock went back, the later one counts from
-    the earlier one's time.
+    the earlier one's time, and a row between the two is one of no time.
+
+    At a mark with `cdc_lsn` L (see `changes_of`) the database had the rows with `valid_from_lsn < L` and
+    `valid_to_lsn` null or at least L: in all tables that are captured from it the same transactions.
 
     Args:
         changes: the events of a topic declared by `changes_of`.
@@ -77,8 +80,8 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
         columns: the other columns of the row.
 
     Returns:
-        The key, the columns, `valid_from`, `valid_to` (null: until now), `is_current`, `cdc_commit_lsn`. The key with
-        `cdc_commit_lsn` identifies a row.
+        The key, the columns, `valid_from`, `valid_to` (null: until now), `valid_from_lsn`, `valid_to_lsn` (the same as
+        places in the database's log), `is_current`, `cdc_commit_lsn`. The key with `cdc_commit_lsn` identifies a row.
     """
     from pyspark.sql import Window
     from pyspark.sql import functions as F
@@ -96,15 +99,20 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
     )
     committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
     state = F.struct(F.col("cdc_op") == "delete", *(f"cdc_last_{name}" for name in columns))
-    changed = committed.withColumn("cdc_is_same", state.eqNullSafe(F.lag(state).over(by_key))).where("NOT cdc_is_same")
+    # Of a database that was restored later commits have lower places.
+    from_now = by_key.rowsBetween(Window.currentRow, Window.unboundedFollowing)
+    least = committed.withColumn("cdc_least_lsn", F.min("cdc_commit_lsn").over(from_now))
+    changed = least.withColumn("cdc_is_same", state.eqNullSafe(F.lag(state).over(by_key))).where("NOT cdc_is_same")
     since = changed.withColumn("valid_from", F.max("cdc_at").over(so_far))
     until = since.withColumn("valid_to", F.lead("valid_from").over(by_key))
-    rows = until.where("cdc_op != 'delete'").where("valid_to IS NULL OR valid_to > valid_from")
+    rows = until.withColumn("valid_to_lsn", F.lead("cdc_least_lsn").over(by_key)).where("cdc_op != 'delete'")
     return rows.select(
         *key,
         *(F.col(f"cdc_last_{name}.{name}").alias(name) for name in columns),
         "valid_from",
         "valid_to",
+        F.col("cdc_least_lsn").alias("valid_from_lsn"),
+        "valid_to_lsn",
         F.col("valid_to").isNull().alias("is_current"),
         "cdc_commit_lsn",
     )

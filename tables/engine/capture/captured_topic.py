@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, Literal
 
 from infra.capture.captured_table import Capture
@@ -65,7 +66,8 @@ def changes_of(
 
     An event has the row as it is after the change, of a delete its key, and:
 
-    - `cdc_op`: `snapshot`, `insert`, `update` or `delete`.
+    - `cdc_op`: `snapshot`, `insert`, `update` or `delete`; or `mark`, an event of no row, which functions do not see:
+      every change that was committed before `cdc_lsn` precedes it, in each topic of the database.
     - `cdc_snapshot`: the number of the snapshot that it belongs to, or follows: 1, and the next each time that the
       table is captured again. A deletion that belongs to a snapshot is of a row that was gone by then. 0: of an
       incremental snapshot, which a signal to Debezium starts; tables do not need its rows.
@@ -175,12 +177,14 @@ def outbox_of(
 
 
 def captures(registry: Registry) -> list[Capture]:
-    """What is to be captured for the declared topics."""
-    return [
+    """What is to be captured for the declared topics; the first of changes writes the marks."""
+    found = [
         Capture(topic=topic.full_name, table=topic.captures, is_outbox=topic.encoding == "json")
         for topic in registry.topics.values()
         if topic.captures
     ]
+    writer = next((capture for capture in found if not capture.is_outbox), None)
+    return [replace(capture, writes_marks=capture is writer) for capture in found]
 
 
 def _require_table(table: str) -> None:

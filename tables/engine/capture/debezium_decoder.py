@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import hashlib
 import uuid
-from base64 import b64encode
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, timedelta
 from functools import cached_property
@@ -13,10 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
+from infra.capture.captured_table import MARK as PREFIX_OF_MARKS
 from infra.capture.captured_table import UNCHANGED, again, snapshot_number
 from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.json_decoder import JsonParser
+from tables.engine.events.metadata_columns import MARK, OPERATION
 from tables.engine.events.parsed_records import Parsed, sized
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
@@ -37,9 +40,15 @@ class _Source(msgspec.Struct):
     txId: int | None = None
 
 
+class _Message(msgspec.Struct):
+    prefix: str
+    content: str
+
+
 class _Envelope(msgspec.Struct):
     op: str
     source: _Source
+    message: _Message | None = None
     before: dict[str, msgspec.Raw] | None = None
     after: dict[str, msgspec.Raw] | None = None
 
@@ -75,6 +84,8 @@ class DebeziumParser:
 
     def _flat(self, value: bytes) -> bytes:
         change = self._decoder.decode(value)
+        if change.message is not None and change.message.prefix == PREFIX_OF_MARKS:
+            return _event({}, MARK, change.source, at_us=int(b64decode(change.message.content)))
         operation = OPERATIONS.get(change.op)
         if change.op == "t":
             raise _Refused(
@@ -102,20 +113,7 @@ class DebeziumParser:
                 f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL; " + again(self.topic.full_name)
             )
         missing = [] if operation == "delete" else sorted(self._columns - image.keys())
-        snapshot, commit, position = _place(change.source, operation)
-        return msgspec.json.encode(
-            {
-                **row,
-                "cdc_op": operation,
-                "cdc_snapshot": snapshot,
-                "cdc_commit_lsn": commit,
-                "cdc_lsn": position,
-                "cdc_at": _instant(change.source.ts_us),
-                "cdc_transaction": change.source.txId,
-                "cdc_unchanged": sorted(unchanged),
-                "cdc_missing": ", ".join(missing) or None,
-            }
-        )
+        return _event(row, operation, change.source, at_us=change.source.ts_us, unchanged=unchanged, missing=missing)
 
     def _did_not_travel(self, cell: bytes) -> bool:
         return len(cell) <= _LONGEST_MARKER and cell.translate(None, b" \n") in self._markers
@@ -138,8 +136,11 @@ class DebeziumParser:
 
     @cached_property
     def _json(self) -> JsonParser:
+        # A mark has no key; of a change the decoder refuses a null where the schema has none.
+        schema = {n: text if n.startswith("cdc_") else f"{text.rstrip('?')}?" for n, text in self.topic.schema.items()}
         # What comes from the event is as long as it, but for times, which are longer as text.
-        return JsonParser(replace(self.topic, encoding="json", captures=None, max_bytes=4 * self.topic.max_bytes))
+        longest = 4 * self.topic.max_bytes
+        return JsonParser(replace(self.topic, encoding="json", captures=None, schema=schema, max_bytes=longest))
 
     @cached_property
     def _markers(self) -> frozenset[bytes]:
@@ -149,6 +150,32 @@ class DebeziumParser:
         named = uuid.UUID(bytes=hashlib.md5(text, usedforsecurity=False).digest(), version=3)
         forms = [UNCHANGED, b64encode(text).decode(), [UNCHANGED], [*text], [str(named)], [b64encode(text).decode()]]
         return frozenset(msgspec.json.encode(form) for form in forms)
+
+
+def _event(
+    row: Mapping[str, Any],
+    operation: str,
+    source: _Source,
+    *,
+    at_us: int,
+    unchanged: Sequence[str] = (),
+    missing: Sequence[str] = (),
+) -> bytes:
+    """The event as a flat JSON object."""
+    snapshot, commit, position = _place(source, operation)
+    return msgspec.json.encode(
+        {
+            **row,
+            OPERATION: operation,
+            "cdc_snapshot": snapshot,
+            "cdc_commit_lsn": commit,
+            "cdc_lsn": position,
+            "cdc_at": _instant(at_us),
+            "cdc_transaction": source.txId,
+            "cdc_unchanged": sorted(unchanged),
+            "cdc_missing": ", ".join(missing) or None,
+        }
+    )
 
 
 def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:

@@ -12,7 +12,6 @@ import msgspec
 from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
 from tables.engine.capture.debezium_decoder import EPOCH, EPOCH_DAY
-from tables.engine.events.metadata_columns import OFFSET
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -33,7 +32,7 @@ def newest_snapshot(lake: Lake, capture: Capture) -> int:
     return int(query("SELECT coalesce(max(cdc_snapshot), 0) AS newest FROM rows", rows=rows)["newest"][0].as_py())
 
 
-def deletions(lake: Lake, topic: Topic, capture: Capture) -> Iterator[tuple[bytes, bytes]]:
+def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = None) -> Iterator[tuple[bytes, bytes]]:
     """Key and value of the change event, as Debezium writes them, for each row that is gone with this snapshot.
 
     The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes.
@@ -45,7 +44,7 @@ def deletions(lake: Lake, topic: Topic, capture: Capture) -> Iterator[tuple[byte
     columns = [*key, "cdc_op", "cdc_at", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"]
 
     def asked(sql: str) -> pa.Table:
-        rows = lake.open(topic.full_name).scan(columns=columns, predicate=f"{OFFSET} IS NOT NULL")
+        rows = lake.open(topic.full_name, version).scan(columns=columns, predicate=topic.row_condition)
         return query(sql, [capture.snapshot], rows=rows)
 
     moment = "SELECT max(greatest(cdc_commit_lsn, cdc_lsn)) AS lsn, max(cdc_at) AS at FROM rows WHERE cdc_snapshot"

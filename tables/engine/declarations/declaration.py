@@ -18,7 +18,7 @@ from quality.rules import RECORD_RULES, Rule
 from tables.engine.declarations.column_types import FieldType, parse_type
 from tables.engine.declarations.mistake_list import found_by, require_none
 from tables.engine.declarations.record_fields import Field, record_types, require_fields
-from tables.engine.events.metadata_columns import LOG_OFFSET, REST, TOMBSTONE
+from tables.engine.events.metadata_columns import LOG_OFFSET, MARK, OFFSET, OPERATION, REST, TOMBSTONE
 from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
 
 if TYPE_CHECKING:
@@ -203,6 +203,12 @@ class Topic:
             *([self.append_time] if self.append_time else []),
             *(self._log_columns if self.compacted else ()),
         ]
+
+    @property
+    def row_condition(self) -> str:
+        """Of events, in SQL: whether table functions see one, which no heartbeat and no mark is for."""
+        of_change = f" AND {OPERATION} <> '{MARK}'" if self.encoding == "debezium" else ""
+        return f"{OFFSET} IS NOT NULL{of_change}"
 
     @property
     def _log_columns(self) -> dict[str, FieldType]:

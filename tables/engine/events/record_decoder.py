@@ -21,7 +21,7 @@ from tables.engine.events.field_columns import field_columns, undecodable
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import APPENDED_AT as APPENDED_AT
 from tables.engine.events.metadata_columns import LATE_BY_MS as LATE_BY_MS
-from tables.engine.events.metadata_columns import LOG_OFFSET, REST, TOMBSTONE
+from tables.engine.events.metadata_columns import LOG_OFFSET, MARK, OPERATION, REST, TOMBSTONE
 from tables.engine.events.metadata_columns import OFFSET as OFFSET
 from tables.engine.events.metadata_columns import PARTITION as PARTITION
 from tables.engine.events.metadata_columns import REPLAYED as REPLAYED
@@ -146,8 +146,12 @@ class Decoder:
 
     def _broken(self, events: pa.Table, found: dict[int, list[str]]) -> dict[int, list[str]]:
         """Row -> what is wrong with the values of a record that could be parsed, behind what was found before."""
-        # A tombstone has no values that could be wrong.
-        removed = set(pc.indices_nonzero(events[TOMBSTONE]).to_pylist()) if self.topic.compacted else set()
+        # A tombstone or a mark has no values that could be wrong.
+        removed = set()
+        if self.topic.compacted:
+            removed = set(pc.indices_nonzero(events[TOMBSTONE]).to_pylist())
+        elif self.topic.encoding == "debezium":
+            removed = set(pc.indices_nonzero(pc.equal(events[OPERATION], MARK)).to_pylist())
         for column, kind in self.topic.types.items():
             given = self.topic.schema[column]
             is_told = isinstance(given, Field) and given.source != "value"

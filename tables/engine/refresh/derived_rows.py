@@ -109,14 +109,14 @@ def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed
 
 
 def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
-    """What a declaration sees of events: the columns that the topic declares, and no heartbeats.
+    """What a declaration sees of events: the columns that the topic declares, neither heartbeats nor marks.
 
     With `table.lineage_columns` also the place of each in the log, as the column `record`. On a stream this follows the
     watermark, which heartbeats are there to move.
     """
     from pyspark.sql import functions as F
 
-    frame = frame.where(f"{OFFSET} IS NOT NULL")
+    frame = frame.where(topic.row_condition)
     columns = [F.col(column) for column in frame.columns if not column.startswith("_")]
     if table.lineage_columns:
         known = F.col(OFFSET).isNotNull()  # always; what is never null by its type could not be null in an outer join

@@ -11,7 +11,7 @@ import pytest
 from tables.engine.capture.captured_rows import history, latest_rows
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql import DataFrame, Row, SparkSession
 
 SCHEMA = (
     "id long, name string, photo string, cdc_op string, cdc_snapshot long, cdc_commit_lsn long, cdc_lsn long, "
@@ -142,12 +142,12 @@ def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) 
     # The streams leave out repeated records, for tables of several rows.
     distinct = changes.dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn", "cdc_op"])
     rows = history(distinct, key=["id"], columns=["name", "photo"]).collect()
-    found = sorted(
-        (r.id, r.valid_from.astimezone(UTC), r.valid_to and r.valid_to.astimezone(UTC), r.name) for r in rows
-    )
+    spans = ((r.id, r.valid_from.astimezone(UTC), r.valid_to and r.valid_to.astimezone(UTC), r.name) for r in rows)
+    found = sorted(spans, key=lambda span: (*span[:2], span[2] or at(99)))
     assert found == [
         (1, at(0), at(1), "a"),
         (1, at(1), at(2), "b"),
+        (1, at(2), at(2), "d"),
         (1, at(2), None, "e"),
         (2, at(2), at(4), "x"),
         (2, at(5), at(6), "y"),
@@ -158,6 +158,7 @@ def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) 
     assert {r.name: r.photo for r in rows} == {
         "a": "large",
         "b": "large",
+        "d": "large",
         "e": None,
         "x": "old",
         "y": "new",
@@ -166,3 +167,34 @@ def test_history_has_each_committed_row_for_half_open_times(changes: DataFrame) 
         "gone": "p",
     }
     assert {r.name for r in rows if r.is_current} == {"e", "zz"}
+    marks = {
+        105: "b gone",
+        115: "d gone x",
+        125: "e gone x",
+        135: "e gone",
+        145: "e gone y",
+        155: "e gone zz",
+        165: "e zz",
+    }
+    assert {lsn: " ".join(names_at(rows, lsn)) for lsn in marks} == marks
+
+
+def names_at(rows: list[Row], lsn: int) -> list[str]:
+    """The names of the rows that the database had at a mark."""
+    return sorted(r.name for r in rows if r.valid_from_lsn < lsn and (r.valid_to_lsn is None or r.valid_to_lsn >= lsn))
+
+
+def test_at_a_mark_after_a_restore_each_key_has_one_row(spark: SparkSession, order: str) -> None:
+    """The log of a restored database begins at a lower place, where a new snapshot shows what is there."""
+    restored = [
+        change(1, "snapshot", 100, 0, 0, "a", "p"),
+        change(2, "snapshot", 100, 0, 0, "b", "p"),
+        change(1, "update", 900, 901, 1, "lost", "p"),
+        change(2, "update", 910, 911, 1, "same", "p"),
+        change(1, "snapshot", 500, 0, 2, "a", "p", snapshot=2),
+        change(2, "snapshot", 500, 0, 2, "same", "p", snapshot=2),
+        change(2, "update", 600, 601, 3, "new", "p", snapshot=2),
+    ]
+    changes = ordered(spark, restored, order).dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn"])
+    rows = history(changes, key=["id"], columns=["name"]).collect()
+    assert {lsn: names_at(rows, lsn) for lsn in (550, 650)} == {550: ["a", "same"], 650: ["a", "new"]}

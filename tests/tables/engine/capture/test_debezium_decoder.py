@@ -113,6 +113,18 @@ def test_a_row_has_the_values_of_the_database_exactly() -> None:
     assert row["cdc_snapshot"] == 3
 
 
+def test_a_mark_is_an_event_of_no_row() -> None:
+    """As the connector writes it, with the database's time as its content."""
+    message = {"prefix": "twofold_mark", "content": base64.b64encode(b"2000000").decode()}
+    row = only(event("m", None, sequence='["30","30"]', message=message))
+    assert (row["cdc_op"], row["cdc_commit_lsn"], row["cdc_lsn"], row["cdc_snapshot"]) == ("mark", 30, 30, 3)
+    assert row["cdc_at"] == datetime(1970, 1, 1, 0, 0, 2, tzinfo=UTC)
+    assert {row[name] for name in ("id", "name", "cdc_missing", "_rest")} == {None}
+    message["prefix"] = "of somebody else"
+    assert reason(event("m", None, message=message)).startswith("`op` is 'm': expected one of")
+    assert reason(event("c", {"name": "a"})) == "Expected `long`, got `null` at `id`"
+
+
 def test_values_that_did_not_travel_are_named_in_every_form_that_they_have() -> None:
     text = UNCHANGED.encode()
     row = only(
