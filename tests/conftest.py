@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import hypothesis
 import pytest
 
 from infra.settings import ROOT, Settings
@@ -28,6 +29,10 @@ for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
 # Few JVMs of a test live long enough for what the second compiler costs: a third of the CPU time of a short one.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
+
+# How long an example takes says what else the machine does.
+hypothesis.settings.register_profile("any machine", deadline=None)
+hypothesis.settings.load_profile("any machine")
 
 LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""

@@ -18,22 +18,24 @@ from infra.capture import postgres_server
 from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 from traffic import shop_source
-from traffic.shop_source import CUSTOMERS, ZONE, Login, Order, Payment, home_of
+from traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 
 TABLES = """
 CREATE TABLE IF NOT EXISTS customers (
-    customer text PRIMARY KEY, country text NOT NULL, street text NOT NULL, last_login timestamptz);
+    customer text PRIMARY KEY, country text NOT NULL, street text NOT NULL, moved_at timestamptz NOT NULL,
+    last_login timestamptz);
 CREATE TABLE IF NOT EXISTS shipments (
     shipment_id text PRIMARY KEY, order_id text NOT NULL, customer text NOT NULL, state text NOT NULL);
 """
 STREETS = ("Alder", "Birch", "Cedar", "Elm", "Poet's", "Ødegård")
 COLUMNS = {
-    "customers": ("customer", "country", "street", "last_login"),
+    "customers": ("customer", "country", "street", "moved_at", "last_login"),
     "shipments": ("shipment_id", "order_id", "customer", "state"),
 }
 """Table -> its columns, the key first."""
 ROWS = {
-    "customers": "SELECT concat_ws('|', customer, country, street, extract(epoch FROM last_login)::bigint) AS row",
+    "customers": """SELECT concat_ws('|', customer, country, street, extract(epoch FROM moved_at)::bigint,
+        extract(epoch FROM last_login)::bigint) AS row""",
     "shipments": "SELECT concat_ws('|', shipment_id, order_id, customer, state) AS row",
 }
 """Table -> its rows as text, for PostgreSQL and for DuckDB."""
@@ -151,14 +153,21 @@ def connected(settings: Settings) -> Iterator[Connection]:
 
 def _customer(number: int) -> Change:
     customer, dice = f"c{number:04}", random.Random(f"street {number}")
-    return Change("customers", "insert", {"customer": customer, "country": home_of(number), "street": _street(dice)})
+    row = {
+        "customer": customer,
+        "country": home_of(number),
+        "street": _street(dice),
+        "moved_at": f"{FIRST_DAY}T00:00:00Z",
+    }
+    return Change("customers", "insert", row)
 
 
 def _login(login: Login) -> Transaction:
     dice = random.Random(login.login_id)
     new = {"customer": login.customer, "last_login": login.at.isoformat()}
     if dice.random() < 0.1:
-        new["street"] = _street(dice)
+        # Only now the customer says that he moved, up to some days ago.
+        new |= {"street": _street(dice), "moved_at": (login.at - timedelta(hours=dice.randrange(60))).isoformat()}
     return Transaction(login.at, [Change("customers", "update", new)])
 
 
@@ -169,7 +178,8 @@ def _shipment(order: Order, paid_at: datetime) -> Iterator[Transaction]:
     packed_at = paid_at + timedelta(minutes=dice.randint(5, 50))
     customer = order.buyer.customer
     packed = Change("shipments", "insert", {**key, "order_id": order.order_id, "customer": customer, "state": "packed"})
-    moves = Change("customers", "update", {"customer": customer, "street": _street(dice)})
+    moved = {"customer": customer, "street": _street(dice), "moved_at": packed_at.isoformat()}
+    moves = Change("customers", "update", moved)
     yield Transaction(packed_at, dice.choice([[moves, packed], [packed, moves]]) if dice.random() < 0.1 else [packed])
     if dice.random() < 0.05:
         yield Transaction(packed_at + timedelta(hours=2), [Change("shipments", "delete", key)])

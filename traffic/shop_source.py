@@ -194,7 +194,24 @@ class FollowEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happ
         return self.follower
 
 
-Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent
+class PageView(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "viewed_at"}):
+    """A record of `shop.page_views`."""
+
+    view_id: str
+    customer: str
+    page: str
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.page_views"
+
+    @property
+    def key(self) -> str:
+        return self.customer
+
+
+Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent | PageView
 
 
 def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
@@ -208,7 +225,7 @@ def records(start: date, end: date) -> Iterator[tuple[date, list[Record]]]:
 def _day(day: date) -> tuple[Record, ...]:
     dice = random.Random(f"shop {day}")
     visits = (_Visit(dice, day, number) for number in range(VISITS))
-    return tuple(record for visit in visits for record in (*visit.records(), *visit.posts()))
+    return tuple(record for visit in visits for record in (*visit.records(), *visit.posts(), *visit.views()))
 
 
 @cache
@@ -271,6 +288,13 @@ class _Visit:
                 yield self._post("edited", 2, product, f"the {product} is here, and broken", (30, 3_000))
             if dice.random() < 0.1:
                 yield self._post("deleted", 3, None, None, (30, 3_000))
+
+    def views(self) -> Iterator[Record]:
+        """The pages that are looked at after all that."""
+        dice = self._dice = random.Random(f"views {self._name}")
+        for number in range(dice.randrange(4)):
+            page = f"/{self._product()}"
+            yield PageView(view_id=f"v{self._name}-{number}", customer=self._who, page=page, at=self._after(2, 90))
 
     def _post(
         self,

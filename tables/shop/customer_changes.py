@@ -6,6 +6,12 @@ from tables import changes_of
 
 TOPIC = changes_of(
     "public.customers",
-    columns={"customer": "string", "country": "string", "street": "string", "last_login": "timestamp"},
+    columns={
+        "customer": "string",
+        "country": "string",
+        "street": "string",
+        "moved_at": "timestamp",
+        "last_login": "timestamp",
+    },
     primary_key=["customer"],
 )

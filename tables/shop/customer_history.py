@@ -12,4 +12,4 @@ from tables import DataFrame, expression, history, table
 )
 def customer_history(customer_changes: DataFrame) -> DataFrame:
     """One row per customer and time for which the database had it so, from `valid_from` up to before `valid_to`."""
-    return history(customer_changes, key=["customer"], columns=["country", "street"])
+    return history(customer_changes, key=["customer"], columns=["country", "street", "moved_at"])

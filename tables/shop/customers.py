@@ -8,4 +8,4 @@ from tables import DataFrame, latest_rows, not_null, table
 @table(primary_key=["customer"], recompute_by=["customer"], checks=[not_null("country")])
 def customers(customer_changes: DataFrame) -> DataFrame:
     """One row per customer."""
-    return latest_rows(customer_changes, key=["customer"], columns=["country", "street", "last_login"])
+    return latest_rows(customer_changes, key=["customer"], columns=["country", "street", "moved_at", "last_login"])

@@ -245,7 +245,5 @@ class Drivers(RuleBasedStateMachine):
         driver.checkpoint.update(ends)
 
 
-Drivers.TestCase.settings = settings(
-    max_examples=RUNS, stateful_step_count=20, deadline=None, suppress_health_check=list(HealthCheck)
-)
+Drivers.TestCase.settings = settings(max_examples=RUNS, stateful_step_count=20, suppress_health_check=list(HealthCheck))
 test_drivers_leave_what_the_model_says = Drivers.TestCase

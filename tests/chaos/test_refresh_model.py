@@ -407,6 +407,6 @@ class Refreshes(RuleBasedStateMachine):
 
 
 Refreshes.TestCase.settings = settings(
-    max_examples=RUNS, stateful_step_count=12, deadline=None, suppress_health_check=list(HealthCheck)
+    max_examples=RUNS, stateful_step_count=12, suppress_health_check=list(HealthCheck)
 )
 test_a_stream_and_the_batch_leave_what_the_model_says = Refreshes.TestCase

@@ -30,7 +30,6 @@ def over_worlds(
     def drawn(test: Callable[..., None]) -> Any:
         return settings(
             max_examples=worlds,
-            deadline=None,
             print_blob=True,
             phases=[Phase.explicit, Phase.reuse, Phase.generate],
             suppress_health_check=list(HealthCheck),

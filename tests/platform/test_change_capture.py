@@ -16,8 +16,10 @@ from dataclasses import replace
 from datetime import UTC, date
 from typing import TYPE_CHECKING, Any
 
+import msgspec
 import pyarrow as pa
 import pytest
+from kafka import KafkaProducer
 
 from batch import recapture
 from infra.capture import debezium_connector, kafka_connect, postgres_server
@@ -37,7 +39,7 @@ from tests.infra.conftest import free_port
 from tests.servers import wait_until
 from tests.tables.declared import written
 from tests.worlds import World
-from traffic import shop_database
+from traffic import shop_database, shop_source
 from traffic.expected import expected_tables
 from traffic.table_diff import compare
 
@@ -607,6 +609,7 @@ def serve(database: Database, stopped: threading.Event, seed: int) -> None:
 def test_changes_survive_killed_servers(database: Database, world: World, broker: Settings) -> None:
     """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
     print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    database.run("ALTER TABLE people REPLICA IDENTITY FULL;")
     dice = random.Random(SEED)
     stopped = threading.Event()
 
@@ -756,10 +759,13 @@ def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Dat
 def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Database, spark: SparkSession) -> None:
     """Two days of the shop's programs; both captures and the streams of four tables are started: up to a minute."""
     settings, declared = database.settings, load()
+    viewed = declared.topics["shop.page_views"]
     topics = {name: topic for name, topic in declared.topics.items() if topic.domain == "shop" and topic.captures}
+    topics[viewed.full_name] = viewed
     tables = {name: t for name, t in declared.tables.items() if declared.above(t).topics.keys() <= topics.keys()}
     shop = Registry(topics, tables)
-    assert set(tables) == {f"shop.{name}" for name in ("customers", "customer_history", "shipments", "shipped_to")}
+    names = ("customers", "customer_history", "shipments", "shipped_to", "viewed_from")
+    assert set(tables) == {f"shop.{name}" for name in names}
     days = date(2026, 3, 2), date(2026, 3, 4)
     ensure_topics(settings, specs(shop))
     shop_database.create_tables(settings)
@@ -769,6 +775,10 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Datab
     with shop_database.connected(settings) as connection:
         for transaction in shop_database.transactions(*days):
             connection.commit(transaction)
+    views = [r for _, day in shop_source.records(*days) for r in day if isinstance(r, shop_source.PageView)]
+    with contextlib.closing(KafkaProducer(bootstrap_servers=settings.bootstrap_servers)) as producer:
+        for view in views:
+            producer.send(view.topic, key=view.key.encode(), value=msgspec.json.encode(view))
     world = World(spark, settings, domain="shop", registry=shop)
 
     def is_copied() -> bool:
@@ -781,11 +791,10 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Datab
         )
 
     wait_until(is_copied, timeout_s=90)
-    shipped = compare(
-        expected_tables.expected("shop.shipped_to", *days), world.rows("shop.shipped_to"), ["shipment_id"]
-    )
-    assert shipped.equal, shipped.examples.to_pylist()
-    assert shipped.rows > 200
+    for name, key in (("shop.shipped_to", ["shipment_id"]), ("shop.viewed_from", ["view_id"])):
+        joined = compare(expected_tables.expected(name, *days), world.rows(name), key)
+        assert joined.equal, joined.examples.to_pylist()
+        assert joined.rows > 200
     changes = [change for t in shop_database.transactions(*days) for change in t.changes]
     streets = [(c.row["customer"], c.row["street"]) for c in changes if c.table == "customers" and "street" in c.row]
     history = world.rows("shop.customer_history").select(["customer", "street"]).to_pylist()

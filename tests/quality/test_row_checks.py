@@ -78,7 +78,7 @@ SCHEMA = pa.schema(
 )
 
 
-@settings(max_examples=6, deadline=None, suppress_health_check=list(HealthCheck), print_blob=True)
+@settings(max_examples=6, suppress_health_check=list(HealthCheck), print_blob=True)
 @given(rows=ROWS)
 def test_arrow_and_spark_judge_random_rows_alike(spark: SparkSession, rows: list[dict[str, object]]) -> None:
     table = pa.Table.from_pylist(rows, SCHEMA)

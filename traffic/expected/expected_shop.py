@@ -30,6 +30,7 @@ KEYS = {
     "shop.customers": ("customer",),
     "shop.shipments": ("shipment_id",),
     "shop.shipped_to": ("shipment_id",),
+    "shop.viewed_from": ("view_id",),
 }
 _UNTIL = {
     "shop.paid_orders": "closes_at",
@@ -44,7 +45,17 @@ _UNTIL = {
     "shop.sold_lines": "closes_at",
 }
 FINAL = {table: f"{_UNTIL[table]} < {{before}}" if table in _UNTIL else "true" for table in KEYS}
-TOPICS = ("orders", "payments", "cart_events", "searches", "clicks", "logins", "post_events", "follow_events")
+TOPICS = (
+    "orders",
+    "payments",
+    "cart_events",
+    "searches",
+    "clicks",
+    "logins",
+    "post_events",
+    "follow_events",
+    "page_views",
+)
 NESTED = ("lines", "labels")
 """Fields that the queries read as JSON."""
 
@@ -71,10 +82,10 @@ def load_records(
     """The same of any records: topic -> its records in the order of the log, as JSON has them."""
     import pyarrow as pa
 
-    for topic in TOPICS:
+    for topic, records in found.items():
         rows = [
             {c: json.dumps(v) if c in NESTED and v is not None else v for c, v in row.items()} | {"_offset": offset}
-            for offset, row in enumerate(found[topic])
+            for offset, row in enumerate(records)
         ]
         connection.register(topic, pa.Table.from_pylist(rows))
     connection.execute(source)

@@ -15,7 +15,7 @@ from uuid import UUID
 import fastavro
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
@@ -365,7 +365,6 @@ def test_a_column_that_the_schema_has_otherwise_is_refused(schemas: Path) -> Non
         topic(subject="nothing")
 
 
-@settings(deadline=None)  # the first example compiles
 @given(
     st.lists(
         st.fixed_dictionaries(
