@@ -12,6 +12,8 @@ from pathlib import Path
 from statistics import mean
 from typing import TYPE_CHECKING
 
+import pyarrow as pa
+
 from benchmarks.measuring.benchmark_platform import free_ports, platform
 from benchmarks.measuring.figures import percentile, report, spread, timed
 from infra.capture import debezium_connector, kafka_connect, postgres_server
@@ -85,6 +87,7 @@ ENVELOPE = (
 )
 GOAL = 3.0
 RATE = 3_000
+SETTLED_S = 10.0  # a table that was not changed for so long shows all that there is
 
 
 @dataclass
@@ -107,6 +110,33 @@ class Race:
         Ingest(self.spark, self.lake, self.registry, "bank").start(available_now=True).awaitTermination()
         table = self.registry.find_table("accounts_now")
         table_query(Platform(self.spark, self.lake, self.registry), table).start(available_now=True).awaitTermination()
+
+    @contextmanager
+    def following(self) -> Iterator[None]:
+        """Ingest and the table run as in a driver, until the table shows all that was changed in the block."""
+        table = self.registry.find_table("accounts_now")
+        ingest = Ingest(self.spark, self.lake, self.registry, "bank").start(available_now=False)
+        follow = table_query(Platform(self.spark, self.lake, self.registry), table).start(available_now=False)
+        try:
+            yield
+            version, since = -1, time.monotonic()
+            while time.monotonic() - since < SETTLED_S:
+                if (now := self.lake.version(table.full_name)) != version:
+                    version, since = now, time.monotonic()
+                time.sleep(0.2)
+        finally:
+            follow.stop()
+            ingest.stop()
+
+    def visible(self, after: int) -> list[float]:
+        """Of the rows that the table shows since that version, milliseconds from their change to the table's commit."""
+        columns = ["touched", "_change_type", "_commit_timestamp"]
+        feed = self.lake.open("bank.accounts_now").load_cdf(starting_version=after + 1)
+        sql = f"""
+            SELECT epoch_ms(_commit_timestamp) - epoch_ms(touched) AS ms FROM (SELECT {", ".join(columns)} FROM feed)
+            WHERE _change_type IN ('insert', 'update_postimage') ORDER BY touched
+        """
+        return [float(ms) for ms in query(sql, feed=pa.table(feed))["ms"].to_pylist()]
 
     def merge(self) -> None:
         """What anybody would write first: the newest change of each key of a micro-batch, merged into the table."""
@@ -192,9 +222,28 @@ def captured(folder: Path, broker_settings: Settings) -> Iterator[tuple[Settings
 def changed(settings: Settings, rows: int, changes: int, first: int, rate: float = 0.0) -> tuple[int, int]:
     """Make about so many changes, and say which offsets the topic has them at, the last one excluded."""
     start = wait_steady(settings)
+    change(settings, rows, changes, first, rate)
+    return start, wait_steady(settings)
+
+
+def change(settings: Settings, rows: int, changes: int, first: int, rate: float = 0.0) -> None:
+    """Make about so many changes, as fast as can be, or at a rate."""
     call = f"CALL change({changes // 10}, {rows}, {first}, {10 / rate if rate else 0});"
     postgres_server.query(settings, call, timeout_s=3_600)
-    return start, wait_steady(settings)
+
+
+def catch_up(settings: Settings, rows: int, seconds: int, first: int) -> float:
+    """Seconds from the start of Kafka Connect, which was stopped while the database changed, until the log has all.
+
+    The changes of so many seconds are made as fast as can be.
+    """
+    wait_steady(settings)
+    supervisor.stop_program(settings, kafka_connect.NAME)
+    change(settings, rows, seconds * RATE, first)
+    began = time.monotonic()
+    supervisor.start_program(settings, kafka_connect.NAME)
+    wait_steady(settings)
+    return time.monotonic() - began
 
 
 def wait_steady(settings: Settings) -> int:
@@ -231,6 +280,12 @@ def main() -> int:
     parser.add_argument("--changes", type=int, default=20_000, help="of a round")
     parser.add_argument("--rounds", type=int, default=6)
     parser.add_argument("--steady", type=int, default=30, help=f"seconds with {RATE:,} changes a second")
+    parser.add_argument(
+        "--outage",
+        type=int,
+        default=600,
+        help=f"seconds of {RATE:,} changes a second that are made while Kafka Connect is stopped",
+    )
     args = parser.parse_args()
     with ExitStack() as stack:
         broker_settings = stack.enter_context(platform("capture"))
@@ -266,9 +321,13 @@ def main() -> int:
                 before = {way: race.written_bytes(way) for way in first}
         rewritten = {way: (race.written_bytes(way) - before[way]) / sum(counts) for way in first}
         differing = race.differing()
-        steady = changed(settings, args.rows, args.steady * RATE, key, RATE)
-        race.ours()
+        version = race.lake.version("bank.accounts_now")
+        with race.following():
+            steady = changed(settings, args.rows, args.steady * RATE, key, RATE)
         lags, rate = logged(race.lake, steady)
+        shown = race.visible(version)
+        behind_s = catch_up(settings, args.rows, args.outage, key + args.steady * RATE)
+        shown_s = timed(race.ours)
         spark.stop()
     ratios = [merge / ours for ours, merge in zip(seconds["ours"], seconds["merge"], strict=True)]
     figures = {
@@ -288,6 +347,12 @@ def main() -> int:
             "first tenth p50": percentile(lags[: len(lags) // 10], 0.5),
             "last tenth p50": percentile(lags[-len(lags) // 10 :], 0.5),
         },
+        f"commit to table at {rate:,.0f} changes/s, ms": {
+            "p50": percentile(shown, 0.5),
+            "p99": percentile(shown, 0.99),
+            "last tenth p50": percentile(shown[-len(shown) // 10 :], 0.5),
+        },
+        f"after {args.outage} s without Kafka Connect, s": {"log has all": behind_s, "then table has all": shown_s},
         "rows that differ from the database": differing,
     }
     claims = {

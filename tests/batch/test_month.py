@@ -61,9 +61,9 @@ def judged(world: World, name: str) -> Comparison:
 
 
 def test_the_month_equals_the_source_files_once_it_is_reconciled(month: World) -> None:
+    """A month goes through all tables; each, corrected, is compared with an engine that knows nothing of ours."""
     wrong_before = {name: not judged(month, name).equal for name in TABLES}
     assert wrong_before["flights.delays_by_hour"], "no record came too late: this test would prove nothing"
-    """A month goes through all tables; each, corrected, is compared with an engine that knows nothing of ours."""
     outcomes = month.reconcile()
     assert sum(o.changed for o in outcomes if o.table == "flights.delays_by_hour") > 0
     for name in TABLES:

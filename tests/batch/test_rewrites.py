@@ -185,6 +185,7 @@ def of_b(world: World) -> dict[str, float | None]:
 def test_history_is_rewritten_once_in_the_ledger_and_reversibly(
     before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
 ) -> None:
+    """Each rewrite goes through all tables, then again, then back."""
     world = before.copied_to(settings)
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
     rewrite = Rewrite(cause, world, tmp_path)

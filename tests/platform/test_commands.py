@@ -122,6 +122,7 @@ def test_a_table_is_created_again_from_the_log_and_promoted(command: Command) ->
 
 
 def test_a_lost_state_is_made_again_from_the_log(world: World, command: Command) -> None:
+    """Two commands, and between them ingest and all tables of another day."""
     checkpoint = Checkpoint.of_table(world.settings, world.registry.find_table(HOURS))
     lost = checkpoint.stream
     shutil.rmtree(checkpoint.path / "state")

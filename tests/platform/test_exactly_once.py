@@ -165,6 +165,7 @@ def test_every_acknowledged_record_is_in_events_or_quarantine_once(log: Settings
 def test_a_checkpoint_that_is_lost_or_old_repeats_and_loses_nothing(
     log: Settings, spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Four days are sent and ingested in five starts of ingest."""
     checkpoint, old = ingest_checkpoint(log), tmp_path / "old"
     send(log, 0)
     ingest(spark, log)

@@ -91,6 +91,7 @@ def watermark_min(world: World) -> float:
 def test_an_idle_topic_stops_holding_a_watermark_back(
     broker: Settings, house: Registry, spark: SparkSession, tmp_path: Path
 ) -> None:
+    """Streams that follow a broker, and a pause until a topic counts as idle."""
     topic_admin.ensure_topics(broker, specs(house, "house"))
     settings = replace(broker, home=tmp_path / "home", bootstrap=broker.bootstrap_servers)
     world = World(spark, settings, "house", house)

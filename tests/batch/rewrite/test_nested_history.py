@@ -170,6 +170,7 @@ def require_equal_to_duckdb(world: World, values: list[bytes]) -> None:
 def test_nested_records_stay_exact_through_their_whole_life(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    """Three micro-batches of three tables, two reconciles, a replay and rebuilds, each compared with DuckDB."""
     world = World(spark, settings, "hub", load(written(tmp_path, FILES)))
     values = [push(n, *one) for n, one in enumerate([*SENT, LAST, LATE])]
     headers = [("trace", b"t1")]

@@ -105,6 +105,7 @@ def test_a_result_that_is_too_large_fails_its_query_alone(session: SparkSession,
 
 
 def test_the_jobs_of_a_command_that_is_killed_are_cancelled(settings: Settings, tmp_path: Path) -> None:
+    """The first test that needs the server, which it starts; a command then runs until the server has missed it."""
     beats = tmp_path / "beats"
     environment = {**os.environ, **settings.environment()}
     command = subprocess.Popen([sys.executable, "-c", LONG_JOB, str(beats)], cwd=ROOT, env=environment)
