@@ -160,7 +160,7 @@ class Race:
         from pyspark.sql import functions as F
 
         changes = records.select(F.from_json(F.col("value").cast("string"), ENVELOPE).alias("c"), "offset")
-        keyed = changes.select(
+        keyed = changes.where("c.op <> 'm'").select(
             F.coalesce("c.after.id", "c.before.id").alias("id"),
             F.col("c.op").alias("op"),
             "c.after.owner",
@@ -263,10 +263,10 @@ def wait_steady(settings: Settings) -> int:
 
 def logged(lake: Lake, span: tuple[int, int]) -> tuple[list[float], float]:
     """Of the changes at these offsets, milliseconds from commit to the broker's append, in order; and changes/s."""
-    rows = lake.open("bank.accounts").scan(columns=["cdc_at", "_appended_at", "_offset"])
+    rows = lake.open("bank.accounts").scan(columns=["cdc_at", "cdc_op", "_appended_at", "_offset"])
     sql = """
         SELECT epoch_ms(_appended_at) AS at, epoch_ms(cdc_at) AS made FROM rows
-        WHERE _offset >= ? AND _offset < ? ORDER BY _offset
+        WHERE _offset >= ? AND _offset < ? AND cdc_op <> 'mark' ORDER BY _offset
     """
     found = query(sql, span, rows=rows).to_pydict()
     lags = [float(at - made) for at, made in zip(found["at"], found["made"], strict=True)]
