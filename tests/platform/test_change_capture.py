@@ -181,7 +181,8 @@ def insert(first: int, last: int) -> str:
         timestamptz '1965-03-04 05:06:07.000008+09' + n * interval '1 hour', jsonb_build_object('a', {LARGE}, 'n', 1.5),
         convert_to({LARGE}, 'UTF8'), ARRAY['x', {LARGE}, NULL], {MANY.format("int")}, {MANY.format("bigint")},
         gen_random_uuid(), (SELECT array_agg(gen_random_uuid()) FROM generate_series(1, 300)), 'happy',
-        n * interval '1 year 1 month -1 day 2 hours 1 us', n + 0.25, tstzrange('2020-01-01 00:00+02', '2021-01-01 00:00+02')
+        n * interval '1 year 1 month -1 day 2 hours 1 us', n + 0.25,
+        tstzrange('2020-01-01 00:00+02', '2021-01-01 00:00+02')
     FROM generate_series({first}, {last}) n;
     """
 
