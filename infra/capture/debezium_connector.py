@@ -52,7 +52,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "database.hostname": at.host,
         "database.port": str(at.port),
         "database.user": at.user,
-        "database.password": at.password,
+        "database.password": kafka_connect.password_reference(settings),
         "database.dbname": at.database,
         "topic.prefix": capture.name,
         "table.include.list": re.escape(capture.table),

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from infra import jars
+from infra.capture import postgres_server
 from infra.errors import ConnectUnreachable, ProcessFailed
 from infra.java import java
 from infra.kafka.broker import CONSOLE, as_properties
@@ -25,6 +26,7 @@ LOGGING = f"""\
 {CONSOLE}logger.debezium.name = io.debezium
 logger.debezium.level = info
 """
+_PASSWORD = "database-password"
 _LOGGING_JARS = ("log4j-api", "log4j-core", "log4j-slf4j-impl")
 
 
@@ -49,7 +51,7 @@ def program(settings: Settings) -> Program:
 
 
 def prepare(settings: Settings) -> None:
-    """Write the worker's configuration.
+    """Write the worker's configuration, and the password of the captured database, which connectors refer to.
 
     Raises:
         MissingTool: no Java, or jars that cannot be fetched.
@@ -58,6 +60,15 @@ def prepare(settings: Settings) -> None:
     _properties(settings).parent.mkdir(parents=True, exist_ok=True)
     _logging(settings).write_text(LOGGING)
     _properties(settings).write_text(as_properties(properties(settings)))
+    secret = _secrets(settings) / _PASSWORD
+    secret.parent.mkdir(exist_ok=True, mode=0o700)
+    secret.touch(mode=0o600)
+    secret.write_text(postgres_server.address(settings).password)
+
+
+def password_reference(settings: Settings) -> str:
+    """What a connector's configuration, which the broker keeps and Connect's interface shows, has for the password."""
+    return f"${{dir:{_secrets(settings)}:{_PASSWORD}}}"
 
 
 def properties(settings: Settings) -> dict[str, object]:
@@ -79,6 +90,9 @@ def properties(settings: Settings) -> dict[str, object]:
         "offset.storage.partitions": 1,
         "status.storage.partitions": 1,
         "plugin.discovery": "service_load",
+        "config.providers": "dir",
+        "config.providers.dir.class": "org.apache.kafka.common.config.provider.DirectoryConfigProvider",
+        "config.providers.dir.param.allowed.paths": str(_secrets(settings)),
         "offset.flush.interval.ms": 1_000,
         # One worker: there is nothing to wait for when it is back, but that the killed one is known to be gone.
         "scheduled.rebalance.max.delay.ms": 0,
@@ -143,6 +157,10 @@ def ask(settings: Settings, method: str, path: str, body: object = None) -> Any:
 
 def _properties(settings: Settings) -> Path:
     return settings.home / "connect" / "connect.properties"
+
+
+def _secrets(settings: Settings) -> Path:
+    return settings.home / "connect" / "secrets"
 
 
 def _logging(settings: Settings) -> Path:
