@@ -230,7 +230,7 @@ class Decoder:
                 bad["timestamp"].cast(TIMESTAMP),
                 bad["key"],
                 bad["value"],
-                bad[HEADERS] if self.topic.reads_headers else pa.nulls(len(bad), HEADERS_TYPE),
+                _headers(bad) if self.topic.reads_headers else pa.nulls(len(bad), HEADERS_TYPE),
                 pa.array([faults[row] for row in rows], pa.list_(pa.string())),
             ],
             schema=QUARANTINE_SCHEMA,
@@ -260,7 +260,7 @@ class Decoder:
 
 
 def for_workers(raw: DataFrame, topic: Topic) -> DataFrame:
-    """The columns of `raw_columns(topic)`; a record without headers has an empty list, which `Decoder` takes for none.
+    """The columns of `raw_columns(topic)`; a record without headers has an empty list, which `Decoder` reads as none.
 
     Spark asks Arrow at each row how large the batch is, and Arrow then goes through all rows since the last list that
     is not null: of a batch of 20,000 records without headers that took 20 us a record.
@@ -320,11 +320,12 @@ def rejected(decoded: DataFrame) -> DataFrame:
 
 def _raw_table(raw: pa.Table | pa.RecordBatch, topic: Topic) -> pa.Table:
     table = pa.Table.from_batches([raw]) if isinstance(raw, pa.RecordBatch) else raw
-    table = table.select(raw_columns(topic)).combine_chunks()
-    if not topic.reads_headers:
-        return table
-    has_any = pc.greater(pc.list_value_length(table[HEADERS]), 0)
-    return table.set_column(len(RAW_SCHEMA), HEADERS, pc.if_else(has_any, table[HEADERS], None))
+    return table.select(raw_columns(topic)).combine_chunks()
+
+
+def _headers(bad: pa.Table) -> pa.ChunkedArray:
+    """Headers as quarantine has them: an empty list is none."""
+    return pc.if_else(pc.greater(pc.list_value_length(bad[HEADERS]), 0), bad[HEADERS], None)
 
 
 def _corrected(columns: Mapping[str, pa.Array], appended: pa.ChunkedArray, clock: DeviceClock) -> pa.Array:

@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Generic, TypeVar
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.archive.format.record_columns import HEADERS
 from tables.engine.declarations.column_types import FieldType
@@ -19,7 +20,7 @@ from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
 from tables.engine.schemas.avro_schema import BadSchema
 from tables.engine.schemas.schema_files import Schema
-from tables.engine.schemas.schema_framing import Framed, framed
+from tables.engine.schemas.schema_framing import HEADER, Framed, framed
 from tables.engine.schemas.schema_lookup import find_schema
 
 Reading = TypeVar("Reading")
@@ -119,7 +120,9 @@ class SchemaParser(ABC, Generic[Reading]):
     def _by_schema(self, raw: pa.Table) -> tuple[list[Group], dict[int, list[str]]]:
         """The records of a batch by the schema that their framing names, and why others name none."""
         values = raw["value"].combine_chunks()
-        has_headers = raw[HEADERS].null_count < len(raw)
+        # Only in a header of its own is there a schema; others, such as those of tracing, need no look at each record.
+        names = pc.struct_field(pc.list_flatten(raw[HEADERS]), "key")
+        has_headers = bool(pc.any(pc.equal(names, HEADER)).as_py())
         headers: list[Any] = raw[HEADERS].to_pylist() if has_headers else [None] * len(raw)
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
