@@ -243,9 +243,12 @@ class Database:
 
         def is_there() -> bool:
             end = consumer.end_offsets([partition])[partition]
-            consumer.seek(partition, max(0, end - 20))  # marks may have come since
-            found = [r.key for records in consumer.poll(timeout_ms=500).values() for r in records]
-            return key.encode() in found
+            consumer.seek(partition, max(0, end - 5))  # marks may have come since
+            while consumer.position(partition) < end:
+                found = consumer.poll(timeout_ms=500)
+                if not found or key.encode() in [record.key for records in found.values() for record in records]:
+                    return bool(found)
+            return False
 
         try:
             wait_until(is_there, timeout_s=90)
