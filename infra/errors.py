@@ -11,6 +11,7 @@ TwofoldError
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would be in one table
 ├── DamagedLog               a commit of a Delta table is empty or cut off
+├── ChangesUnread            commits changed rows that their change feed does not have
 ├── LogGap                   offsets that should follow each other do not
 ├── CorruptSegment           an archived segment is not what the broker copied
 ├── QualityFailed            rows break the rules of their table
@@ -122,6 +123,10 @@ class DefinitionChanged(TwofoldError):
 
 class DamagedLog(TwofoldError):
     """A commit file of a Delta log that is empty or cut off, as a crash of the machine can leave it."""
+
+
+class ChangesUnread(TwofoldError):
+    """Commits of a table changed rows, by its log, and none of them was read: what depends on them would stay old."""
 
 
 class LogGap(TwofoldError):

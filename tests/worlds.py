@@ -75,7 +75,8 @@ class World:
             home = Path(mkdtemp(prefix="twofold-empty-"))
             atexit.register(shutil.rmtree, home, ignore_errors=True)
             lake = Lake(replace(self.settings, home=home, lake=""))
-            ensure_domain(self.spark, lake, registry, self.domain)
+            faults = ensure_domain(self.spark, lake, registry, self.domain)
+            assert not faults, faults
             _empty_lakes[declared] = Path(lake.settings.lake_uri)
         return _empty_lakes[declared]
 

@@ -15,7 +15,7 @@ from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
-    from tables.engine.delta.lake import Lake, LoggedCommit
+    from tables.engine.delta.lake import Lake
 
 _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
 
@@ -99,15 +99,7 @@ class Backlog:
                 except FileNotFoundError:
                     return log
                 now = self._clock()
-                rows = log.newest.rows + rows_changed(commit)
+                rows = log.newest.rows + commit.rows_changed
                 log.commits.append(_Commit(commit.version, rows, now))
                 if commit.changes:
                     log.changed_at = now
-
-
-def rows_changed(commit: LoggedCommit) -> int:
-    """Rows that a commit changed; the files that a MERGE adds hold other rows, too."""
-    if commit.operation == "MERGE":
-        kinds = ("inserted", "updated", "deleted")
-        return sum(commit.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
-    return sum(added.rows or 0 for added in commit.added)

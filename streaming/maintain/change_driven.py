@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from streaming.maintain.backlog import rows_changed
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.table_stream import TableStream, use_pool
 from tables.engine.declarations.declaration import Table, Topic
@@ -113,7 +112,7 @@ class ChangeDrivenStream(TableStream):
         """From the logs, without a data file."""
         spans = zip(self._sources, starts, ends, strict=True)
         commits = (self.lake.commits(source.full_name, start - 1, end - 1) for source, start, end in spans)
-        return sum(rows_changed(commit) for one in commits for commit in one if commit.changes)
+        return sum(commit.rows_changed for one in commits for commit in one if commit.changes)
 
     def _as_one(self, scopes: list[Scope], rows_in: int) -> list[Scope]:
         """One scope for all, where most of the rows between them have changed."""

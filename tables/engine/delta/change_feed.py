@@ -10,6 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import query
+from infra.errors import ChangesUnread
 from tables.engine.delta.datafusion_sql import select
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
@@ -17,6 +18,7 @@ from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
 if TYPE_CHECKING:
     from deltalake import DeltaTable
 
+_CHANGE_TYPE = "_change_type"
 _GONE = ("not found", "No such file", "Expected contiguous commit files", "Invalid table version")
 """What delta-rs says where a file of the log or of the change feed is missing."""
 
@@ -77,26 +79,38 @@ def changed_rows(
     Args:
         table: that table, at `through` or later; None: it is opened, which costs the reading of its log.
 
+    Returns:
+        Those of the `columns` that the table has, and `_change_type`, one row per old or new row. A table that has none
+        of the columns gives as many rows: Arrow forgets the number of rows of a table without columns.
+
     Raises:
         FileNotFoundError: commits or data files of that time were cleaned up.
+        ChangesUnread: the commits changed rows, and the change feed has none of them.
     """
     table = table or lake.open(name)
-    schema = _columns(table, columns)
+    schema = _columns(table, columns).append(pa.field(_CHANGE_TYPE, pa.string()))
     if after >= through:
         return schema.empty_table()
-    return _changed_rows(table, name, after + 1, through, schema)
+    rows = _changed_rows(table, name, after + 1, through, schema)
+    if not len(rows) and (changed := sum(c.rows_changed for c in lake.commits(name, after, through) if c.changes)):
+        raise ChangesUnread(
+            f"{name}: the commits {after + 1} to {through} changed {changed:,} rows, and 0 of them were read.",
+            hint=f"`./twofold show {name}` lists its commits; `./twofold backfill TABLE` recomputes what reads them.",
+            table=name,
+        )
+    return rows
 
 
 def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
     """Of a row of a change feed whether it is what the row was `before` or `after`, and the table's own columns."""
-    side = "before" if row["_change_type"] in ("update_preimage", "delete") else "after"
+    side = "before" if row[_CHANGE_TYPE] in ("update_preimage", "delete") else "after"
     return side, {column: value for column, value in row.items() if not column.startswith(("_commit", "_change"))}
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
     """Of the rows that these commits changed, what they were before the first and after the last of them."""
     schema = pa.schema(lake.open(name, max(versions)).schema())
-    feed = schema.append(pa.field("_change_type", pa.string())).append(pa.field("_commit_version", pa.int64()))
+    feed = schema.append(pa.field(_CHANGE_TYPE, pa.string())).append(pa.field("_commit_version", pa.int64()))
     rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
     rows = rows.select(feed.names).cast(feed)
     keys = ", ".join(f'"{c}"' for c in key)
@@ -108,7 +122,7 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
     def side(kinds: str, at: str) -> pa.Table:
         found = query(
             f"SELECT {columns} FROM (SELECT *, {edges} {changed}) "
-            f"WHERE _change_type IN ({kinds}) AND _commit_version = {at}",
+            f"WHERE {_CHANGE_TYPE} IN ({kinds}) AND _commit_version = {at}",
             feed=rows,
         )
         return found.cast(schema)
@@ -154,7 +168,9 @@ def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: p
     from deltalake.exceptions import DeltaError
 
     try:
-        feed = table.load_cdf(starting_version=first, ending_version=last, columns=schema.names)
+        # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
+        names = [f'"{name}"' for name in schema.names]
+        feed = table.load_cdf(starting_version=first, ending_version=last, columns=names)
         return pa.table(feed).select(schema.names).cast(schema)
     except (DeltaError, pa.ArrowException) as error:
         if not any(sign in str(error) for sign in _GONE):

@@ -80,6 +80,14 @@ class LoggedCommit:
         """The first of these metrics that the commit has; 0 when it has none."""
         return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
 
+    @property
+    def rows_changed(self) -> int:
+        """Rows that it changed; the files that a MERGE adds hold other rows, too."""
+        if self.operation == "MERGE":
+            kinds = ("inserted", "updated", "deleted")
+            return sum(self.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
+        return sum(added.rows or 0 for added in self.added)
+
 
 @dataclass(frozen=True)
 class Lake:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, timedelta
@@ -37,16 +38,22 @@ class Scope:
     """Output rows with these values in `recompute_by`, dated within the interval.
 
     Attributes:
-        values: in the order of `recompute_by`; a `...` stands for any value.
+        values: in the order of `recompute_by`; a `...` stands for any value, and one object for every NaN: engines
+            group these as one, where Python takes no two of them for equal.
         interval: None: of every date.
     """
 
     values: tuple[Any, ...]
     interval: Interval | None
 
+    def __post_init__(self) -> None:
+        if any(isinstance(v, float) and math.isnan(v) for v in self.values):
+            same = (math.nan if isinstance(v, float) and math.isnan(v) else v for v in self.values)
+            object.__setattr__(self, "values", tuple(same))
+
     def covers(self, row: Scope) -> bool:
         """Whether it holds the scope of one row, see `scope_of_row`."""
-        if any(a is not ... and a != b for a, b in zip(self.values, row.values, strict=True)):
+        if any(a is not ... and a is not b and a != b for a, b in zip(self.values, row.values, strict=True)):
             return False
         if self.interval is None or row.interval is None:
             return True
@@ -67,8 +74,8 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     names = dict(zip(table.recompute_by, table.scope_in(source), strict=True))
     by = [c for c in table.recompute_by if names[c] in rows.column_names]
     within, time = table.depends_within_ms, source.event_time
-    touched = pa.table({c: rows[names[c]] for c in by}) if by else rows.select([])
-    touched = touched.append_column(_AT, epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64()))
+    at = epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64())
+    touched = pa.table({**{c: rows[names[c]] for c in by}, _AT: at})
     # Rows less than `within` apart have overlapping scopes: a bin of that width needs only its first and last row.
     bins = touched.append_column(_BIN, pc.divide(touched[_AT], max(within or 1, 1)))
     spans = bins.group_by([*by, _BIN]).aggregate([(_AT, "min"), (_AT, "max")]).to_pylist()
@@ -97,7 +104,7 @@ def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, i
     """
     by_values: dict[tuple[Any, ...], list[Interval]] = {}
     for values, start, end in spans:
-        by_values.setdefault(values, []).append(Interval(start, end + 1))
+        by_values.setdefault(Scope(values, None).values, []).append(Interval(start, end + 1))
     widened = []
     for scope in scopes:
         widened.append(scope)

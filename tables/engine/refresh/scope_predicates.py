@@ -219,13 +219,14 @@ class ScopeFilter:
         return ... in self._all_values[n]
 
     def _values(self, names: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
-        """Columns whose values are known and few.
+        """Columns whose values are known, few, and ordered as statistics of files are: NaN has no place there.
 
         Args:
             names: of the columns of `recompute_by` in the relation that has these `columns`.
         """
         for column, values in zip(names, self._all_values, strict=True):
-            if column in columns and ... not in values and len(values) <= _MANY_VALUES:
+            is_ordered = not any(isinstance(value, float) for value in values)
+            if column in columns and ... not in values and is_ordered and len(values) <= _MANY_VALUES:
                 yield column, values
 
     def _ranges(self, slack_ms: int) -> list[Interval]:
@@ -239,8 +240,9 @@ class ScopeFilter:
         """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
         match, scopes, where = ["true"], "scopes", "true"
         for n, column in by.items():
-            nullable = any(s.values[n] is None for s in self.scopes)
-            same = f'rows."{column}" {"IS NOT DISTINCT FROM" if nullable else "="} scopes._v{n}'
+            # By `=` DuckDB lets Arrow filter what it reads, for which NaN equals nothing, and -0.0 is not 0.0.
+            is_exact = not any(isinstance(s.values[n], float | None) for s in self.scopes)
+            same = f'rows."{column}" {"=" if is_exact else "IS NOT DISTINCT FROM"} scopes._v{n}'
             match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
         if time and any(s.interval for s in self.scopes):
             at, instant = _comparable(schema, time)

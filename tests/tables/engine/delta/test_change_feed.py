@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
+from infra.errors import ChangesUnread
 from tables.engine.delta.change_feed import changed_rows, missed_by_streams
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
@@ -170,3 +173,24 @@ def test_missing_data_files_do_not_go_unnoticed(events: Events) -> None:
         file.unlink()
     with pytest.raises(Exception, match=r"(?i)not found|no such file|no files found"):
         events.missed()
+
+
+def test_changes_of_columns_that_the_table_lacks_are_counted_all_the_same(events: Events) -> None:
+    events.append(0, 0)
+    events.append(0)
+    rows = changed_rows(events.lake, NAME, 1, events.lake.version(NAME), ["customer"])
+    assert (rows.column_names, len(rows)) == (["_change_type"], 1)
+
+
+def test_a_commit_whose_changes_cannot_be_seen_is_an_error(events: Events) -> None:
+    events.append(0)
+    version = events.lake.version(NAME)
+    commit = Path(events.lake.uri(NAME), "_delta_log", f"{version:020}.json")
+    actions = [json.loads(line) for line in commit.read_text("utf-8").splitlines()]
+    [added] = [action["add"] for action in actions if "add" in action]
+    file = Path(events.lake.uri(NAME), added["path"])
+    pq.write_table(pq.read_table(file).slice(0, 0), file)
+    added["size"] = file.stat().st_size
+    commit.write_text("\n".join(map(json.dumps, actions)), "utf-8")
+    with pytest.raises(ChangesUnread, match=rf"the commits {version} to {version} changed 1 rows, and 0 of them"):
+        changed_rows(events.lake, NAME, version - 1, version, ["sensor"])

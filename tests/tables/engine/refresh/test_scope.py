@@ -169,3 +169,11 @@ def test_a_scope_of_every_date_does_not_widen_what_is_read_for_others() -> None:
     popular, dated = Scope((..., "ann"), None), Scope(("bob", "ann"), hour)
     assert alike([follow, post, popular, other, dated]) == [[post, dated], [popular], [follow, other]]
     assert alike([]) == []
+
+
+def test_every_nan_is_one_value() -> None:
+    first, second = Scope((float("nan"), "a"), None), Scope((float("nan"), "a"), None)
+    assert first.covers(second)
+    assert merged([first, second]) == [first]
+    long = whole([Scope((float("nan"),), Interval(0, 1))], [((float("nan"),), 0, 9)])
+    assert [scope.interval for scope in long] == [Interval(0, 10)]

@@ -1,0 +1,148 @@
+"""A table follows each change of its inputs, whatever its scope is made of: nothing, capitals, words of SQL, floats."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+from infra.settings import Settings
+from tables.engine.declarations.registry import load
+from tests.tables.declared import written
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = pytest.mark.spark
+
+VISITS = '''\
+"""Visits, as a client of any habit names its fields."""
+from tables import Topic
+
+TOPIC = Topic(
+    schema={
+        "id": "long",
+        "at": "timestamp",
+        "Zone": "string?",
+        "order": "long?",
+        "null": "string?",
+        "weight": "double?",
+    },
+    event_time="at",
+    message_key="id",
+    dedup_keys=["id"],
+)
+'''
+NEWEST = '''\
+"""The newest state of each visit; a weight below nothing is no number."""
+from tables import F, table
+
+
+@table(primary_key=["id"], sequence_by=["at"], recompute_by=["id"])
+def newest(visits):
+    weight = F.when(F.col("weight") < 0, F.lit(float("nan"))).otherwise(F.col("weight"))
+    return visits.withColumn("weight", weight)
+'''
+TABLES = {
+    "how_many": '''\
+"""How many visits there are, in one row."""
+from tables import F, table
+
+
+@table(primary_key=["one"], recompute_by=[])
+def how_many(newest):
+    return newest.agg(F.count("*").alias("n")).withColumn("one", F.lit(1))
+''',
+    "by_year": '''\
+"""Visits by year: a group by an expression."""
+from tables import F, table
+
+
+@table()
+def by_year(newest):
+    return newest.groupBy(F.year("at").alias("year")).agg(F.count("*").alias("n"))
+''',
+    "by_zone": '''\
+"""Visits by zone."""
+from tables import F, table
+
+
+@table()
+def by_zone(newest):
+    return newest.groupBy("Zone").agg(F.count("*").alias("n"))
+''',
+    "by_order": '''\
+"""Visits by two words of SQL, of a topic."""
+from tables import F, table
+
+
+@table()
+def by_order(visits):
+    return visits.groupBy("null", "order").agg(F.count("*").alias("n"))
+''',
+    "by_weight": '''\
+"""Visits by a floating-point number."""
+from tables import F, table
+
+
+@table()
+def by_weight(newest):
+    return newest.groupBy("weight").agg(F.count("*").alias("n"))
+''',
+}
+
+
+FIRST = [
+    {"id": 1, "Zone": "a", "order": 1, "null": "x", "weight": 0.0},
+    {"id": 2, "Zone": "a", "order": 2, "null": "x", "weight": 1.5},
+    {"id": 3, "Zone": "b", "order": 2, "null": "x", "weight": -9.0},
+]
+THEN = [
+    {"id": 3, "Zone": "b", "order": 2, "null": "x", "weight": -9.0, "at": "2014-01-01T00:00:00Z"},
+    {"id": 4, "Zone": "a", "order": 1, "null": "y", "weight": -0.0},
+    {"id": 5, "Zone": "a", "order": 1, "null": "x", "weight": 1.5},
+    {"id": 6, "Zone": "c", "order": None, "null": None, "weight": -1.0},
+]
+
+
+@pytest.fixture(scope="module")
+def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """A plant whose tables took in both micro-batches, one by one."""
+    folder = tmp_path_factory.mktemp("scopes")
+    files = {f"plant/{name}.py": text for name, text in {"visits": VISITS, "newest": NEWEST, **TABLES}.items()}
+    registry = load(written(folder / "declared", files))
+    assert not registry.faults
+    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
+    for visits in (FIRST, THEN):
+        world.append({"visits": [json.dumps({"at": "2013-01-01T00:00:00Z", **visit}).encode() for visit in visits]})
+        world.maintain()
+    return world
+
+
+def rows(world: World, name: str) -> set[tuple[Any, ...]]:
+    columns = world.rows(f"plant.{name}").to_pydict().values()
+    return set(zip(*columns, strict=True))
+
+
+def test_a_count_of_all_rows_follows_each_of_them(world: World) -> None:
+    assert rows(world, "how_many") == {(6, 1)}
+
+
+def test_groups_by_an_expression_lose_the_row_that_moved_away(world: World) -> None:
+    assert rows(world, "by_year") == {(2013, 5), (2014, 1)}
+
+
+def test_a_column_with_a_capital_letter_is_followed(world: World) -> None:
+    assert rows(world, "by_zone") == {("a", 4), ("b", 1), ("c", 1)}
+
+
+def test_columns_named_like_words_of_sql_are_followed(world: World) -> None:
+    assert rows(world, "by_order") == {("x", 1, 2), ("x", 2, 3), ("y", 1, 1), (None, None, 1)}
+
+
+def test_zero_of_either_sign_and_nan_keep_their_rows(world: World) -> None:
+    numbers = {(None if math.isnan(weight) else weight, n) for weight, n in rows(world, "by_weight")}
+    assert numbers == {(0.0, 2), (1.5, 2), (None, 2)}
