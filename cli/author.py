@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -13,6 +13,7 @@ from infra.errors import BadDeclaration
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from tables.engine.declarations.analysis import Analysis
     from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
 
@@ -48,11 +49,15 @@ def check(
         if not wanted or _is_named(full, wanted)
         for mistake in incompatible_changes(topic)
     ]
+    whole: Mapping[str, Sequence[str]] = {}
     if tables and not quick:
-        mistakes += _analysed(settings, registry, tables)
+        analysis = _analysed(settings, registry, tables)
+        mistakes, whole = [*mistakes, *analysis.mistakes], analysis.whole
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
+        for name, inputs in whole.items():
+            out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
         _print(mistakes, len(tables))
     if mistakes:
         raise typer.Exit(BadDeclaration.exit_code)
@@ -98,7 +103,7 @@ def try_(
 try_.__name__ = "try"
 
 
-def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
+def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> Analysis:
     from infra.spark.spark_client import naming_lost_server, open_session
     from tables.engine.declarations.analysis import analyse
 

@@ -212,6 +212,8 @@ def _print_report(report: Report) -> None:
         for t in report.tables
     ]
     out.print(make_table(None, columns, rows, right=columns[2:]))
+    if blank := [t.table for t in report.tables if not t.buckets and not t.skipped]:
+        out.print(f"Nothing was compared of {', '.join(blank)}: no row is closed, or none is in this share.")
     columns = ["topic", "offsets", "events", "quarantined", "in transactions", "lost", "missing", "repeated", "waiting"]
     out.print(
         make_table(

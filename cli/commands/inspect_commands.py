@@ -254,7 +254,7 @@ def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Set
     return Page(
         name=name,
         description=declared.description,
-        declaration=_topic_facts(declared) if isinstance(declared, Topic) else _table_facts(declared, registry),
+        declaration=_topic_facts(declared) if isinstance(declared, Topic) else _table_facts(declared, registry, lake),
         columns=_columns(declared, lake if there else None),
         rules=[str(rule) for rule in declared.checks],
         rows=lake.rows(name) if there else None,
@@ -286,7 +286,7 @@ def _topic_facts(topic: Topic) -> dict[str, object]:
     return {fact: value for fact, value in facts.items() if value is not None}
 
 
-def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
+def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, object]:
     strategy = registry.strategy(table)
     facts: dict[str, object] = {
         "kind": f"table, {strategy}: {STRATEGIES[strategy]}",
@@ -298,6 +298,7 @@ def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
         "closes at": table.closes_at,
         "latest by": list(table.sequence_by) or None,
         "recomputed by": list(table.recompute_by),
+        "recomputed whole by a change of": _whole_scopes(table, registry, lake) or None,
         "as inputs name it": dict(table.scope_columns) if table.scope_columns else None,
         "depends_within": table.depends_within,
         "owner": table.owner,
@@ -307,6 +308,17 @@ def _table_facts(table: Table, registry: Registry) -> dict[str, object]:
         "late records": {"correct": "end in corrections", "drop": "are counted and listed"}[table.late],
     }
     return {fact: value for fact, value in facts.items() if value is not None}
+
+
+def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
+    """As far as the inputs that are tables exist: others have no columns yet."""
+    from tables.engine.declarations.analysis import whole_scopes
+
+    def columns_of(source: Table) -> list[str]:
+        there = lake.exists(source.full_name)
+        return [f.name for f in lake.open(source.full_name).schema().fields] if there else source.statistics
+
+    return whole_scopes(registry, table, columns_of)
 
 
 def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:

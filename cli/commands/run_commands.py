@@ -343,11 +343,17 @@ def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
             )
     changed = sum(outcome.changed for outcome in outcomes)
     compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
+    scopes = sum(outcome.scopes for outcome in outcomes)
     if compared:
         out.print(f"{sum(compared):,} rows were compared with their recomputation.")
-    elif touched := sum(outcome.scopes for outcome in outcomes):
-        out.print(f"{touched:,} scopes were compared with their recomputation; --verify compares all rows.")
-    out.print(f"{changed:,} rows changed." if changed else "Nothing changed: the tables were right.")
+    elif scopes:
+        out.print(f"{scopes:,} scopes were compared with their recomputation; --verify compares all rows.")
+    if changed:
+        out.print(f"{changed:,} rows changed.")
+    elif compared or scopes:
+        out.print("Nothing changed: what was compared was right.")
+    else:
+        out.print("Nothing to correct: no late record, and no input that changed. --verify compares all rows.")
 
 
 def _versions(outcome: RunResult) -> str | int | None:

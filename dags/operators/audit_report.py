@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.operators.report_task import ReportOperator
 from infra.errors import TwofoldError, UnexplainedDifference
@@ -19,7 +19,7 @@ _NAMED = 5  # rows that a message names
 class TableAuditOperator(ReportOperator):
     """Fails when an audit found rows of the table that nothing explains, or could not look at it.
 
-    Its history says when the table was looked at.
+    It is skipped where there was no row to compare. Its history says when the table was looked at.
     """
 
     def execute(self, context: Context) -> dict[str, Any]:
@@ -40,6 +40,8 @@ class TableAuditOperator(ReportOperator):
                 "the DAG repair overwrites them once you approve.",
             )
             raise AirflowFailException(str(error))
+        if not found["buckets"]:
+            raise AirflowSkipException(f"{self.of}: nothing was compared: no row is closed, or none is in this share.")
         return {name: found[name] for name in ("run", "turn", "of", "rows", "buckets", "excused")}
 
 

@@ -312,6 +312,18 @@ def test_a_mistake_is_found_by_the_analysis_of_spark(
     assert ran.code == 2
 
 
+def test_check_says_which_changes_recompute_a_whole_table(
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
+) -> None:
+    monkeypatch.setattr("cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
+    rows = 'readings.groupBy(F.hour("read_at").alias("hour")).agg(F.count("*").alias("n"))'
+    declared = registry.load(written(tmp_path / "tables", Mistake(a_table(rows=rows), "").files))
+    monkeypatch.setattr(registry, "load", lambda: declared)
+    ran = cli("check")
+    assert "plant.hours: a change of plant.readings recomputes the whole table." in ran.out
+    assert (ran.code, "1 table without a mistake" in ran.out) == (0, True)
+
+
 def test_all_mistakes_of_all_files_are_found_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     wrong = HOURS.replace('F.sum("value")', 'F.sum("valu") + F.rand()')
     files = {

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.errors import BadDeclaration, TwofoldError
@@ -21,8 +22,21 @@ _UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resol
 _AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 
 
-def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> list[BadDeclaration]:
-    """All mistakes of the tables and of those that they read, in the order of their inputs; no row is read.
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What the analysis says of tables.
+
+    Attributes:
+        mistakes: of the tables and of those that they read, in the order of their inputs.
+        whole: table -> its inputs of which each change recomputes the whole table.
+    """
+
+    mistakes: Sequence[BadDeclaration]
+    whole: Mapping[str, Sequence[str]]
+
+
+def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> Analysis:
+    """Analyse tables and those that they read; no row is read.
 
     A table that reads one whose columns cannot be known is not looked at.
     """
@@ -32,6 +46,7 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
             wanted |= {source.full_name for source in registry.upstream(table)}
     columns: dict[str, StructType] = {}
     found: list[BadDeclaration] = []
+    whole: dict[str, Sequence[str]] = {}
     for table in registry.in_order():
         sources = dict(zip(table.inputs, registry.upstream(table), strict=True))
         if table.full_name in wanted and all(isinstance(s, Topic) or s.full_name in columns for s in sources.values()):
@@ -39,7 +54,24 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
             found += mistakes
             if schema is not None:
                 columns[table.full_name] = schema
-    return found
+                if inputs := whole_scopes(registry, table, lambda source: columns[source.full_name].names):
+                    whole[table.full_name] = inputs
+    return Analysis(mistakes=found, whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole})
+
+
+def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table], Collection[str]]) -> list[str]:
+    """The inputs of a table of which each change recomputes the whole table.
+
+    Args:
+        columns_of: the columns of an input that is a table.
+    """
+    if not registry.strategy(table).follows_changes:
+        return []
+    return [
+        source.full_name
+        for source in registry.upstream(table)
+        if table.is_whole_scope_of(source, source.columns if isinstance(source, Topic) else columns_of(source))
+    ]
 
 
 def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:
@@ -49,7 +81,7 @@ def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) ->
         BadDeclaration: the first mistake, with the others in the fact `more`.
     """
     file = f"tables/{table.domain}/{table.name}.py: "
-    own = [mistake for mistake in analyse(spark, registry, [table]) if mistake.message.startswith(file)]
+    own = [mistake for mistake in analyse(spark, registry, [table]).mistakes if mistake.message.startswith(file)]
     if own:
         others = [{"message": mistake.message.removeprefix(file), "hint": mistake.hint} for mistake in own[1:]]
         raise BadDeclaration(own[0].message, hint=own[0].hint, more=others)

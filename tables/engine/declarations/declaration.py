@@ -6,7 +6,7 @@ import difflib
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
@@ -538,6 +538,14 @@ class Table:
         called = self.scope_columns or {}
         names = next((called[p] for p in (*parameters, f"{source.domain}__{source.name}") if p in called), {})
         return tuple(names.get(column, column) for column in self.recompute_by)
+
+    def is_whole_scope_of(self, source: Topic | Table, columns: Collection[str]) -> bool:
+        """Whether each change of an input with these columns recomputes the whole table: nothing says which rows of it.
+
+        That is right, and costs as much as the table takes to be computed.
+        """
+        is_dated = self.depends_within is not None and source.event_time is not None
+        return not is_dated and not set(self.scope_in(source)) & set(columns)
 
     @property
     def watermark_ms(self) -> int:

@@ -491,14 +491,12 @@ def _check(table: Table, registry: Registry) -> None:
             hint="Leave closes_at away; the rows follow every correction.",
         )
     _check_records(table, registry)
-    for declaration in registry.upstream(table):
-        columns = declaration.types if isinstance(declaration, Topic) else None
-        if columns is not None and not set(table.scope_in(declaration)) & set(columns) and table.depends_within is None:
+    for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
+        renamed = [name for c, name in zip(table.recompute_by, table.scope_in(topic), strict=True) if name != c]
+        if missing := [name for name in renamed if name not in topic.columns]:
             raise BadDeclaration(
-                f"recompute_by={list(table.recompute_by)}: none of these is a column of {declaration.full_name}, "
-                "and there is no depends_within: any of its rows would touch the whole table.",
-                hint="Carry the column through from the input, declare depends_within, or, where the input calls it "
-                "otherwise, scope_columns.",
+                f"scope_columns names {', '.join(missing)}, which {topic.full_name} does not have.",
+                hint=f"It has {', '.join(topic.columns)}.",
             )
 
 

@@ -97,8 +97,9 @@ class Audited:
     Attributes:
         turn, of: the share that was looked at: part `turn` of `of`.
         version: of the Delta table.
-        rows: live rows that were looked at.
-        buckets: into which they fell; `differing`: those whose fingerprints differ from the recomputation.
+        rows: live rows that were compared.
+        buckets: into which they fell, or rows that should be there; 0: nothing was compared.
+        differing: buckets whose fingerprints differ from the recomputation.
         excused: rows that differ, and that something touches which the next reconcile will look at.
         unexplained: rows that differ though nothing touches them; `differences`: the first of these.
         skipped: why the table was not looked at; empty where it was. `hint`: what to do then.

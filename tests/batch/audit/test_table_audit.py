@@ -123,11 +123,25 @@ def test_rounding_is_no_damage_and_a_millionth_is(world: World) -> None:
 @pytest.mark.spark
 def test_a_damaged_row_is_found_on_the_day_of_its_turn(world: World) -> None:
     damage(world, "hours", {"total": "7.5"}, "sensor = 'a' AND total = 24.0")
+    world = replace(world, settings=replace(world.settings, small_rows=1))
     day = (hour(24).date() - date(1970, 1, 1)).days
     found = {number: look(world, "hours", Turn(number, 3)) for number in range(3)}
     assert {number: f.unexplained for number, f in found.items()} == {n: int(n == day % 3) for n in range(3)}
     assert sum(f.rows for f in found.values()) == 46
     assert sum(look(world, "newest", Turn(number, 3)).rows for number in range(3)) == 2
+
+
+@pytest.mark.spark
+def test_all_rows_of_a_small_table_are_compared_whatever_the_share(world: World) -> None:
+    damage(world, "newest", {"value": "-1.0"}, "sensor = 'b'")
+    looks = [look(world, "newest", Turn(number, 20)) for number in (3, 4)]
+    assert [(found.of, found.rows, found.unexplained) for found in looks] == [(1, 2, 1)] * 2
+
+
+def test_an_audit_that_compared_nothing_has_not_passed() -> None:
+    blank = Audited(table="plant.hours", run="audit-1", turn=0, of=1)
+    assert not Report(tables=[blank]).passed
+    assert Report(tables=[replace(blank, rows=3, buckets=2)]).passed
 
 
 @pytest.mark.spark

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 import pytest
+from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator, TopicAuditOperator, audited_topics
 
@@ -32,6 +33,7 @@ CHANGED = {
     "skipped": "flights.z: its rows were computed by the definition a.",
     "hint": "`./twofold backfill flights.z` accepts it.",
 }
+BLANK = {**RIGHT, "table": "flights.w", "rows": 0, "buckets": 0, "unexplained": 0, "differences": []}
 WHOLE = {"topic": "flights.a", "partitions": [{"events": 4}, {"events": 3}], "faults": []}
 TORN = {"topic": "flights.b", "partitions": [], "faults": ["flights.b, partition 0, [0, 9): 1 missing offsets"]}
 
@@ -41,7 +43,7 @@ LOG = {"topic": "flights.a", "records": 6, "blocks": 1, "versions": [4, 2], "sid
 
 def context_with(*topics: dict[str, Any]) -> Context:
     report = {
-        "tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED],
+        "tables": [RIGHT | {"unexplained": 0, "differences": []}, DAMAGED, CHANGED, BLANK],
         "topics": list(topics),
         "logs": [LOG, LOG | {"topic": "flights.b", "faults": ["no record has the offsets of partition 0 [5, 6)"]}],
     }
@@ -52,6 +54,11 @@ def context_with(*topics: dict[str, Any]) -> Context:
             return report
 
     return {"ti": Instance()}  # type: ignore[typeddict-item, return-value]
+
+
+def test_a_table_without_a_row_to_compare_is_skipped() -> None:
+    with pytest.raises(AirflowSkipException, match=r"flights\.w: nothing was compared"):
+        TableAuditOperator(task_id="w", source="look", of="flights.w").execute(context_with())
 
 
 def test_a_table_that_is_right_says_which_share_of_it_was_looked_at() -> None:

@@ -223,7 +223,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"readings": {"alarm": "sensors"}}'),
-            "none of these is a column of plant.readings",
+            "scope_columns names sensors, which plant.readings does not have.\nHint: It has sensor, read_at, value",
             id="other names that the input lacks",
         ),
         pytest.param(

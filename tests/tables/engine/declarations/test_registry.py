@@ -9,6 +9,7 @@ import pytest
 from infra.chosen_domains import choose_domains
 from infra.errors import BadArgument, BadDeclaration
 from infra.settings import Settings
+from tables.engine.declarations.analysis import whole_scopes
 from tables.engine.declarations.registry import Registry, load, running, running_domains
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
 
@@ -125,14 +126,6 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
             "recompute_by names kind, which latest does not return",
             "It returns sensor, read_at, value",
         ),
-        (
-            "newest",
-            TABLE_FILE.replace('recompute_by=["sensor"]', 'recompute_by=["kind"]').replace(
-                "return readings", "return readings.selectExpr('*', '1 kind').dropDuplicates()"
-            ),
-            r"recompute_by=\['kind'\]: none of these is a column of plant.readings",
-            "declare depends_within",
-        ),
     ],
 )
 def test_a_mistake_names_its_file_and_what_to_do(
@@ -144,6 +137,35 @@ def test_a_mistake_names_its_file_and_what_to_do(
     assert str(folder / "plant" / f"{file}.py") in error.value.message
     assert error.value.facts["file"] == str(folder / "plant" / f"{file}.py")
     assert error.value.hint is None if hint is None else hint in str(error.value.hint)
+
+
+KINDS_FILE = '''\
+"""How many sensors had a value on which day."""
+from tables import F, table
+
+
+@table(primary_key=["day"], {given})
+def kinds(readings, newest):
+    day = F.to_date("read_at").alias("day")
+    return readings.join(newest.select("sensor"), "sensor").groupBy(day).agg(F.countDistinct("sensor").alias("sensors"))
+'''
+
+
+@pytest.mark.parametrize(
+    ("given", "whole"),
+    [
+        ('recompute_by=["day"]', ["plant.readings", "plant.newest"]),
+        # The topic has an event time, the other input has none.
+        ('recompute_by=[], event_time="day", depends_within="1 day"', ["plant.newest"]),
+        ('recompute_by=["day"], scope_columns={"newest": {"day": "read_at"}}', ["plant.readings"]),
+    ],
+)
+def test_a_change_that_nothing_restricts_recomputes_the_whole_table(
+    tmp_path: Path, given: str, whole: list[str]
+) -> None:
+    registry = load(plant(tmp_path, newest=TABLE_FILE, kinds=KINDS_FILE.format(given=given))).require_sound()
+    found = whole_scopes(registry, registry.find_table("kinds"), lambda _: ["sensor", "read_at", "value"])
+    assert found == whole
 
 
 @pytest.mark.parametrize("domain", ["ledger", "Plant", "2nd", "my-plant"])
