@@ -44,7 +44,7 @@ def purpose_of(documented: Any) -> str:
 def declarations() -> str:
     """What a declaration takes: parameters, rules, and functions for its body."""
     from quality import rules
-    from tables.engine.declarations import bloom_filters, event_patterns
+    from tables.engine.declarations import bloom_filters, event_patterns, spark_names
     from tables.engine.declarations.declaration import DeviceClock, Strategy, Table, Topic
 
     parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
@@ -80,7 +80,7 @@ def declarations() -> str:
         "## Rules\n\n`from tables import ...`. Null keeps every rule except `not_null`, as with CHECK in SQL; "
         "an empty table keeps all.\n\n" + table(["rule", "kept when", "on topics", "on tables"], rows) + "\n"
     )
-    for module in (event_patterns, bloom_filters):
+    for module in (spark_names, event_patterns, bloom_filters):
         functions = [f for f in vars(module).values() if inspect.isfunction(f) and f.__module__ == module.__name__]
         for function in functions:
             if not function.__name__.startswith("_"):

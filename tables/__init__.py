@@ -11,7 +11,7 @@ from tables.engine.declarations.bloom_filters import may_hold, members, members_
 from tables.engine.declarations.declaration import DeviceClock, Topic, table
 from tables.engine.declarations.event_patterns import RECORD, Event, Match, find_matches, times_then
 from tables.engine.declarations.record_fields import field, header, key
-from tables.engine.declarations.spark_names import SparkName
+from tables.engine.declarations.spark_names import SparkName, sql
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Window
@@ -46,6 +46,7 @@ __all__ = [
     "not_null",
     "one_of",
     "outbox_of",
+    "sql",
     "table",
     "times_then",
     "unique",

@@ -21,6 +21,7 @@ from batch.rewrite.redrive import redrive_chosen
 from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.local_rows import frame_of
+from tables import sql
 from tables.engine.checks.hash_buckets import Turn
 from tables.engine.refresh.derived_rows import derive
 from tables.engine.refresh.run_result import RunResult
@@ -124,3 +125,17 @@ def test_an_impure_function_is_refused(session: SparkSession, streamed: World, n
     readings = streamed.lake.frame(session, TOPIC)
     with pytest.raises(BadDeclaration, match=rf"hours calls {name}\(\)"):
         derive(a_table(derive=hours), {"readings": readings})
+
+
+def test_sql_text_runs_where_its_inputs_do(session: SparkSession, streamed: World) -> None:
+    readings = streamed.lake.frame(session, TOPIC)
+    text = "WITH a AS (SELECT * FROM {readings} WHERE sensor = 'a') SELECT count(*) AS n FROM a"
+    assert sql(text, readings=readings).toArrow()["n"].to_pylist() == [readings.where("sensor = 'a'").count()]
+
+
+def test_an_impure_function_in_sql_text_is_refused(session: SparkSession, streamed: World) -> None:
+    def hours(readings: DataFrame) -> DataFrame:
+        return sql("SELECT sensor, read_at AS closes_at, now() AS hour FROM {readings}", readings=readings)
+
+    with pytest.raises(BadDeclaration, match=r"hours calls now\(\)"):
+        derive(a_table(derive=hours), {"readings": streamed.lake.frame(session, TOPIC)})

@@ -9,7 +9,7 @@ from __future__ import annotations
 import functools
 import hashlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -19,8 +19,10 @@ from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from tables.engine.declarations.code_fingerprint import read_code
 from tables.engine.declarations.declaration import NAMING, Draft, Table, Topic
+from tables.engine.declarations.mistake_list import require_none
 from tables.engine.declarations.plan_mistakes import PlanMistake, find_mistakes
 from tables.engine.declarations.unresolved_plan import (
+    SQL_TEXT,
     AnyOf,
     Column,
     Edge,
@@ -81,14 +83,23 @@ def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
         by = set(found.get("recompute_by", ()))
         called = {source: {c: n for c, n in own.items() if c in by} for source, own in found["scope_columns"].items()}
         found["scope_columns"] = {source: own for source, own in called.items() if own} or None
+    require_none(list(_missing(found, inference)))
+    return found
+
+
+def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
+    """What is needed and there is not, one mistake for each reason."""
+    missing: dict[str, list[str]] = {}
     for name in ("primary_key", "recompute_by"):
         if name not in found:
-            reason = inference.reasons.get(name, "the function's plan does not say it")
-            raise BadDeclaration(
-                f"@table needs {name}, which cannot be inferred: {reason}.",
-                hint=f"Write {name}=[...]; docs/reference/declarations.md says what it means.",
-            )
-    return found
+            missing.setdefault(inference.reasons.get(name, "the function's plan does not say it"), []).append(name)
+    for reason, names in missing.items():
+        means = "it means" if len(names) == 1 else "they mean"
+        yield BadDeclaration(
+            f"@table needs {' and '.join(names)}, which cannot be inferred: {reason}.",
+            hint=f"Write {', '.join(f'{name}=[...]' for name in names)}; docs/reference/declarations.md says what "
+            f"{means}.",
+        )
 
 
 def require_sound(function: str, mistakes: Sequence[PlanMistake]) -> None:
@@ -173,7 +184,8 @@ class _Inferring:
         if frame.join is not None:
             return self._of_join(frame.join)
         if frame.several or len(frame.inputs) != 1:
-            why = f"the function uses {frame.several or 'several inputs'}"
+            is_text = frame.several == SQL_TEXT
+            why = "SQL text is not read" if is_text else f"the function uses {frame.several or 'several inputs'}"
             return Inference(reasons={"primary_key": why, "recompute_by": why})
         return self._of_rows()
 

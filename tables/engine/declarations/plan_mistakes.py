@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -59,6 +59,8 @@ class _Finder:
             yield from self.find(child)
         if kind == "read":
             yield from self._of_read(one)
+        if kind == "sql":
+            yield from _impure(_CALL.findall(one.query))
         if kind in ("sort", "limit", "offset", "tail"):
             yield PlanMistake(
                 f"{'orderBy' if kind == 'sort' else kind} has no meaning on a stream, whose rows do not end.",
@@ -96,10 +98,8 @@ class _Finder:
                         only_on_stream=True,
                     )
             elif kind == "expression_string":
-                called = [name.lower() for name in _CALL.findall(one.expression)]
-            for name in called:
-                if name in IMPURE:
-                    yield PlanMistake(f"calls {name}(), which gives the stream and the batch different answers.", _PURE)
+                called = _CALL.findall(one.expression)
+            yield from _impure(called)
             if kind == "window":
                 yield PlanMistake(
                     "uses a window function (`.over(...)`), which a stream refuses.",
@@ -173,6 +173,12 @@ def _children(message: Any) -> Iterator[Any]:
     for found, value in message.ListFields():
         if found.message_type is not None and found.message_type.name == "Relation":
             yield from value if found.is_repeated else (value,)
+
+
+def _impure(called: Iterable[str]) -> Iterator[PlanMistake]:
+    for name in map(str.lower, called):
+        if name in IMPURE:
+            yield PlanMistake(f"calls {name}(), which gives the stream and the batch different answers.", _PURE)
 
 
 def _is_function(expression: Any) -> bool:

@@ -8,8 +8,14 @@ from __future__ import annotations
 
 import ast
 import importlib
+from string import Formatter
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import BadDeclaration
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 
 class SparkName(ModuleType):
@@ -31,3 +37,22 @@ class SparkName(ModuleType):
         except AttributeError:  # a module that the package does not import itself
             target = importlib.import_module(self.__name__)
         return getattr(target, attribute)
+
+
+def sql(query: str, **inputs: DataFrame) -> DataFrame:
+    """Rows of a query in Spark's SQL, in which `{orders}` reads the input `orders`.
+
+    The query is not read when the declaration is loaded: the table writes its `primary_key` and `recompute_by`.
+
+    Args:
+        query: one SELECT, with or without WITH. A brace of the text itself is written twice: `RLIKE '[0-9]{{3}}'`.
+        inputs: what it reads: parameters of the table's function, or rows computed of them; of a stream or a batch.
+    """
+    names = [name for _, name, _, _ in Formatter().parse(query) if name is not None]
+    unknown = [name for name in names if name not in inputs]
+    if unknown or not names:
+        raise BadDeclaration(
+            f"sql() reads {unknown[0]!r}, which is none of its inputs." if unknown else "sql() reads no input.",
+            hint='Write sql("... FROM {orders}", orders=orders), and a brace of the text itself twice.',
+        )
+    return inputs[names[0]].sparkSession.sql(query, **inputs)

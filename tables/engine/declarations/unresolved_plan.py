@@ -18,6 +18,8 @@ from typing import Any
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 
+SQL_TEXT = "SQL text"
+"""What makes the rows of `sql(...)`, of which nothing is known."""
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
 
@@ -156,6 +158,15 @@ class _Session:
     session_id = "analysis"
     client: Any = None
     _user_id = "analysis"
+
+    def sql(self, query: str, **inputs: Any) -> Any:
+        """The text as it is, over what its inputs are."""
+        from pyspark.sql.connect.dataframe import DataFrame
+        from pyspark.sql.connect.plan import SQL, SubqueryAlias
+
+        session: Any = self
+        views = [SubqueryAlias(frame._plan, name) for name, frame in inputs.items()]
+        return DataFrame(SQL(query, views=views), session)
 
 
 def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
@@ -344,6 +355,9 @@ class PlanReader:
         equal = [(left.columns.get(name), right.columns.get(name)) for name in one.using_columns]
         conditions = list(_conjuncts(one.join_condition)) if one.HasField("join_condition") else []
         return replace(both, join=_joined(conditions, equal, left, right, how))
+
+    def _with_relations(self, one: Any) -> Frame:
+        return _opaque([self.read(reference) for reference in one.references], SQL_TEXT)
 
     def _set_op(self, one: Any) -> Frame:
         frames = self._below(one)

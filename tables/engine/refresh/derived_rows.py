@@ -261,7 +261,7 @@ def _plan(rows: DataFrame) -> str:
     if type(rows).__module__.startswith("pyspark.sql.connect."):
         remote: Any = rows
         return str(remote._plan.to_proto(remote._session.client))
-    return str(rows._jdf.queryExecution().logical().toString())
+    return str(rows._jdf.queryExecution().analyzed().toString())
 
 
 def _first_line(error: Exception) -> str:

@@ -29,7 +29,7 @@ TOPIC = Topic(
     dedup_keys=["alarm"],
 )
 '''
-HEAD = '"""A table."""\nfrom tables import F, Window, table\n\n\n'
+HEAD = '"""A table."""\nfrom tables import F, Window, sql, table\n\n\n'
 HOURS = """\
 @table(watermark="1 hour"{given})
 def hours(readings):
@@ -52,6 +52,11 @@ BY_ALARM = """\
 def t(readings, alarms):
     r, a = readings.alias("r"), alarms.alias("a")
     return r.join(a, F.col("r.sensor") == F.col("a.alarm")).select("a.alarm", "r.read_at")
+"""
+SQL = """\
+@table({given})
+def t(readings):
+    return sql("SELECT r.*, 1 AS one FROM {{readings}} AS r", readings=readings.where("value > 0")){more}
 """
 INFERRED = ("primary_key", "event_time", "depends_within", "closes_at", "ends_at", "recompute_by", "scope_columns")
 
@@ -153,7 +158,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             "@table()\ndef t(readings):\n"
             '    before = F.lag("value").over(Window.partitionBy("sensor").orderBy("read_at"))\n'
             '    return readings.withColumn("before", before)\n',
-            "needs primary_key, which cannot be inferred: the function uses a window function",
+            "needs primary_key and recompute_by, which cannot be inferred: the function uses a window function",
             id="window function",
         ),
         pytest.param(
@@ -242,6 +247,27 @@ def inference_of(table: Table) -> dict[str, Any]:
             JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),
             "needs primary_key, which cannot be inferred: a join can give several rows",
             id="key of a join",
+        ),
+        pytest.param(
+            SQL.format(given="", more=""),
+            r"needs primary_key and recompute_by, which cannot be inferred: SQL text is not read.\n"
+            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]; docs",
+            id="SQL text",
+        ),
+        pytest.param(
+            SQL.format(given='primary_key=["sensor"]', more='.groupBy("sensor").agg(F.max("value").alias("most"))'),
+            "needs recompute_by, which cannot be inferred: SQL text is not read",
+            id="a group of what SQL text makes",
+        ),
+        pytest.param(
+            SQL.format(given='primary_key=["sensor"], recompute_by=["sensor"]', more=""),
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            id="SQL text with what it needs",
+        ),
+        pytest.param(
+            SQL.format(given='primary_key=["sensor"], recompute_by=[]', more="").replace("r.*", "rand() AS r"),
+            "t calls rand",
+            id="chance in SQL text",
         ),
     ],
 )
