@@ -39,7 +39,7 @@ class SparkName(ModuleType):
         return getattr(target, attribute)
 
 
-def sql(query: str, **inputs: DataFrame) -> DataFrame:
+def sql(query: str, /, **inputs: DataFrame) -> DataFrame:
     """Rows of a query in Spark's SQL, in which `{orders}` reads the input `orders`.
 
     The query is not read when the declaration is loaded: the table writes its `primary_key` and `recompute_by`.
@@ -55,4 +55,4 @@ def sql(query: str, **inputs: DataFrame) -> DataFrame:
             f"sql() reads {unknown[0]!r}, which is none of its inputs." if unknown else "sql() reads no input.",
             hint='Write sql("... FROM {orders}", orders=orders), and a brace of the text itself twice.',
         )
-    return inputs[names[0]].sparkSession.sql(query, **inputs)
+    return inputs[names[0]].sparkSession.sql(query, None, **inputs)

@@ -20,6 +20,7 @@ from infra.errors import BadDeclaration
 
 SQL_TEXT = "SQL text"
 """What makes the rows of `sql(...)`, of which nothing is known."""
+ALL_ROWS = "a group of all rows"
 _analysing: ContextVar[bool] = ContextVar("analysing", default=False)
 _patching = threading.Lock()
 
@@ -159,7 +160,7 @@ class _Session:
     client: Any = None
     _user_id = "analysis"
 
-    def sql(self, query: str, **inputs: Any) -> Any:
+    def sql(self, query: str, _: None, **inputs: Any) -> Any:
         """The text as it is, over what its inputs are."""
         from pyspark.sql.connect.dataframe import DataFrame
         from pyspark.sql.connect.plan import SQL, SubqueryAlias
@@ -333,11 +334,10 @@ class PlanReader:
             if name is not None:
                 columns[name] = _origin(expression, below)
         is_open = any(_name(expression) is None for expression in one.aggregate_expressions)
-        frame = Frame(columns, is_open=is_open, inputs=below.inputs, several="a group")
+        why = below.several or ("a group" if by else ALL_ROWS)
+        frame = Frame(columns, is_open=is_open, inputs=below.inputs, several=why)
         is_simple = one.group_type == type(one).GROUP_TYPE_GROUPBY and by and not below.several
-        return (
-            replace(frame, group=Group(tuple(by))) if is_simple else replace(frame, several=below.several or "a group")
-        )
+        return replace(frame, group=Group(tuple(by))) if is_simple else frame
 
     def _join(self, one: Any) -> Frame:
         left, right = self.read(one.left), self.read(one.right)

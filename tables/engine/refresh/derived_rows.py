@@ -257,11 +257,12 @@ def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclarati
 
 
 def _plan(rows: DataFrame) -> str:
-    """The logical plan as text, before any function in it is replaced by its value."""
+    """The analysed plan as text, before any function in it is replaced by its value; of a client, the plan as sent."""
     if type(rows).__module__.startswith("pyspark.sql.connect."):
         remote: Any = rows
         return str(remote._plan.to_proto(remote._session.client))
-    return str(rows._jdf.queryExecution().analyzed().toString())
+    is_verbose, most_fields, others = True, 1 << 30, [False, False]  # its own text leaves out fields after the 25th
+    return str(rows._jdf.queryExecution().analyzed().treeString(is_verbose, False, most_fields, *others))
 
 
 def _first_line(error: Exception) -> str:
