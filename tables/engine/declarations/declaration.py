@@ -41,6 +41,10 @@ NAMING = (
     "lineage_columns",
 )
 """The parameters of a table that name columns of its result."""
+KEY_OF_ONE_ROW = (
+    "Write primary_key=[...], the columns that identify a row. A table of one row has a constant one: "
+    '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[].'
+)
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 _TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
@@ -471,7 +475,7 @@ class Table:
                 hint="Its parameters name the topics and tables it reads.",
             )
         if not self.primary_key:
-            raise BadDeclaration("primary_key is empty.", hint="Name the columns that identify a row.")
+            raise BadDeclaration("primary_key is empty.", hint=KEY_OF_ONE_ROW)
         _require_late(self.late)
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(

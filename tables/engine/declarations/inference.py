@@ -18,10 +18,11 @@ from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from tables.engine.declarations.code_fingerprint import read_code
-from tables.engine.declarations.declaration import NAMING, Draft, Table, Topic
+from tables.engine.declarations.declaration import KEY_OF_ONE_ROW, NAMING, Draft, Table, Topic
 from tables.engine.declarations.mistake_list import require_none
 from tables.engine.declarations.plan_mistakes import PlanMistake, find_mistakes
 from tables.engine.declarations.unresolved_plan import (
+    ALL_ROWS,
     SQL_TEXT,
     AnyOf,
     Column,
@@ -42,6 +43,8 @@ _READERS = ("unresolved_plan.py", "plan_mistakes.py")
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
+_ONE_ROW = "the function makes one row of all, which no column identifies"
+_UNREAD = {SQL_TEXT: "SQL text is not read", ALL_ROWS: _ONE_ROW}
 RECORD = "record"
 """The column that says, for a declaration with `lineage_columns`, which log record an event is."""
 
@@ -76,14 +79,12 @@ def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
     Raises:
         BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
     """
-    _require_columns(draft, inference)
-    _require_agreement(draft, inference)
     found = {**inference.parameters, **draft.given}
     if "scope_columns" in inference.parameters and "scope_columns" not in draft.given:
         by = set(found.get("recompute_by", ()))
         called = {source: {c: n for c, n in own.items() if c in by} for source, own in found["scope_columns"].items()}
         found["scope_columns"] = {source: own for source, own in called.items() if own} or None
-    require_none(list(_missing(found, inference)))
+    require_none([*_wrong_names(draft, inference), *_contradictions(draft, inference), *_missing(found, inference)])
     return found
 
 
@@ -95,10 +96,10 @@ def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDecl
             missing.setdefault(inference.reasons.get(name, "the function's plan does not say it"), []).append(name)
     for reason, names in missing.items():
         means = "it means" if len(names) == 1 else "they mean"
+        write = f"{', '.join(f'{name}=[...]' for name in names)}; docs/reference/declarations.md says what {means}"
         yield BadDeclaration(
             f"@table needs {' and '.join(names)}, which cannot be inferred: {reason}.",
-            hint=f"Write {', '.join(f'{name}=[...]' for name in names)}; docs/reference/declarations.md says what "
-            f"{means}.",
+            hint=KEY_OF_ONE_ROW if reason == _ONE_ROW else f"Write {write}.",
         )
 
 
@@ -184,8 +185,7 @@ class _Inferring:
         if frame.join is not None:
             return self._of_join(frame.join)
         if frame.several or len(frame.inputs) != 1:
-            is_text = frame.several == SQL_TEXT
-            why = "SQL text is not read" if is_text else f"the function uses {frame.several or 'several inputs'}"
+            why = _UNREAD.get(frame.several, f"the function uses {frame.several or 'several inputs'}")
             return Inference(reasons={"primary_key": why, "recompute_by": why})
         return self._of_rows()
 
@@ -330,8 +330,8 @@ def _of_either(left: Origin, right: Origin, how: str) -> list[Origin]:
     return [*sides, AnyOf((left, right)), AnyOf((right, left))]
 
 
-def _require_columns(draft: Draft, inference: Inference) -> None:
-    """Refuse names that the result lacks, where all its columns are known."""
+def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """Names that the result lacks, where all its columns are known."""
     if inference.columns is None:
         return
     known = {name.lower() for name in inference.columns}
@@ -340,28 +340,28 @@ def _require_columns(draft: Draft, inference: Inference) -> None:
         wanted = [value] if isinstance(value, str) else list(value)
         missing = [column for column in wanted if isinstance(column, str) and column.lower() not in known]
         if missing:
-            raise BadDeclaration(
+            yield BadDeclaration(
                 f"{what} names {', '.join(missing)}, which {draft.derive.__name__} does not return.",
                 hint=f"It returns {', '.join(inference.columns)}.",
             )
 
 
-def _require_agreement(draft: Draft, inference: Inference) -> None:
-    """Refuse what contradicts the plan."""
+def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """Parameters that the plan disproves."""
     given, inferred = draft.given, inference.parameters
     name = draft.derive.__name__
     key, groups = set(given.get("primary_key", ())), set(inferred.get("primary_key", ()))
     # Of the rows of several groups `sequence_by` keeps one.
     is_kept_of_several = bool(given.get("sequence_by")) and key < groups
     if key and groups and inference.several and key != groups and not is_kept_of_several:
-        raise BadDeclaration(
+        yield BadDeclaration(
             f"primary_key={list(given['primary_key'])} contradicts {name}, which groups by "
             f"{', '.join(inferred['primary_key'])}.",
             hint="Leave primary_key out, or group by other columns.",
         )
     wrong = [] if inference.scope is None else [c for c in given.get("recompute_by", ()) if c not in inference.scope]
     if wrong:
-        raise BadDeclaration(
+        yield BadDeclaration(
             f"recompute_by={list(given['recompute_by'])} contradicts {name}: a row depends on rows with another "
             f"{', '.join(wrong)}.",
             hint=f"Choose from {', '.join(inference.scope)}." if inference.scope else "Write recompute_by=[].",
@@ -369,7 +369,7 @@ def _require_agreement(draft: Draft, inference: Inference) -> None:
     if given.get("depends_within") and "depends_within" in inferred:
         least = parse_duration(inferred["depends_within"], "depends_within")
         if parse_duration(given["depends_within"], "depends_within") < least:
-            raise BadDeclaration(
+            yield BadDeclaration(
                 f"depends_within={given['depends_within']!r} contradicts {name}, in which rows depend on rows that are "
                 f"{inferred['depends_within']} away.",
                 hint="Leave depends_within out, or lengthen it.",

@@ -15,7 +15,7 @@ from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import BOUND, Parameters, Table
-from tables.engine.declarations.registry import load
+from tables.engine.declarations.registry import load, mistakes_in
 from tests.tables.declared import TOPIC_FILE, written
 
 ALARMS_FILE = '''\
@@ -249,6 +249,19 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="key of a join",
         ),
         pytest.param(
+            '@table()\ndef t(readings):\n    return readings.agg(F.count("*").alias("n"))\n',
+            r"needs primary_key and recompute_by, which cannot be inferred: the function makes one row of all.*\n"
+            r'Hint: .*F.lit\(1\)\), primary_key=\["id"\], recompute_by=\[\]',
+            id="one row of all",
+        ),
+        pytest.param(
+            '@table(primary_key=["id"], recompute_by=[], depends_within="1 hour", event_time="at")\ndef t(readings):\n'
+            '    whole = readings.agg(F.count("*").alias("n"), F.max("read_at").alias("at"))\n'
+            '    return whole.withColumn("id", F.lit(1))\n',
+            {"primary_key": ("id",), "event_time": "at", "depends_within": "1 hour"},
+            id="one row of all with a constant key",
+        ),
+        pytest.param(
             SQL.format(given="", more=""),
             r"needs primary_key and recompute_by, which cannot be inferred: SQL text is not read.\n"
             r"Hint: Write primary_key=\[...\], recompute_by=\[...\]; docs",
@@ -303,6 +316,19 @@ def test_a_given_parameter_is_held_against_the_plan(tmp_path: Path, given: str, 
         return
     with pytest.raises(BadDeclaration, match=message):
         plant(tmp_path, mine=text)
+
+
+def test_all_that_is_wrong_with_a_table_is_said_at_once(tmp_path: Path) -> None:
+    given = ', primary_key=["place"], event_time="at", depends_within="1 hour", recompute_by=["n"]'
+    with pytest.raises(BadDeclaration) as refused:
+        plant(tmp_path, mine=HOURS.format(given=given))
+    assert [mistake.message.partition(": ")[2] for mistake in mistakes_in(refused.value)] == [
+        "primary_key names place, which hours does not return.",
+        "event_time names at, which hours does not return.",
+        "primary_key=['place'] contradicts hours, which groups by sensor, hour.",
+        "recompute_by=['n'] contradicts hours: a row depends on rows with another n.",
+        "depends_within='1 hour' contradicts hours, in which rows depend on rows that are 2 hours away.",
+    ]
 
 
 def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -> None:
