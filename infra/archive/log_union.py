@@ -13,6 +13,7 @@ from infra.archive.archive_frame import frame
 from infra.archive.format.record_columns import COLUMNS, HEADERS, schema
 from infra.archive.read_plan import Archive, Bounds
 from infra.errors import LogGap, NotArchived
+from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.offset_ranges import Ranges, batches_of_size
 from infra.settings import Settings
@@ -152,13 +153,10 @@ def broker_frame(
 
     return (
         spark.read.format("kafka")
-        .option("kafka.bootstrap.servers", settings.bootstrap_servers)
+        .options(**source_options(settings, headers=HEADERS in columns))
         .option("assign", json.dumps({topic: sorted(ranges)}))
         .option("startingOffsets", edges(0))
         .option("endingOffsets", edges(1))
-        .option("failOnDataLoss", "true")
-        .option("kafka.isolation.level", "read_committed")
-        .option("includeHeaders", str(HEADERS in columns).lower())
         .load()
         .select(*schema(columns).names)
     )

@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 
 from infra.archive.format.record_columns import HEADERS
 from infra.errors import BrokerUnreachable, LogGap
+from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
@@ -96,13 +97,10 @@ class Ingest:
         columns = dict.fromkeys(column for topic in topics for column in self._feeds[topic].raw_columns)
         reader = (
             self._spark.readStream.format("kafka")
-            .option("kafka.bootstrap.servers", self._settings.bootstrap_servers)
+            .options(**source_options(self._settings, headers=HEADERS in columns))
             .option("subscribe", ",".join(topics))
             .option("startingOffsets", json.dumps(self._starting_offsets(starts)))
             .option("maxOffsetsPerTrigger", self._settings.max_offsets)
-            .option("failOnDataLoss", "true")
-            .option("kafka.isolation.level", "read_committed")
-            .option("includeHeaders", str(HEADERS in columns).lower())
             .option("groupIdPrefix", f"twofold-{self._domain}")
         )
         writer = (

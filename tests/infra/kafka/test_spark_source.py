@@ -1,0 +1,35 @@
+"""Spark reads the broker's records without waiting for more of them."""
+
+from __future__ import annotations
+
+import time
+from typing import TYPE_CHECKING
+
+import pytest
+from kafka import KafkaProducer
+
+from infra.archive.log_union import broker_frame
+from infra.kafka import topic_admin
+from infra.kafka.topic_admin import TopicSpec
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TOPIC, PARTITIONS, RECORDS = "waits.none", 24, 5
+KAFKA_WAITS_S = 0.5
+"""How long a broker holds a fetch without records, by default."""
+
+pytestmark = pytest.mark.platform
+
+
+def test_a_partition_that_is_read_to_its_end_is_not_waited_for(broker: Settings, spark: SparkSession) -> None:
+    topic_admin.ensure_topics(broker, [TopicSpec(name=TOPIC, partitions=PARTITIONS)])
+    producer = KafkaProducer(bootstrap_servers=broker.bootstrap_servers)
+    for number in range(PARTITIONS * RECORDS):
+        producer.send(TOPIC, b"x", partition=number % PARTITIONS)
+    producer.close()
+    began = time.monotonic()
+    rows = broker_frame(spark, broker, TOPIC, dict.fromkeys(range(PARTITIONS), (0, RECORDS))).count()
+    assert rows == PARTITIONS * RECORDS
+    assert time.monotonic() - began < PARTITIONS * KAFKA_WAITS_S
