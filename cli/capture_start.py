@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import time
 from typing import TYPE_CHECKING
 
-from cli.console import print_fault, step
+from cli.console import out, print_fault, step
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,6 +37,8 @@ def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
 def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[Settings], None] | None = None) -> None:
     """Have every declared capture run; what cannot is said, with what to do, and stops nothing else.
 
+    Tables that the database does not have yet are waited for by `wait_for_tables`.
+
     Args:
         prepare: called once the database answers, before its tables are captured.
     """
@@ -44,6 +47,7 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
     from batch.recapture import current
     from infra.capture import kafka_connect, postgres_server
     from infra.capture.debezium_connector import ensure
+    from infra.capture.table_catalog import missing_tables
     from infra.errors import TwofoldError
     from tables.engine.capture.captured_topic import captures
     from tables.engine.delta.lake import Lake
@@ -55,10 +59,35 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
         if prepare is not None:
             prepare(settings)
         kafka_connect.wait_ready(settings)
-        for capture in captures(registry):
+        declared = captures(registry)
+        missing = missing_tables(settings, [capture.table for capture in declared])
+        for capture in declared:
+            if capture.table in missing:
+                continue
             try:
                 ensure(settings, current(settings, lake, capture))
             except TwofoldError as error:
                 failed.append(error)
     for fault in failed:
         print_fault(fault, "All else runs.")
+
+
+def wait_for_tables(settings: Settings, registry: Registry) -> None:
+    """Say which captured tables the database does not have; at a terminal, wait for them and capture them."""
+    from infra.capture import postgres_server
+    from infra.capture.table_catalog import missing_tables
+    from tables.engine.capture.captured_topic import captures
+
+    tables = [capture.table for capture in captures(registry)]
+    missing = missing_tables(settings, tables)
+    if not missing:
+        return
+    at = postgres_server.address(settings)
+    what = f"{', '.join(missing)} in the database {at.database} at {at.host}:{at.port}"
+    out.print(f"[yellow]![/] Waiting to capture {what}. All else runs.", soft_wrap=True)
+    out.print("  [bold]Hint:[/] Create the tables there, then ./twofold up; at a terminal it goes on by itself.")
+    if out.is_terminal:
+        with step(f"Tables {', '.join(missing)}"):
+            while missing_tables(settings, tables):
+                time.sleep(1)
+        ensure_captures(settings, registry)

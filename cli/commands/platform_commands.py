@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.capture_start import captures_tables
+from cli.capture_start import captures_tables, wait_for_tables
 from cli.console import (
     NOTHING,
     Json,
@@ -49,7 +49,8 @@ def up(
 
     Safe to repeat: what runs already is left alone; a stream whose declarations changed is restarted. A declaration
     with a mistake is left out and named here and by `status`; all others run. The stream of a domain that is no longer
-    chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays.
+    chosen is stopped, as are a database and its capture that no chosen domain needs; the domain's data stays. Captured
+    tables that the database does not have yet are named; at a terminal it waits for them.
     """
     from cli.platform_start import start_platform
 
@@ -58,6 +59,7 @@ def up(
     out.print()
     print_addresses(settings, registry, airflow=airflow)
     _print_not_run(registry)
+    wait_for_tables(settings, registry)
 
 
 def down() -> None:
