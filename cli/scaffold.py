@@ -16,7 +16,7 @@ from rich.markup import escape
 
 from cli.console import make_table, out
 from infra.errors import BadArgument
-from infra.settings import ROOT
+from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from cli.sample import Sample
@@ -226,6 +226,26 @@ def table(
     )
 
 
+@app.command()
+def capture(
+    tables: Annotated[list[str], typer.Argument(metavar="SCHEMA.TABLE...", help="Tables of the captured database.")],
+    domain: Annotated[str, typer.Option(help="The folder under tables/.")],
+) -> None:
+    """Write for each table a topic of its changes, TABLE_changes, and a copy of it, TABLE.
+
+    Columns, types, key and nullability are those of the database's catalog. The database is the one that the platform
+    captures: it must run.
+    """
+    from cli.capture_scaffold import write_captures
+
+    for one in write_captures(Settings.from_environment(), tables, domain=domain):
+        place = f"tables/{domain}/{one.name}"
+        out.print(f"Wrote {place}_changes.py and {place}.py: {len(one.columns)} columns.", soft_wrap=True)
+        for name, kind in one.left_out.items():
+            out.print(f"[yellow]![/] {escape(f'{one.table}: {name} ({kind}) is left out.')}", soft_wrap=True)
+    out.print("[dim]Next:[/] ./twofold check; ./twofold up captures them.")
+
+
 def write_domain(name: str, *, root: Path = ROOT) -> Path:
     """Make the folder of a domain below `root`.
 
@@ -271,7 +291,7 @@ def write_topic(
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
-    _require_name(name, domain, load(root / "tables"))
+    require_name(name, domain, load(root / "tables"))
     times = [event_time] if event_time else sample.times
     identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
     if not times or not identities:
@@ -321,7 +341,7 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
 
     registry = load(root / "tables")
     registry.require_domain(domain)
-    _require_name(name, domain, registry)
+    require_name(name, domain, registry)
     source = _input(reads or next(topic.name for topic in registry.domain_topics(domain)), domain, registry)
     column = _grouping(source) if isinstance(source, Topic) else source.primary_key[0]
     value = _literal(column, registry)
@@ -382,7 +402,8 @@ def _literal(column: str, registry: Registry) -> str:
     return known.get(next(iter(sorted(kinds)), ""), '"a"')
 
 
-def _require_name(name: str, domain: str, registry: Registry) -> None:
+def require_name(name: str, domain: str, registry: Registry) -> None:
+    """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
     from tables.engine.declarations.declaration import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
