@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, TypeVar
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
+from tables.engine.events.ingested_offsets import ROWLESS
 
 if TYPE_CHECKING:
     from cli.sql_query import Analyst
@@ -25,6 +26,8 @@ if TYPE_CHECKING:
     from tables.engine.ledgers.lost_offsets import Gap
 
 T = TypeVar("T")
+
+_MOST_LOOKS = 50
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,7 +90,8 @@ class QueryState:
         inputs: how far each input alone would let it go: its newest event time less the table's delay; None before the
             first event of an input, and none where nothing closes.
         held_back_by: the input that lets it go least far.
-        behind: versions of its inputs that it has not taken yet; None for ingest, whose lag is its topics'.
+        behind: commits of its inputs with changed rows that it has not taken yet; None for ingest, whose lag is its
+            topics'.
         error: why it has failed; empty while it runs.
     """
 
@@ -444,11 +448,19 @@ def _behind(progress: Progress, registry: Registry, lake: Lake) -> int | None:
     table = registry.tables.get(f"{progress.domain}.{progress.query}")
     if table is None:
         return None
-    behind = 0
-    for declaration in registry.upstream(table):
-        if lake.exists(declaration.full_name):
-            behind += max(lake.version(declaration.full_name) + 1 - progress.versions.get(declaration.full_name, 0), 0)
-    return behind
+    sources = [declared.full_name for declared in registry.upstream(table) if lake.exists(declared.full_name)]
+    return sum(_waiting(lake, name, progress.versions.get(name, 0)) for name in sources)
+
+
+def _waiting(lake: Lake, name: str, start: int) -> int:
+    """Commits from a version on that changed rows; of many the older ones are all counted, since each takes a look."""
+    end = lake.version(name) + 1
+    known = max(start, end - _MOST_LOOKS)
+    try:
+        looked_at = list(lake.commits(name, known - 1, end - 1))
+    except FileNotFoundError:  # the log was cleaned up
+        return max(end - start, 0)
+    return known - start + sum(commit.changes and commit.info.get("cause") not in ROWLESS for commit in looked_at)
 
 
 def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None:

@@ -26,7 +26,7 @@ class Progress:
         offsets: of ingest: topic -> partition -> the next offset to read.
         versions: of a table: input -> the next Delta version to read.
         batch_s: seconds that the platform's part of the micro-batch took: write and bookkeeping.
-        freshness_s: seconds from the broker's append of the newest record to its commit; of ingest only.
+        freshness_s: seconds from the broker's append of the newest record to the commit of what it made.
         error: why the query has failed; empty while it runs.
         failed_at: when it last failed with that error.
     """

@@ -20,7 +20,16 @@ from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.sizes import is_small
-from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets, read_ingested_offsets
+from tables.engine.events.ingested_offsets import (
+    APPENDED_MS,
+    GAP,
+    IDLE,
+    INGEST,
+    MARKS,
+    IngestedOffsets,
+    read_ingested_offsets,
+)
+from tables.engine.events.metadata_columns import MARK, OPERATION
 from tables.engine.events.record_decoder import (
     APPENDED_AT,
     OFFSET,
@@ -121,8 +130,10 @@ class TopicWriter:
     def _write(self, raw: pa.Table, ranges: Ranges) -> bool:
         decoded = self._decoder.decode(raw, self.events.newest_ms)
         after = self.events.after(ranges, _newest_ms(decoded.accepted, self._topic.event_time))
+        records = self._without_marks(decoded.accepted)
+        cause = MARKS if len(decoded.accepted) and not len(records) else "ingest"
         # Events first: their commit decides on which side each record is, also for a process with other rules.
-        if not self._commit(decoded.accepted, after):
+        if not self._commit(decoded.accepted, after, cause=cause, appended_ms=_newest_ms(records, APPENDED_AT)):
             return False
         if len(decoded.rejected) and not self._commit_quarantine(decoded.rejected, ranges):
             self._settle(raw, ranges)
@@ -154,6 +165,11 @@ class TopicWriter:
         self.events = replace(self.events, newest_ms=max(known, default=None))
         return True
 
+    def _without_marks(self, events: pa.Table) -> pa.Table:
+        if self._topic.encoding != "debezium":
+            return events
+        return events.filter(pc.not_equal(events[OPERATION], MARK))
+
     def move(self, event_ms: int, log_ms: int) -> None:
         """Let the topic's time go on without a record.
 
@@ -164,7 +180,7 @@ class TopicWriter:
             log_ms: how far the log of all topics had come by then.
         """
         row = heartbeat(self._topic, event_ms, log_ms, self.events.newest_ms)
-        if self._commit(row, self.events.moved(event_ms), cause="idle"):
+        if self._commit(row, self.events.moved(event_ms), cause=IDLE):
             self.moved_ms = log_ms
             _log.info("idle topic=%s moved_to=%d", self._topic.full_name, event_ms)
         else:
@@ -179,7 +195,7 @@ class TopicWriter:
         for _ in range(_ATTEMPTS):
             self._require_no_gap(ranges)
             nothing = events_schema(self._topic).empty_table()
-            if not self.events.beyond(ranges) or self._commit(nothing, self.events.after(ranges, None), cause="gap"):
+            if not self.events.beyond(ranges) or self._commit(nothing, self.events.after(ranges, None), cause=GAP):
                 return
             self.reload()
         raise self._lost_to_another_driver()
@@ -190,10 +206,24 @@ class TopicWriter:
             self.appended_ms = max(appended_ms, self.appended_ms or 0)
             self.moved_ms = None
 
-    def _commit(self, rows: pa.Table | DataFrame, after: IngestedOffsets, *, cause: str = "ingest") -> bool:
-        """Append to the events; False when another driver has gone on from the frontier that `after` follows."""
+    def _commit(
+        self,
+        rows: pa.Table | DataFrame,
+        after: IngestedOffsets,
+        *,
+        cause: str = "ingest",
+        appended_ms: int | None = None,
+    ) -> bool:
+        """Append to the events; False when another driver has gone on from the frontier that `after` follows.
+
+        Args:
+            appended_ms: when the broker got the newest record among the rows; None: not known, or none is one.
+        """
         after = replace(after, log=self.log, driver=self._driver)
-        written = self._writers[False].append(rows, _stamp(after, cause))
+        stamp = _stamp(after, cause)
+        if appended_ms is not None:
+            stamp = replace(stamp, info={**stamp.info, APPENDED_MS: appended_ms})
+        written = self._writers[False].append(rows, stamp)
         if written.skipped:
             return False
         self.events, self._version = after, written.version

@@ -17,6 +17,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import CHANGED, most_rows
+from tables.engine.events.ingested_offsets import APPENDED_MS
 from tables.engine.events.metadata_columns import MARK, OFFSET, OPERATION
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
@@ -67,13 +68,16 @@ class ChangeDrivenStream(TableStream):
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
+            appended_ms = self._appended_ms(versions)
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
+            if appended_ms is not None:
+                info[APPENDED_MS] = appended_ms
             written = Written()
             for part in alike(scopes):
                 written += self._refresher.publish(part, info, check=False)
             self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(batch + 1, ends)
-            self._note(batch + 1, rows_in, written, versions, None, started)
+            self._note(batch + 1, rows_in, written, versions, None, started, appended_ms)
             self._step_s = time.monotonic() - started
         return True
 

@@ -17,6 +17,7 @@ from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.delta_writer import CommitTag, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import REVISED, collected, is_small
+from tables.engine.events.ingested_offsets import APPENDED_MS
 from tables.engine.events.record_decoder import REPLAYED
 from tables.engine.refresh.derived_rows import (
     derive,
@@ -148,6 +149,7 @@ class Maintain(TableStream):
         # This micro-batch is planned already: its size predicts that of the next.
         tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
+        appended_ms = self._appended_ms(versions)
         stamp = CommitTag(
             app=f"stream/{self._checkpoint.stream}",
             version=batch,
@@ -157,11 +159,12 @@ class Maintain(TableStream):
                 "versions": versions,
                 **({"parts": list(parts)} if parts else {}),
                 "watermark_ms": watermark_ms,
+                **({} if appended_ms is None else {APPENDED_MS: appended_ms}),
                 "fingerprint": self._fingerprint,
             },
         )
         written = self._write(frame, stamp, rows_in)
-        self._note(batch, rows_in, written, versions, watermark_ms, started)
+        self._note(batch, rows_in, written, versions, watermark_ms, started, appended_ms)
         if self._pace is not None:
             self._pace.settle(self._sources, list(versions.values()))
 

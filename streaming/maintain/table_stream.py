@@ -17,6 +17,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import Writer, Written
 from tables.engine.delta.lake import Lake
+from tables.engine.events.ingested_offsets import APPENDED_MS
 from tables.engine.refresh.scope import from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _TIDY_EVERY = 100
+_NEWEST = 20  # commits of an input among which one says how fresh it is
 
 
 class Running(Protocol):
@@ -58,6 +60,8 @@ class TableStream:
     table: Table
     _commits: int = field(default=0, init=False)
     _seen: int = field(default=-1, init=False)
+    _appended_until: dict[str, int] = field(default_factory=dict, init=False)
+    _freshness_s: float | None = field(default=None, init=False)
 
     def __post_init__(self) -> None:
         self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
@@ -106,6 +110,19 @@ class TableStream:
             )
         self._seen = version
 
+    def _appended_ms(self, versions: Mapping[str, int]) -> int | None:
+        """When the broker got the newest record that the inputs have below these versions, and had not before.
+
+        None where no commit says it: batch work wrote it, or so many records that Spark did.
+        """
+        found: list[int] = []
+        for name, version in versions.items():
+            before = self._appended_until.get(name, version - 1)
+            commit = self.lake.newest_info(name, APPENDED_MS, min(version - before, _NEWEST), at=version - 1)
+            found += [int(commit[APPENDED_MS])] if commit else []
+        self._appended_until = dict(versions)
+        return max(found, default=None)
+
     def _note(
         self,
         batch: int,
@@ -114,8 +131,12 @@ class TableStream:
         versions: Mapping[str, int],
         watermark_ms: int | None,
         started: float,
+        appended_ms: int | None,
     ) -> None:
         """Note what a micro-batch did; now and then, merge small files."""
+        now = datetime.now(UTC)
+        if rows_in and appended_ms is not None:
+            self._freshness_s = now.timestamp() - appended_ms / 1_000
         if written.changed:
             self._commits += 1
             if self._commits % _TIDY_EVERY == 0:
@@ -130,7 +151,8 @@ class TableStream:
                 rows_in=rows_in,
                 rows_out=written.changed,
                 versions=versions,
-                updated_at=datetime.now(UTC),
+                updated_at=now,
                 batch_s=time.monotonic() - started,
+                freshness_s=self._freshness_s,
             ),
         )

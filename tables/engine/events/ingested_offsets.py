@@ -19,6 +19,10 @@ if TYPE_CHECKING:
 
 INGEST = "ingest"
 """The application under which ingest commits, with the frontier's number as version."""
+IDLE, GAP, MARKS = ROWLESS = "idle", "gap", "mark"
+"""Why ingest commits without a record that a function sees: a heartbeat, lost offsets, marks in a database's log."""
+APPENDED_MS = "appended_ms"
+"""The key under which a commit says when the broker got the newest record behind its rows, epoch milliseconds."""
 
 
 @dataclass(frozen=True)

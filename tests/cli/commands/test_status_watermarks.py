@@ -1,4 +1,4 @@
-"""Status shows how far the rows of a table are closed, and the input that holds it back."""
+"""Status shows how far the rows of a table are closed, the input that holds it back, and what waits for it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from streaming.progress import Progress, write
 from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets
+from tables.engine.events.ingested_offsets import INGEST, ROWLESS, IngestedOffsets
 from tables.engine.events.record_decoder import events_schema, heartbeat
 from tables.engine.refresh.scope import epoch_ms
 from tests.cli.conftest import Cli
@@ -43,6 +43,29 @@ def test_status_names_the_input_that_holds_a_watermark_back(cli: Cli) -> None:
     assert hours["inputs"] == {"flights.departures": "2013-01-01T10:00:00+00:00"}  # noon less two hours
     assert hours["held_back_by"] == "flights.departures"
     assert (weather["watermark"], weather["inputs"], weather["held_back_by"]) == (None, {}, None)
+
+
+def test_what_changed_no_row_leaves_no_table_behind(cli: Cli) -> None:
+    settings, topic = Settings.from_environment(), load().find_topic("departures")
+    lake, writer = Lake(settings), Writer(Lake(settings), topic.full_name)
+    read = {topic.full_name: lake.version(topic.full_name) + 1}
+    write(settings, Progress(domain="flights", query="delays_by_hour", batch=7, versions=read))
+
+    def behind() -> int:
+        queries = cli("status", "--json").document["queries"]
+        return next(query["behind"] for query in queries if query["query"] == "delays_by_hour")
+
+    def append(cause: str) -> None:
+        stamp = CommitTag(app="test", version=lake.version(topic.full_name), info={"cause": cause})
+        writer.append(heartbeat(topic, 0, 0), stamp)
+
+    for cause in ROWLESS:
+        append(cause)
+    lake.open(topic.full_name).optimize.compact()
+    assert lake.version(topic.full_name) + 1 > read[topic.full_name]
+    assert behind() == 0
+    append("ingest")
+    assert behind() == 1
 
 
 def test_status_shows_it_next_to_the_watermark(cli: Cli) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from datetime import datetime
@@ -78,6 +79,21 @@ def test_it_reads_what_is_new_however_late(world: World) -> None:
     assert totals(world) == {hour(0.5): 4, hour(1): 5, hour(5): 2}
     [progress] = read(world.settings, "plant")
     assert (progress.query, progress.batch, progress.rows_in, progress.rows_out) == ("newest", 1, 1, 2)
+
+
+def test_freshness_is_since_the_broker_had_the_newest_record(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    above = '"""As it is."""\nfrom tables import table\n\n\n@table()\ndef above(newest):\n    return newest\n'
+    declared = plant(tmp_path / "plant", newest=PAIRS_FILE.format(name="newest"), above=above)
+    world = World(spark, settings, "plant", declared)
+    world.append({"readings": [reading("a", 1, 1)]})
+    world.maintain()
+    appended_s = max(at.timestamp() for at in world.rows("plant.readings")["_appended_at"].to_pylist())
+    since_s = time.time() - appended_s
+    progress = {one.query: one.freshness_s for one in read(settings, "plant")}
+    assert {"newest", "above"} <= progress.keys()
+    assert all(s is not None and since_s - 120 < s <= since_s for s in progress.values()), (progress, since_s)
 
 
 def test_with_nothing_new_it_commits_nothing_and_stays_where_it_is(world: World) -> None:
