@@ -181,7 +181,8 @@ def _print_lines(title: str, what: str, facts: list[str], lines: Sequence[Mappin
     heads = {"event_time": "event time", "inputs": "reads", "description": "what it is"}
     rows = [(line["name"], *(_listed(line[fact]) for fact in facts)) for line in lines]
     columns = [what, *(heads.get(fact, fact) for fact in facts)]
-    out.print(make_table(title, columns, rows, right=["partitions", "events", "quarantined", "rows"]))
+    numbers = ["partitions", "events", "quarantined", "rows"]
+    out.print(make_table(title, columns, rows, right=numbers, spare=["partitions", "key", "event time", "strategy"]))
 
 
 def _listed(names: object) -> str:

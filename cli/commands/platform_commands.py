@@ -223,7 +223,7 @@ def _print_queries(now: Snapshot) -> None:
                 [_query_line(query, now.at) for query in now.queries if query.domain == domain],
                 right=numbers,
                 whole=["watermark (UTC)"],
-                spare=["rows out", "rows in", "took"],
+                spare=["rows out", "rows in", "took", "since last", "held by"],
             )
         )
 

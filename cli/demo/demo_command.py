@@ -205,9 +205,10 @@ def print_account(account: Account) -> None:
                 for t in account.topics
             ],
             right=topics,
+            spare=["acked"],
         )
     )
-    heads = ["by stream", "late", "corrected", "un- explained", "compared", "differing"]
+    heads = ["by stream", "late", "corrected", "unexplained", "compared", "differing"]
     facts = ["by_stream", "late", "corrected", "unexplained", "compared"]
     out.print(
         make_table(
@@ -219,11 +220,12 @@ def print_account(account: Account) -> None:
             ],
             right=heads,
             whole=["table"],
+            spare=["by stream", "compared"],
         )
     )
     out.print(
-        "[dim]By stream: rows as the stream left them. Late: records later than their table's watermark, "
-        "repeats among them. Compared: the rows that are closed.[/]"
+        "[dim]Late: records later than their table's watermark, repeats among them. Compared: the closed rows. "
+        "A wider screen also shows how many rows the stream left.[/]"
     )
     compared = sum(table.compared for table in account.tables)
     if account.is_right:

@@ -160,6 +160,7 @@ def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:
         ["table", "strategy", "rows", "late records", "corrected rows", "last micro-batch"],
         [(t.name, t.strategy, t.rows, t.late, t.corrections, _last(behind.get(t.name), now)) for t in now.tables],
         right=["rows", "late records", "corrected rows", "last micro-batch"],
+        spare=["strategy"],
     )
     tail = f"[dim]events are visible {shown_span(freshness)} after the broker has them[/]" if freshness else ""
     problems = [f"[yellow]![/] {escape(problem)}" for problem in now.problems]
