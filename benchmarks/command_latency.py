@@ -70,7 +70,7 @@ class Platform:
 
     def __post_init__(self) -> None:
         self.lake = Lake(self.settings)
-        self.registry = load()
+        self.registry = load().restricted_to(["flights"])
 
     def run(self, *arguments: str) -> str:
         """Run `./twofold ARGUMENTS`; what it printed.

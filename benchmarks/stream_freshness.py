@@ -124,7 +124,7 @@ def main() -> int:
                 spent, took_s = accountant.now() - before, (datetime.now(UTC) - since).total_seconds()
             time.sleep(8)
             shares = [p.batch_s for p in progress.read(settings)]
-        registry = load()
+        registry = load().restricted_to(["flights"])
         found = freshness(Lake(settings), registry, since)
     if args.tables:
         kept = {registry.find_table(name).full_name for name in args.tables}
