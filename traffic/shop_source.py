@@ -10,10 +10,11 @@ import random
 from collections.abc import Iterator, Sequence
 from datetime import UTC, date, datetime, time, timedelta
 from functools import cache, lru_cache
-from itertools import count
 from typing import Literal
 
 import msgspec
+
+from traffic.cart_service import Cart, CartEvent, Command
 
 ZONE = UTC
 FIRST_DAY, LAST_DAY = date(2026, 1, 1), date(2026, 12, 31)
@@ -76,25 +77,6 @@ class Click(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "clicked_at
     @property
     def key(self) -> str:
         return self.search_id
-
-
-class CartEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
-    """A record of `shop.cart_events`."""
-
-    cart_id: str
-    version: int
-    kind: Literal["added", "removed", "ordered"]
-    product: str | None
-    quantity: int | None
-    at: datetime
-
-    @property
-    def topic(self) -> str:
-        return "shop.cart_events"
-
-    @property
-    def key(self) -> str:
-        return self.cart_id
 
 
 class Buyer(msgspec.Struct, frozen=True):
@@ -242,7 +224,8 @@ class _Visit:
         self._customer = dice.randrange(CUSTOMERS)
         self._name = f"{day:%m%d}-{number:04}"
         self._at = datetime.combine(day, time(tzinfo=ZONE)) + timedelta(seconds=dice.randrange(86_400))
-        self._numbers = count(1)
+        self._cart = Cart(f"b{self._name}")
+        self._mistakes = random.Random(f"mistakes {self._name}")
 
     def records(self) -> Iterator[Record]:
         """A login; most visits search, most of those fill a cart, most carts are ordered, most orders are paid."""
@@ -264,14 +247,8 @@ class _Visit:
             products: list[str] = []
             yield from self._fill_cart(products)
             if products and self._dice.random() < 0.6:
-                yield CartEvent(
-                    cart_id=self._cart,
-                    version=next(self._numbers),
-                    kind="ordered",
-                    product=None,
-                    quantity=None,
-                    at=self._after(5, 120),
-                )
+                yield from self._ask(Command("order"), self._after(5, 120))
+                yield from self._mistake()
                 yield from self._checkout(products, 1, 3)
 
     def posts(self) -> Iterator[Record]:
@@ -318,10 +295,6 @@ class _Visit:
     def _who(self) -> str:
         return f"c{self._customer:04}"
 
-    @property
-    def _cart(self) -> str:
-        return f"b{self._name}"
-
     def _after(self, least_s: int, most_s: int) -> datetime:
         self._at += timedelta(seconds=self._dice.randint(least_s, most_s))
         return self._at
@@ -344,24 +317,27 @@ class _Visit:
     def _fill_cart(self, products: list[str]) -> Iterator[CartEvent]:
         """Put some products into the cart and take some out; what is in it at last is added to `products`."""
         for _ in range(self._dice.randint(1, 4)):
+            yield from self._mistake()
             product, quantity = self._product(), self._dice.randint(1, 3)
-            yield self._change("added", product, quantity)
+            yield from self._ask(Command("add", product, quantity), self._pause())
             products.append(product)
             if self._dice.random() < 0.2:
-                yield self._change("removed", product, 9)
+                yield from self._ask(Command("remove", product, self._cart.quantity(product)), self._pause())
                 products[:] = [other for other in products if other != product]
 
-    def _change(self, kind: Literal["added", "removed"], product: str, quantity: int) -> CartEvent:
+    def _ask(self, command: Command, at: datetime) -> Iterator[CartEvent]:
+        event = self._cart.handle(command, at)
+        if event:
+            yield event
+
+    def _mistake(self) -> Iterator[CartEvent]:
+        """Ask, once in ten, for more to be removed than can be in the cart: it is refused, and nothing comes of it."""
+        if self._mistakes.random() < 0.1:
+            yield from self._ask(Command("remove", self._mistakes.choice(PRODUCTS), 99), self._at)
+
+    def _pause(self) -> datetime:
         # One pause in thirty is longer than the hour after which a cart counts as abandoned.
-        pause = (3_601, 9_000) if self._dice.random() < 1 / 30 else (5, 240)
-        return CartEvent(
-            cart_id=self._cart,
-            version=next(self._numbers),
-            kind=kind,
-            product=product,
-            quantity=quantity,
-            at=self._after(*pause),
-        )
+        return self._after(*((3_601, 9_000) if self._dice.random() < 1 / 30 else (5, 240)))
 
     def _checkout(self, products: Sequence[str], least_s: int, most_s: int) -> Iterator[Record]:
         ordered = self._order(products, "", self._after(least_s, most_s))

@@ -1,4 +1,4 @@
-"""What customers do with their carts: the events that a cart is made of."""
+"""What happened to carts: the events into which their service turned the commands that it accepted."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ TOPIC = Topic(
     event_time="happened_at",
     message_key="cart_id",
     dedup_keys=["cart_id", "version"],
-    checks=[one_of("kind", ["added", "removed", "ordered"]), between("version", 1, None)],
+    checks=[one_of("kind", ["added", "removed", "ordered"]), between("version", 1, None), between("quantity", 1, None)],
 )

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter
 
@@ -14,7 +14,7 @@ from tables import RECORD, DataFrame, Event, Match, expression, find_matches, on
     event_time="valid_from",
     recompute_by=["cart_id"],
     lineage_columns=["record"],
-    checks=[one_of("state", ["open", "ordered"]), expression("missing >= 0")],
+    checks=[one_of("state", ["open", "ordered"]), expression("fault IS NULL")],
 )
 def carts(cart_events: DataFrame) -> DataFrame:
     """One row per event of a cart, with what the cart was from then on.
@@ -22,7 +22,7 @@ def carts(cart_events: DataFrame) -> DataFrame:
     version: the event's number within its cart, from 1; of two events with one number the first in the log counts
     state: open, or ordered
     lines: products with their quantities, by product
-    missing: events with lower numbers that have not arrived; above 0 the row is not what the cart was
+    fault: the first event up to this one that is missing, there twice or against the cart's state; null: none is
     valid_from: time of the event
     valid_to: time of the next event; null for the newest
     record: the log record of the event
@@ -33,16 +33,19 @@ def carts(cart_events: DataFrame) -> DataFrame:
         order=["version", "record"],
         find=fold,
         returns="cart_id string, version int, state string, lines array<struct<product: string, quantity: int>>, "
-        f"missing int, valid_from timestamp, valid_to timestamp, record {RECORD}",
+        f"fault string, valid_from timestamp, valid_to timestamp, record {RECORD}",
     )
 
 
 def fold(events: Sequence[Event]) -> Iterator[Match]:
     """The states of one cart, in the order of its versions; what was ordered changes no more."""
-    firsts = [next(same) for _, same in groupby(events, itemgetter("version"))]
+    versions = [list(same) for _, same in groupby(events, itemgetter("version"))]
     quantities: dict[str, int] = {}
-    state = "open"
-    for number, event in enumerate(firsts):
+    state, fault, last = "open", None, 0
+    for number, same in enumerate(versions):
+        event = same[0]
+        fault = fault or find_fault(same, last, state, quantities)
+        last = event["version"]
         if event["kind"] == "ordered":
             state = "ordered"
         elif state == "open" and event["product"] is not None:
@@ -53,8 +56,25 @@ def fold(events: Sequence[Event]) -> Iterator[Match]:
             "version": event["version"],
             "state": state,
             "lines": [{"product": p, "quantity": quantity} for p, quantity in sorted(quantities.items()) if quantity],
-            "missing": event["version"] - 1 - number,
+            "fault": fault,
             "valid_from": event["happened_at"],
-            "valid_to": firsts[number + 1]["happened_at"] if number + 1 < len(firsts) else None,
+            "valid_to": versions[number + 1][0]["happened_at"] if number + 1 < len(versions) else None,
             "record": event["record"],
         }
+
+
+def find_fault(same: Sequence[Event], last: int, state: str, quantities: Mapping[str, int]) -> str | None:
+    """Say why the events of one version cannot be what the service decided after version `last`."""
+    event = same[0]
+    version = f"version {event['version']}"
+    if event["version"] != last + 1:
+        return f"version {last + 1} is missing"
+    if len({other["happened_at"] for other in same}) > 1:
+        return f"{version} is there twice"
+    if state == "ordered":
+        return f"{version} comes after the order"
+    if event["kind"] == "ordered":
+        return None if any(quantities.values()) else f"{version} orders nothing"
+    if event["kind"] == "removed" and (event["quantity"] or 0) > quantities.get(event["product"], 0):
+        return f"{version} removes more than there is"
+    return None

@@ -231,9 +231,11 @@ def test_a_mistake_is_reported_as_the_page_shows(
 @pytest.mark.parametrize("page", sorted(set(TEXT) - {"docs/tutorial.md"}))  # which is executed
 def test_every_query_of_a_page_fits_the_tables(page: str) -> None:
     connection = _empty_lake()
-    queries = [words[1] for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"] and len(words) > 1]
+    commands = [words for words in commands_in(TEXT[page], "./twofold") if words[:1] == ["sql"]]
+    queries = [word for words in commands for word in words[1:] if not word.startswith("--")]
     for query in queries:
-        if query.isupper() or query == "..." or "TOPIC" in query:
+        # A file that a page writes is read where the page is run.
+        if query.isupper() or query == "..." or "TOPIC" in query or ".parquet'" in query:
             continue
         connection.execute(query).fetchall()
 

@@ -38,6 +38,11 @@ def test_the_events_of_a_cart_are_numbered_from_one_without_a_gap() -> None:
         assert versions == list(range(1, len(versions) + 1))
 
 
+def test_the_events_of_a_week_hold_no_fault_of_a_cart() -> None:
+    found = expected("shop.carts", *WEEK)["fault"]
+    assert found.null_count == len(found) > 1_000
+
+
 @pytest.mark.parametrize(
     ("table", "column", "values"),
     [

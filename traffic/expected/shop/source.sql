@@ -14,7 +14,8 @@ FROM payments;
 
 CREATE TABLE cart_changes AS
 SELECT cart_id, version::INTEGER AS version, kind, product, quantity::INTEGER AS quantity,
-    happened_at::TIMESTAMPTZ AS happened_at
+    happened_at::TIMESTAMPTZ AS happened_at,
+    count(DISTINCT happened_at) OVER (PARTITION BY cart_id, version) > 1 AS is_twice
 FROM cart_events
 QUALIFY row_number() OVER (PARTITION BY cart_id, version ORDER BY _offset) = 1;
 
@@ -58,16 +59,35 @@ contents AS (
             list({'product': product, 'quantity': quantity} ORDER BY product) FILTER (quantity > 0), []
         ) AS lines
     FROM quantities GROUP BY ALL
+),
+steps AS (
+    SELECT *,
+        coalesce(lines, []) AS held,
+        coalesce(lag(version) OVER following, 0) + 1 AS due,
+        coalesce(lag(lines) OVER following, []) AS held_before
+    FROM ordered_since LEFT JOIN contents USING (cart_id, version)
+    WINDOW following AS (PARTITION BY cart_id ORDER BY version)
+),
+judged AS (
+    SELECT *, CASE
+        WHEN version > due THEN 'version ' || due || ' is missing'
+        WHEN is_twice THEN 'version ' || version || ' is there twice'
+        WHEN is_ordered THEN 'version ' || version || ' comes after the order'
+        WHEN kind = 'ordered' AND len(held_before) = 0 THEN 'version ' || version || ' orders nothing'
+        WHEN kind = 'removed'
+            AND quantity > coalesce(list_filter(held_before, lambda line: line.product = steps.product)[1].quantity, 0)
+            THEN 'version ' || version || ' removes more than there is'
+        END AS own_fault
+    FROM steps
 )
 SELECT
     cart_id, version,
     CASE WHEN is_ordered OR kind = 'ordered' THEN 'ordered' ELSE 'open' END AS state,
-    coalesce(lines, []) AS lines,
-    (version - row_number() OVER following)::INTEGER AS missing,
+    held AS lines,
+    first_value(own_fault IGNORE NULLS) OVER following AS fault,
     happened_at AS valid_from,
     lead(happened_at) OVER following AS valid_to
-FROM ordered_since
-LEFT JOIN contents USING (cart_id, version)
+FROM judged
 WINDOW following AS (PARTITION BY cart_id ORDER BY version);
 
 -- Posts and follows: of records that agree in what identifies them the first in the log counts.

@@ -1,0 +1,86 @@
+"""The service of the shop's carts: it checks each command against the cart, and what it accepts becomes an event."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Literal
+
+import msgspec
+
+
+class CartEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+    """A record of `shop.cart_events`."""
+
+    cart_id: str
+    version: int
+    kind: Literal["added", "removed", "ordered"]
+    product: str | None
+    quantity: int | None
+    at: datetime
+
+    @property
+    def topic(self) -> str:
+        return "shop.cart_events"
+
+    @property
+    def key(self) -> str:
+        return self.cart_id
+
+
+class Command(msgspec.Struct, frozen=True):
+    """What a customer asks of a cart; product and quantity are of a line that is added or removed."""
+
+    kind: Literal["add", "remove", "order"]
+    product: str | None = None
+    quantity: int = 0
+
+
+class Cart:
+    """The state of one cart, which its events alone change.
+
+    One caller at a time: the check of a command and its event are one step, so that no two events have one version.
+    """
+
+    def __init__(self, cart_id: str) -> None:
+        self._id = cart_id
+        self._version = 0
+        self._is_ordered = False
+        self._quantities: dict[str | None, int] = {}
+
+    def quantity(self, product: str) -> int:
+        """How many of a product are in the cart."""
+        return self._quantities.get(product, 0)
+
+    def refusal(self, command: Command) -> str | None:
+        """Why the cart as it is cannot obey; None: it can."""
+        if self._is_ordered:
+            return "the cart is ordered"
+        if command.kind == "order":
+            return None if any(self._quantities.values()) else "the cart is empty"
+        if command.product is None or command.quantity < 1:
+            return "no product or no quantity is named"
+        held = self.quantity(command.product)
+        if command.kind == "remove" and command.quantity > held:
+            return f"{held} of {command.product} are in the cart, not {command.quantity}"
+        return None
+
+    def handle(self, command: Command, at: datetime) -> CartEvent | None:
+        """The event that a command becomes, with the cart's next version; None: it was refused, nothing happened."""
+        if self.refusal(command):
+            return None
+        self._version += 1
+        if command.kind == "order":
+            self._is_ordered = True
+            return CartEvent(
+                cart_id=self._id, version=self._version, kind="ordered", product=None, quantity=None, at=at
+            )
+        sign = 1 if command.kind == "add" else -1
+        self._quantities[command.product] = self._quantities.get(command.product, 0) + sign * command.quantity
+        return CartEvent(
+            cart_id=self._id,
+            version=self._version,
+            kind="added" if command.kind == "add" else "removed",
+            product=command.product,
+            quantity=command.quantity,
+            at=at,
+        )
