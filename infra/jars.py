@@ -25,7 +25,7 @@ from infra.errors import MissingTool, TwofoldError
 from infra.java import java
 from infra.settings import Settings
 
-Configuration = Literal["spark", "broker", "connect", "flink"]
+Configuration = Literal["spark", "broker", "connect", "flink", "registry"]
 
 CONFIGURATIONS: tuple[Configuration, ...] = get_args(Configuration)
 LOCK = Path(__file__).with_name("jars.lock")
@@ -36,7 +36,7 @@ TIMEOUT_S = 600
 
 @dataclass(frozen=True, kw_only=True)
 class Jar:
-    """One pinned jar."""
+    """One pinned jar, or an archive of jars with another extension."""
 
     sha256: str
     configuration: Configuration
@@ -44,16 +44,17 @@ class Jar:
     name: str
     revision: str
     classifier: str = ""
+    extension: str = "jar"
 
     @property
     def path(self) -> str:
         """Its path, relative to the directory of all jars."""
         suffix = f"-{self.classifier}" if self.classifier else ""
-        return f"{self.configuration}/{self.name}-{self.revision}{suffix}.jar"
+        return f"{self.configuration}/{self.name}-{self.revision}{suffix}.{self.extension}"
 
 
 def pinned(lock: Path = LOCK) -> tuple[Jar, ...]:
-    """The jars that a lock file names: lines of `sha256  configuration  organisation:name:revision[:classifier]`."""
+    """The jars of a lock: lines of `sha256  configuration  organisation:name:revision[:classifier][@extension]`."""
     lines = [line.split() for line in lock.read_text().splitlines() if line and not line.startswith("#")]
     return tuple(_jar(*line) for line in lines)
 
@@ -88,7 +89,8 @@ def is_complete(settings: Settings) -> bool:
 def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
     """What differs between a directory of jars and the pinned ones; empty when nothing does. Reads every byte."""
     expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
-    found = {str(path.relative_to(directory)): path for path in directory.glob("*/*.jar")}
+    files = {directory / path for path in expected if (directory / path).exists()} | {*directory.glob("*/*.jar")}
+    found = {str(path.relative_to(directory)): path for path in files}
     missing = [f"{path} is missing" for path in expected if path not in found]
     extra = [f"{path} is not in {LOCK.name}" for path in found if path not in expected]
     wrong = [
@@ -124,6 +126,7 @@ def replace(directory: Path, jars: Sequence[Jar]) -> None:
 
 
 def _jar(sha256: str, configuration: str, module: str) -> Jar:
+    module, _, extension = module.partition("@")
     organisation, name, revision, *classifier = module.split(":")
     if configuration not in CONFIGURATIONS:
         raise MissingTool(f"{LOCK.name} has {module} for {configuration!r}; expected one of {CONFIGURATIONS}.")
@@ -134,6 +137,7 @@ def _jar(sha256: str, configuration: str, module: str) -> Jar:
         name=name,
         revision=revision,
         classifier="".join(classifier),
+        extension=extension or "jar",
     )
 
 
@@ -202,7 +206,9 @@ def _ivy_file(jars: Sequence[Jar]) -> bytes:
                 conf=f"{jar.configuration}->default",
                 transitive="false",
             )
-        artifact = ElementTree.SubElement(declared[identity], "artifact", name=jar.name, type="jar", ext="jar")
+        artifact = ElementTree.SubElement(
+            declared[identity], "artifact", name=jar.name, type=jar.extension, ext=jar.extension
+        )
         if jar.classifier:
             artifact.set(f"{{{MAVEN}}}classifier", jar.classifier)
     return ElementTree.tostring(module)

@@ -42,6 +42,18 @@ def test_exactly_the_pinned_jars_are_no_problem(directory: Path) -> None:
     assert jars.problems(directory, [ONE, TEST]) == []
 
 
+def test_an_archive_is_pinned_by_its_extension(tmp_path: Path) -> None:
+    digest = hashlib.sha256(b"all").hexdigest()
+    (tmp_path / "lock").write_text(f"{digest}  registry  o:app:1:all@tar.gz\n")
+    [archive] = jars.pinned(tmp_path / "lock")
+
+    assert archive.path == "registry/app-1-all.tar.gz"
+    assert jars.problems(tmp_path, [archive]) == ["registry/app-1-all.tar.gz is missing"]
+    (tmp_path / "registry").mkdir()
+    (tmp_path / archive.path).write_bytes(b"all")
+    assert jars.problems(tmp_path, [archive]) == []
+
+
 def test_a_missing_jar_is_a_problem(directory: Path) -> None:
     (directory / "spark/one-1.jar").unlink()
 
