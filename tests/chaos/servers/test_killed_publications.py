@@ -1,0 +1,116 @@
+"""The Spark server, killed where a replay or a promotion publishes: all is there or nothing, and a retry ends it."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.rewrite import replay
+from infra.errors import SparkUnreachable
+from infra.process import supervisor
+from infra.settings import Settings
+from rebuild.promotion import Promotion
+from rebuild.rebuild_table import rebuild_in_shadow
+from tables.engine.delta.delta_writer import Writer
+from tables.engine.delta.shadow_lake import shadow
+from tables.engine.ledgers.run_ledgers import Ledgers
+from tests.chaos import test_killed_server as killed_server
+from tests.chaos.executioner import stepped
+from tests.chaos.test_killed_server import damaged, served
+from tests.late_reading import platform
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+__all__ = ["damaged", "served"]
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+STEPS = [(Writer, "_commit"), (Ledgers, "record_corrections"), (Ledgers, "record_run")]
+
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 120 * KILLS)]
+
+
+def promote(world: World) -> None:
+    """Publish what lies in the shadow of the hours."""
+    live, table = platform(world), world.registry.find_table("hours")
+    Promotion(live, shadow(live, table), table).promote()
+
+
+@pytest.fixture(scope="module")
+def rebuilt(spark: SparkSession, damaged: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The damaged home with the hours rebuilt in the shadow; every write is large enough for Spark."""
+    home = tmp_path_factory.mktemp("rebuilt") / "home"
+    world = damaged.copied_to(replace(damaged.settings, home=home))
+    rebuild_in_shadow(platform(world), world.registry.find_table("hours"), world)  # type: ignore[arg-type]
+    return replace(world, settings=replace(world.settings, small_rows=0))
+
+
+@pytest.mark.parametrize("command", [killed_server.replay_topic, promote], ids=["replay", "promotion"])
+def test_a_server_killed_while_a_command_publishes_leaves_all_or_nothing(
+    command: Callable[[World], None],
+    spark: SparkSession,
+    served: Settings,
+    rebuilt: World,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Takes long: the server starts again, cold, after each kill."""
+    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    dice = random.Random(SEED)
+    wanted, steps = _undisturbed(rebuilt, tmp_path / "calm", command, monkeypatch)
+    interrupted = 0
+    for number in range(KILLS):
+        # The first dies before it has committed anything, later ones at any step.
+        home, last = tmp_path / f"killed-{number}", dice.randrange(steps) if number else 0
+        told = f"seed={SEED} number={number} killed at step {last} of {steps}"
+        try:
+            _run(served, rebuilt, home, _killing(served, command, last), monkeypatch)
+        except SparkUnreachable:
+            interrupted += 1
+        assert _run(served, rebuilt, home, command, monkeypatch) == wanted, told
+    assert interrupted, f"seed={SEED}"
+
+
+def _run(
+    served: Settings, world: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> Counter[str]:
+    return killed_server._run(served, world, home, command, monkeypatch)[0]
+
+
+def _undisturbed(
+    world: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+) -> tuple[Counter[str], int]:
+    """What the command leaves in a home, by the session of this process, and how many steps it has."""
+    calm, steps = world.copied_to(replace(world.settings, home=home)), count()
+    monkeypatch.setattr(replay, "Log", lambda platform, topics: calm)
+    with stepped(lambda: next(steps), STEPS):
+        command(calm)
+    return killed_server._content(calm), next(steps)
+
+
+def _killing(served: Settings, command: Callable[[World], None], last: int) -> Callable[[World], None]:
+    """The command, whose server is killed at its step of that number."""
+    [process] = supervisor.state(served)
+    assert process.pid is not None
+    pid, numbers = process.pid, count()
+
+    def step() -> None:
+        if next(numbers) == last:
+            os.kill(pid, signal.SIGKILL)
+
+    def killed(world: World) -> None:
+        with stepped(step, STEPS):
+            command(world)
+
+    return killed
