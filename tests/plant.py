@@ -7,7 +7,7 @@ from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 from tables.engine.declarations.registry import Registry, load
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 HOURS_FILE = '''\
 """The sum of each sensor's readings by hour."""
@@ -30,10 +30,12 @@ def {name}(readings):
     )
 '''
 HOURS = HOURS_FILE.format(name="hours", late="correct")
-WIDER_HOURS = HOURS.replace(
-    'F.max("value").alias("greatest")', 'F.max("value").alias("greatest"), F.count("*").alias("n")'
-).replace('"total", "greatest"\n', '"total", "greatest", "n"\n')
-DOUBLED_HOURS = HOURS.replace('F.sum("value")', '(F.sum("value") * 2)')
+WIDER_HOURS = edited(
+    edited(HOURS, 'F.max("value").alias("greatest")', 'F.max("value").alias("greatest"), F.count("*").alias("n")'),
+    '"total", "greatest"\n',
+    '"total", "greatest", "n"\n',
+)
+DOUBLED_HOURS = edited(HOURS, 'F.sum("value")', '(F.sum("value") * 2)')
 DAYS_FILE = '''\
 """The sum of each sensor's hours."""
 from tables import F, table

@@ -14,6 +14,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -23,8 +24,10 @@ pytestmark = pytest.mark.spark
 
 TOPIC = "plant.readings"
 TABLES = ["hours", "days", "newest"]
-LAST = HOURS_FILE.format(name="last", late="correct").replace(
-    'primary_key=["sensor", "hour"]', 'primary_key=["sensor"],\n    sequence_by=["hour"]'
+LAST = edited(
+    HOURS_FILE.format(name="last", late="correct"),
+    'primary_key=["sensor", "hour"]',
+    'primary_key=["sensor"],\n    sequence_by=["hour"]',
 )
 """The last hour of each sensor."""
 

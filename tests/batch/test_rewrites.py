@@ -26,7 +26,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -44,14 +44,15 @@ from tables import table
 def each(readings):
     return readings.where("value < 100")
 '''
-NEWEST_FILE = TABLE_FILE.replace("return readings", 'return readings.where("value < 100")').replace(
-    "latest(", "newest("
+NEWEST_FILE = edited(
+    edited(TABLE_FILE, "return readings", 'return readings.where("value < 100")'), "latest(", "newest("
 )
-NEWEST_FILE = NEWEST_FILE.replace("derive=latest", "derive=newest")
 FILES = {"each": EACH_FILE, "newest": NEWEST_FILE, "hours": HOURS, "days": DAYS_FILE}
 """A table of each strategy: append, latest, stateful, touched."""
-STRICT = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
-    'dedup_keys=["sensor"],\n', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],\n'
+STRICT = edited(
+    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n"),
+    'dedup_keys=["sensor"],\n',
+    'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],\n',
 )
 # Sensor `b`, which the changes are about; its hours 0 to 2 are closed, 9 is open.
 BEFORE = [("b", 0, 1.0), ("b", 1, 2.0), ("b", 2, 3.0)]
@@ -110,8 +111,8 @@ class Rewrite:
         elif self.cause == "redrive":
             world.registry = plant(self.folder / "now", **FILES)
         elif self.cause == "definition":
-            doubled = {name: text.replace("value < 100", "value < 3") for name, text in FILES.items()}
-            doubled["days"] = DAYS_FILE.replace('F.sum("total")', '(F.sum("total") + 1)')
+            doubled = {name: edited(FILES[name], "value < 100", "value < 3") for name in ("each", "newest", "hours")}
+            doubled["days"] = edited(DAYS_FILE, 'F.sum("total")', '(F.sum("total") + 1)')
             world.registry = plant(self.folder / "now", **doubled, readings=STRICT)
         elif self.cause == "rollback":
             for name in FILES:

@@ -11,6 +11,7 @@ import pytest
 
 from infra.process.file_locks import exclusive
 from tests.plant import DAYS_FILE, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ if TYPE_CHECKING:
 def test_only_a_table_whose_stream_runs_is_waited_for(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    sums = DAYS_FILE.replace("days", "sums")
+    sums = edited(DAYS_FILE, "days", "sums")
     world = World(spark, settings, "plant", plant(tmp_path / "plant", days=DAYS_FILE, sums=sums))
     world.append({"readings": [reading("a", at, 1) for at in range(6)]})
     world.maintain(["hours"])

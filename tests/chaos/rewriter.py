@@ -30,7 +30,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import RunResult
 from tests.chaos.executioner import Executioner, stepped
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
-from tests.tables.declared import TOPIC_FILE, written
+from tests.tables.declared import TOPIC_FILE, edited, written
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -50,8 +50,8 @@ STEPS = [
 
 def declared(settings: Settings, kind: str) -> Registry:
     """The readings, their hours by this definition, and what follows the hours."""
-    topic = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
-    topic = topic.replace('dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 100)],')
+    topic = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    topic = edited(topic, 'dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 100)],')
     texts = {"readings": topic, "hours": KINDS[kind], "days": DAYS_FILE}
     folder = settings.home / "declared" / kind
     return load(written(folder, {f"plant/{name}.py": text for name, text in texts.items()}))

@@ -14,7 +14,7 @@ from tables.engine.declarations import registry
 from tables.engine.declarations.analysis import analyse
 from tables.engine.schemas import schema_files
 from tests.cli.conftest import Cli, Ran
-from tests.tables.declared import written
+from tests.tables.declared import edited, written
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -45,8 +45,7 @@ def a_table(
 
 
 def a_topic(before: str, after: str) -> str:
-    assert before in TOPIC
-    return TOPIC.replace(before, after)
+    return edited(TOPIC, before, after)
 
 
 @dataclass(frozen=True)
@@ -155,12 +154,12 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         a_table(parameters='recompute_by=["total"]'), "recompute_by=['total'] contradicts hours", "Choose from sensor."
     ),
     "an unknown column": Mistake(
-        a_table(rows=HOURS.replace('F.sum("value")', 'F.sum("valu")')),
+        a_table(rows=edited(HOURS, 'F.sum("value")', 'F.sum("valu")')),
         "hours names the column 'valu', which is not there",
         "Did you mean 'value'?",
     ),
     "an unknown column of a group": Mistake(
-        a_table(rows=HOURS.replace('groupBy("sensor"', 'groupBy("sensr"')), "the column 'sensr'", "mean 'sensor'?"
+        a_table(rows=edited(HOURS, 'groupBy("sensor"', 'groupBy("sensr"')), "the column 'sensr'", "mean 'sensor'?"
     ),
     "the time of the computation": Mistake(
         a_table(rows='readings.withColumn("at", F.current_timestamp())'), "calls current_timestamp()", "pure function"
@@ -195,8 +194,10 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
         "as a parameter of the function",
     ),
     "a file of Spark": Mistake(
-        a_table(rows='readings.join(SparkSession.active().read.csv("x"), "sensor")').replace(
-            "    return", "    from pyspark.sql import SparkSession\n\n    return"
+        edited(
+            a_table(rows='readings.join(SparkSession.active().read.csv("x"), "sensor")'),
+            "    return",
+            "    from pyspark.sql import SparkSession\n\n    return",
         ),
         "uses pyspark.sql.SparkSession",
         "as a parameter of the function",
@@ -209,14 +210,14 @@ WITHOUT_SPARK: Mapping[str, Mistake] = {
     ),
     "a window function on a stream": Mistake(
         a_table(
-            rows=HOURS.replace(', "total")', ', F.sum("total").over(Window.partitionBy("sensor")).alias("t"))'),
+            rows=edited(HOURS, ', "total")', ', F.sum("total").over(Window.partitionBy("sensor")).alias("t"))'),
             parameters=OPEN,
         ),
         "uses a window function",
         "or leave closes_at out",
     ),
     "an exact count of distinct values on a stream": Mistake(
-        a_table(rows=HOURS.replace('F.sum("value")', 'F.countDistinct("value")')),
+        a_table(rows=edited(HOURS, 'F.sum("value")', 'F.countDistinct("value")')),
         "counts distinct values exactly",
         "F.approx_count_distinct",
     ),
@@ -263,7 +264,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
         a_table(rows='readings.withColumn("_nth", F.lit(1))', parameters=FOLLOWED), "the columns _nth begin with _"
     ),
     "an unknown column in SQL": Mistake(
-        a_table(rows=HOURS.replace("readings.", 'readings.where("valu > 0").')),
+        a_table(rows=edited(HOURS, "readings.", 'readings.where("valu > 0").')),
         "hours names the column 'valu', which is not there",
         "Did you mean 'value'?",
     ),
@@ -325,7 +326,7 @@ def test_check_says_which_changes_recompute_a_whole_table(
 
 
 def test_all_mistakes_of_all_files_are_found_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    wrong = HOURS.replace('F.sum("value")', 'F.sum("valu") + F.rand()')
+    wrong = edited(HOURS, 'F.sum("value")', 'F.sum("valu") + F.rand()')
     files = {
         **Mistake(a_table(rows=wrong), "").files,
         "plant/days.py": a_table(name="days", parameters='late="drp"'),
@@ -343,15 +344,17 @@ def test_all_mistakes_of_all_files_are_found_at_once(cli: Cli, monkeypatch: pyte
 
 def test_all_mistakes_of_one_file_are_found_at_once(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     parameters = 'watermrk="1 hour", late="drp", freshness="soon", checks=["total > 0", not_null("sensor"), 7]'
-    topic = a_topic('"value": "double?"', '"value": "doubel", "count": "int"').replace(
-        "event_time=", 'partitions=0, local_retention="1 fortnight", unknown_fields="drop", event_time='
+    topic = edited(
+        a_topic('"value": "double?"', '"value": "doubel", "count": "int"'),
+        "event_time=",
+        'partitions=0, local_retention="1 fortnight", unknown_fields="drop", event_time=',
     )
     files = {
         "plant/readings.py": a_topic("event_time=", 'report_time="sent_at", partitions=0, event_time='),
-        "plant/hours.py": "import pyspark\n" + a_table(parameters=parameters).replace('"""A table."""\n', ""),
+        "plant/hours.py": "import pyspark\n" + edited(a_table(parameters=parameters), '"""A table."""\n', ""),
         "rail/readings.py": topic,
         "shop/readings.py": TOPIC,
-        "shop/hours.py": a_table(rows=HOURS.replace('"value"', '"valu"'), parameters=parameters),
+        "shop/hours.py": a_table(rows=edited(HOURS, '"value"', '"valu"'), parameters=parameters),
     }
     found = [m["message"] for m in checked(cli, monkeypatch, tmp_path, files, "--quick").document]
     wrong = ["'watermrk'", "late='drp'", "freshness='soon'", "'total > 0'", "checks holds 7"]
@@ -376,7 +379,7 @@ def test_an_incompatible_schema_is_a_mistake(cli: Cli, monkeypatch: pytest.Monke
         text = json.dumps({"type": "record", "name": "Reading", "fields": fields})
         (tmp_path / "schemas" / "readings" / f"{id_}.avsc").write_text(text)
     topic = a_topic('schema={"sensor": "string", "read_at": "timestamp", "value": "double?"}', 'encoding="avro"')
-    files = {"plant/readings.py": topic.replace("    event_time", '    subject="readings",\n    event_time')}
+    files = {"plant/readings.py": edited(topic, "    event_time", '    subject="readings",\n    event_time')}
     ran = checked(cli, monkeypatch, tmp_path, files, "--quick")
     assert ran.code == 2
     [mistake] = ran.document

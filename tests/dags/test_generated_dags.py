@@ -16,7 +16,7 @@ from dags.params import audit_topic_arguments, awaited_arguments, backfill_argum
 from infra.chosen_domains import choose_domains
 from infra.settings import ROOT, Settings
 from tables.engine.declarations.registry import load
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 KINDS = (
     "audit",
@@ -189,9 +189,11 @@ def test_reconcile_reports_a_table_after_the_tables_that_it_reads(dags: dict[str
 def test_owner_tags_and_freshness_of_a_table_reach_its_tasks(tmp_path: Path) -> None:
     from dags.table_dags import make_dags
 
-    declared = TABLE_FILE.replace(
-        "@table(", '@table(owner="sensors@plant", tags=["sums"], freshness="1 minute", '
-    ).replace("    return", '    """The newest.\n\n    sensor: which it is\n    """\n    return')
+    declared = edited(
+        edited(TABLE_FILE, "@table(", '@table(owner="sensors@plant", tags=["sums"], freshness="1 minute", '),
+        "    return",
+        '    """The newest.\n\n    sensor: which it is\n    """\n    return',
+    )
     registry = load(written(tmp_path, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": declared}))
     made: dict[str, Any] = {dag.dag_id: dag for dag in make_dags(registry, "plant")}
     assert made["plant.stream"].tags == {"twofold", "plant", "stream", "sums"}
@@ -266,7 +268,7 @@ def two_domains(tmp_path: Path) -> Path:
 
 def test_a_broken_declaration_takes_down_itself_and_what_reads_it(two_domains: Path) -> None:
     file = two_domains / "trains" / "delays_by_hour.py"
-    file.write_text(file.read_text().replace('watermark="2 hours"', 'watermark="2 moons"'))
+    file.write_text(edited(file.read_text(), 'watermark="2 hours"', 'watermark="2 moons"'))
     registry = load(two_domains)
     faults = registry.faults.values()
     stands = {domain: {t.name for t in registry.in_order(domain)} for domain in registry.domains}

@@ -20,6 +20,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -57,17 +58,17 @@ def alarmed(readings, alarms):
     near = (F.col("r.sensor") == F.col("a.sensor")) & F.col("a.raised_at").between(F.col("r.read_at"), end)
     return r.join(a, near).select("a.alarm", "r.sensor", "r.read_at", "r.value", end.alias("closes_at"))
 '''
-WATCHED_FILE = (
-    ALARMED_FILE.replace("alarmed", "watched")
-    .replace("r.join(a, near)", 'r.join(a, near, "left")')
-    .replace('primary_key=["alarm", "read_at"]', 'primary_key=["sensor", "read_at", "alarm"]')
+WATCHED_FILE = edited(
+    edited(edited(ALARMED_FILE, "alarmed", "watched"), "r.join(a, near)", 'r.join(a, near, "left")'),
+    'primary_key=["alarm", "read_at"]',
+    'primary_key=["sensor", "read_at", "alarm"]',
 )
 
 
 @pytest.fixture(scope="module")
 def registry(tmp_path_factory: pytest.TempPathFactory) -> Registry:
     folder = tmp_path_factory.mktemp("plant")
-    twice = HOURS_FILE.format(name="kept", late="drop").replace('F.sum("value")', 'F.sum(F.col("value") * 2)')
+    twice = edited(HOURS_FILE.format(name="kept", late="drop"), 'F.sum("value")', 'F.sum(F.col("value") * 2)')
     joined = {"alarmed": ALARMED_FILE, "watched": WATCHED_FILE}
     return plant(folder, alarms=ALARMS_FILE, days=DAYS_FILE, kept=twice, **joined)
 

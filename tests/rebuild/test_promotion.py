@@ -28,7 +28,7 @@ from tables.engine.ledgers.run_ledgers import RUNS, Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
-from tests.tables.declared import bound_as
+from tests.tables.declared import bound_as, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -140,7 +140,7 @@ def test_a_stream_of_the_old_definition_ends_when_the_new_one_is_promoted(
 ) -> None:
     old = table_query(Platform(world.spark, world.lake, world.registry), world.registry.find_table(name))
     following = old.start(available_now=False)
-    after = changed(world, tmp_path / "new", DOUBLED_HOURS, DAYS_FILE.replace('F.sum("total")', '(F.sum("total") * 3)'))
+    after = changed(world, tmp_path / "new", DOUBLED_HOURS, edited(DAYS_FILE, 'F.sum("total")', '(F.sum("total") * 3)'))
     if name == "days":
         rebuild(after, "hours").promote()
     rebuild(after, name).promote()

@@ -20,6 +20,7 @@ from tables.engine.declarations.declaration import Table
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, HOURS, plant
+from tests.tables.declared import edited
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -107,8 +108,8 @@ def test_what_keeps_a_whole_driver_from_running_is_reported(
 
 def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:
     # Within SQL, which is read by Spark alone: other names are looked for when the file is loaded.
-    mistyped = HOURS.replace("def hours", "def mistyped").replace('F.sum("value")', 'F.expr("sum(valeu)")')
-    below = DAYS_FILE.replace("def days(hours)", "def below(mistyped)").replace("hours.", "mistyped.")
+    mistyped = edited(edited(HOURS, "def hours", "def mistyped"), 'F.sum("value")', 'F.expr("sum(valeu)")')
+    below = edited(edited(DAYS_FILE, "def days(hours)", "def below(mistyped)"), "hours.", "mistyped.")
     registry = plant(tmp_path, mistyped=mistyped, below=below)
     lake = Lake(settings)
     faults = ensure_domain(spark, lake, registry, "plant")
@@ -151,7 +152,7 @@ def test_a_mistake_is_named_before_a_changed_definition_is_refused(
 ) -> None:
     lake, before = Lake(settings), plant(tmp_path / "before")
     ensure_domain(spark, lake, before, "plant")
-    wrong = plant(tmp_path / "after", hours=HOURS.replace('F.sum("value")', 'F.expr("sum(valeu)")'))
+    wrong = plant(tmp_path / "after", hours=edited(HOURS, 'F.sum("value")', 'F.expr("sum(valeu)")'))
     monkeypatch.setattr(driver, "recorded", lambda *_: "another definition")
     with pytest.raises(BadDeclaration, match="names the column 'valeu'"):
         driver._ensure(Platform(spark, lake, wrong), wrong.find_table("hours"))

@@ -62,6 +62,17 @@ def written(folder: Path, files: Mapping[str, str]) -> Path:
     return folder
 
 
+def edited(text: str, old: str, new: str) -> str:
+    """The text of a declaration with `new` for every `old`.
+
+    Raises:
+        ValueError: the text has no `old`: a test of that change would test nothing.
+    """
+    if old not in text:
+        raise ValueError(f"no {old!r} in this text:\n{text}")
+    return text.replace(old, new)
+
+
 TOPIC_FILE = '''\
 """Readings of sensors."""
 from tables import Topic

@@ -20,6 +20,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Audited
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.plant import HOURS_FILE, hour, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -146,7 +147,7 @@ def test_an_audit_that_compared_nothing_has_not_passed() -> None:
 
 @pytest.mark.spark
 def test_a_changed_definition_skips_its_table_and_no_other(world: World, spark: SparkSession, tmp_path: Path) -> None:
-    text = HOURS_FILE.format(name="hours", late="correct").replace('F.sum("value")', '(F.sum("value") + 5)')
+    text = edited(HOURS_FILE.format(name="hours", late="correct"), 'F.sum("value")', '(F.sum("value") + 5)')
     changed = World(spark, world.settings, "plant", plant(tmp_path / "new", hours=text))
     damage(world, "newest", {"value": "-1.0"}, "sensor = 'b'")
     tables = changed.registry.in_order("plant")

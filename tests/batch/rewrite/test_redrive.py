@@ -19,7 +19,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.target import Target
 from tests.plant import hour, plant, reading
-from tests.tables.declared import TOPIC_FILE, a_topic
+from tests.tables.declared import TOPIC_FILE, a_topic, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ LONG = b" " * 500
 def topic(greatest: int, max_bytes: int) -> str:
     """A topic that takes values up to one, in records up to a size."""
     rules = f'    checks=[between("value", 0, {greatest})],\n    max_bytes={max_bytes},\n)\n'
-    file = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n")
+    file = edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n")
     return file.rstrip().removesuffix(")") + rules
 
 

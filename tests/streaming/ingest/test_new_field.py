@@ -16,7 +16,7 @@ from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform
 from tests.plant import START, plant
-from tests.tables.declared import TOPIC_FILE
+from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -48,7 +48,7 @@ FIELD = '"value": "double?"'
 
 
 def declared(folder: Path, fields: str = FIELD, **more: str) -> Registry:
-    return plant(folder, readings=TOPIC_FILE.replace(FIELD, fields), newest=NEWEST_FILE, **more)
+    return plant(folder, readings=edited(TOPIC_FILE, FIELD, fields), newest=NEWEST_FILE, **more)
 
 
 def reading(sensor: str, hour: int, **fields: Any) -> bytes:

@@ -17,6 +17,7 @@ from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import Interval, epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import HOURS_FILE, hour, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -28,8 +29,8 @@ pytestmark = pytest.mark.spark
 
 OLD = HOURS_FILE.format(name="hours", late="correct")
 # Sensor `b` is not wanted any more, and 5 more of each hour of the others.
-NEW = OLD.replace('"value < 100"', "\"value < 100 AND sensor <> 'b'\"").replace(
-    'F.sum("value")', '(F.sum("value") + 5)'
+NEW = edited(
+    edited(OLD, '"value < 100"', "\"value < 100 AND sensor <> 'b'\""), 'F.sum("value")', '(F.sum("value") + 5)'
 )
 
 
@@ -86,8 +87,8 @@ def test_a_backfill_of_all_rows_accepts_the_new_definition(changed: World) -> No
 
 CLOSING = 'F.col("window.end").alias("closes_at")'
 OTHER_COLUMNS = {
-    "no closing time": NEW.replace(f"{CLOSING}, ", "").replace('    closes_at="closes_at",\n', ""),
-    "another closing time": NEW.replace(CLOSING, 'F.col("window.end").alias("ends")').replace('"closes_at"', '"ends"'),
+    "no closing time": edited(edited(NEW, f"{CLOSING}, ", ""), '    closes_at="closes_at",\n', ""),
+    "another closing time": edited(edited(NEW, CLOSING, 'F.col("window.end").alias("ends")'), '"closes_at"', '"ends"'),
 }
 
 
@@ -141,7 +142,7 @@ def test_a_definition_that_says_the_same_is_accepted_without_a_change(
     before = a_world(spark, settings, tmp_path / "old", OLD)
     before.append({"readings": [reading("a", at, at) for at in (0, 1, 8)]})
     before.maintain(["hours"])
-    after = a_world(spark, settings, tmp_path / "new", OLD.replace('"value < 100"', '"100 > value"'))
+    after = a_world(spark, settings, tmp_path / "new", edited(OLD, '"value < 100"', '"100 > value"'))
     with pytest.raises(DefinitionChanged):
         after.maintain(["hours"])
     rows = totals(before)

@@ -13,7 +13,7 @@ from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import COMPARED
 from tables.engine.refresh.refresh import Refresher
 from tests.plant import START, plant, reading
-from tests.tables.declared import TOPIC_FILE
+from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -144,7 +144,7 @@ def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
 def test_a_copy_with_another_recompute_by_counts_in_stream_and_batch(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    readings = TOPIC_FILE.replace('identity=["sensor"]', 'identity=["value"]')
+    readings = edited(TOPIC_FILE, 'dedup_keys=["sensor"]', 'dedup_keys=["value"]')
     world = World(spark, settings, "plant", plant(tmp_path, days=DAYS, readings=readings))
     copies = [reading("a", 1, 5), reading("b", 1, 5), reading("a", 1, 5), reading("b", 1, 5)]
     for records in (copies, [*copies, reading("a", 30, 1)], [reading("b", 2, 8)]):  # the last of a day that has closed

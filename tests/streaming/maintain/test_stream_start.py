@@ -17,7 +17,7 @@ from tests.batch.test_cleaned_logs import clean
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
 from tests.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
-from tests.tables.declared import TOPIC_FILE
+from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -36,8 +36,10 @@ from tables import table
 def each(readings):
     return readings.select("sensor", "read_at", "value")
 '''
-STRICT_TOPIC = TOPIC_FILE.replace("import Topic\n", "import Topic\nfrom quality.rules import between\n").replace(
-    'dedup_keys=["sensor"],', 'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],'
+STRICT_TOPIC = edited(
+    edited(TOPIC_FILE, "import Topic\n", "import Topic\nfrom quality.rules import between\n"),
+    'dedup_keys=["sensor"],',
+    'dedup_keys=["sensor"],\n    checks=[between("value", 0, 50)],',
 )
 TABLES = ["hours", "each", "newest"]
 
@@ -126,7 +128,7 @@ def test_what_a_replay_removed_is_not_read_by_a_new_stream(replayed: World) -> N
 def test_a_function_that_reads_its_inputs_in_another_order_is_refused(
     spark: SparkSession, settings: Settings, tmp_path: Path
 ) -> None:
-    swapped = ALARMED_FILE.replace("def alarmed(readings, alarms)", "def alarmed(alarms, readings)")
+    swapped = edited(ALARMED_FILE, "def alarmed(readings, alarms)", "def alarmed(alarms, readings)")
     world = World(spark, settings, "plant", plant(tmp_path, alarms=ALARMS_FILE, alarmed=swapped))
     with pytest.raises(BadDeclaration, match="reads readings, alarms; expected the order of its parameters"):
         world.maintain(["alarmed"])

@@ -18,7 +18,7 @@ from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.derived_rows import version_columns
-from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, written
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 
 USING_FILE = '''\
 """The newest reading of each sensor."""
@@ -110,7 +110,7 @@ def test_the_same_definition_has_the_same_fingerprint_in_any_place(tmp_path: Pat
     ],
 )
 def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, new: str) -> None:
-    changed = TABLE_FILE.replace(old, new)
+    changed = edited(TABLE_FILE, old, new)
     assert changed != TABLE_FILE
     assert fingerprint_of(tmp_path / "one", TABLE_FILE) != fingerprint_of(tmp_path / "two", changed)
 
@@ -129,7 +129,7 @@ def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, ne
 )
 @pytest.mark.usefixtures("helper")
 def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
-    changed = USING_FILE.replace(old, new)
+    changed = edited(USING_FILE, old, new)
     assert changed != USING_FILE
     assert fingerprint_of(tmp_path / "one", USING_FILE) != fingerprint_of(tmp_path / "two", changed)
 
@@ -137,7 +137,7 @@ def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: s
 def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
     first = fingerprint_of(tmp_path / "one", USING_FILE)
     assert first == fingerprint_of(tmp_path / "two", USING_FILE)
-    helper.write_text(HELPER_FILE.replace("2 * value", "3 * value + 1"))
+    helper.write_text(edited(HELPER_FILE, "2 * value", "3 * value + 1"))
     del sys.modules["plain_helper"]
     assert first != fingerprint_of(tmp_path / "three", USING_FILE)
 
@@ -161,21 +161,22 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
 )
 @pytest.mark.usefixtures("helper")
 def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
-    changed = USING_FILE.replace(old, new)
+    changed = edited(USING_FILE, old, new)
     assert changed != USING_FILE
     assert fingerprint_of(tmp_path / "one", USING_FILE) == fingerprint_of(tmp_path / "two", changed)
 
 
 def test_a_name_of_spark_counts_alike_in_file_and_function(tmp_path: Path) -> None:
-    inside = TABLE_FILE.replace(
+    inside = edited(
+        TABLE_FILE,
         "    return readings",
         "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n"
         '    return readings.withColumn("n", F.count("*").over(Window.partitionBy("sensor")))',
     )
-    head = inside.replace("    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
-    head = head.replace("from tables import table", "from tables import F, Window, table")
+    head = edited(inside, "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
+    head = edited(head, "from tables import table", "from tables import F, Window, table")
     assert fingerprint_of(tmp_path / "one", inside) == fingerprint_of(tmp_path / "two", head)
-    swapped = head.replace("F, Window, table", "Window as F, F as Window, table")
+    swapped = edited(head, "F, Window, table", "Window as F, F as Window, table")
     assert fingerprint_of(tmp_path / "one", head) != fingerprint_of(tmp_path / "two", swapped)
 
 
@@ -191,10 +192,10 @@ def test_rules_are_no_part_of_the_definition() -> None:
 
 
 def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
-    text = TABLE_FILE.replace("@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
-    text = text.replace("def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
-    text = text.replace("return readings", "return readings if even(2) else None")
-    assert fingerprint_of(tmp_path / "one", text) != fingerprint_of(tmp_path / "two", text.replace("n != 0", "n > 0"))
+    text = edited(TABLE_FILE, "@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
+    text = edited(text, "def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
+    text = edited(text, "return readings", "return readings if even(2) else None")
+    assert fingerprint_of(tmp_path / "one", text) != fingerprint_of(tmp_path / "two", edited(text, "n != 0", "n > 0"))
 
 
 def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
@@ -279,7 +280,7 @@ def test_threads_may_ask_at_once_whenever_garbage_is_collected() -> None:
 
 def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
     written(helper.parent, {"moved_helpers/__init__.py": "", "moved_helpers/copy_of_it.py": HELPER_FILE})
-    text = USING_FILE.replace("import plain_helper", "from plain_helper import twice").replace("plain_helper.", "")
-    moved = text.replace("from plain_helper import", "from moved_helpers.copy_of_it import")
+    text = edited(edited(USING_FILE, "import plain_helper", "from plain_helper import twice"), "plain_helper.", "")
+    moved = edited(text, "from plain_helper import", "from moved_helpers.copy_of_it import")
     assert moved != text
     assert fingerprint_of(tmp_path / "one", text) == fingerprint_of(tmp_path / "two", moved)

@@ -16,7 +16,7 @@ from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import BOUND, Parameters, Table
 from tables.engine.declarations.registry import load, mistakes_in
-from tests.tables.declared import TOPIC_FILE, written
+from tests.tables.declared import TOPIC_FILE, edited, written
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
@@ -167,12 +167,12 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="a function that asks for data",
         ),
         pytest.param(
-            HOURS.format(given="").replace('window("read_at"', 'window(F.to_timestamp("sensor")'),
+            edited(HOURS.format(given=""), 'window("read_at"', 'window(F.to_timestamp("sensor")'),
             {"primary_key": ("sensor", "hour"), "recompute_by": ("sensor",)},
             id="window over another time",
         ),
         pytest.param(
-            HOURS.format(given="").replace('F.col("window.start").alias("hour"), ', ""),
+            edited(HOURS.format(given=""), 'F.col("window.start").alias("hour"), ', ""),
             "groups by the start of its window, which it does not return",
             id="window without its start",
         ),
@@ -188,7 +188,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="left join",
         ),
         pytest.param(
-            JOIN.format(given=', recompute_by=["sensor"]', how="right").replace('"r.sensor"', '"a.sensor"'),
+            edited(JOIN.format(given=', recompute_by=["sensor"]', how="right"), '"r.sensor"', '"a.sensor"'),
             {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
             id="right join, whose left time can be null",
         ),
@@ -232,7 +232,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="other names that the input lacks",
         ),
         pytest.param(
-            BY_ALARM.format(given="").replace('"a.alarm", "r.read_at"', '"a.*"'),
+            edited(BY_ALARM.format(given=""), '"a.alarm", "r.read_at"', '"a.*"'),
             "primary_key names read_at, which t does not return.\nHint: It returns alarm, sensor, raised_at",
             id="all columns of one side",
         ),
@@ -244,7 +244,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="all fields of a struct",
         ),
         pytest.param(
-            JOIN.format(given="", how="inner").replace('primary_key=["alarm"]', ""),
+            edited(JOIN.format(given="", how="inner"), 'primary_key=["alarm"]', ""),
             "needs primary_key, which cannot be inferred: a join can give several rows",
             id="key of a join",
         ),
@@ -335,12 +335,12 @@ def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -
     given = ', primary_key=["sensor", "hour"], event_time="hour", depends_within="2 hours", recompute_by=["sensor"]'
     registry = plant(tmp_path, short=HOURS.format(given=""), long=HOURS.format(given=given))
     assert fingerprint(registry.find_table("short")) == fingerprint(registry.find_table("long"))
-    wider = plant(tmp_path / "wider", short=HOURS.format(given="").replace('"2 hours", ', '"3 hours", '))
+    wider = plant(tmp_path / "wider", short=edited(HOURS.format(given=""), '"2 hours", ', '"3 hours", '))
     assert wider.find_table("short").depends_within == "3 hours"
 
 
 def test_a_table_of_a_table_takes_the_key_of_its_input(tmp_path: Path) -> None:
-    again = HOURS.format(given="").replace("readings", "raw")
+    again = edited(HOURS.format(given=""), "readings", "raw")
     raw = '@table()\ndef raw(readings):\n    return readings.withColumn("twice", F.col("value") * 2)\n'
     registry = plant(tmp_path, raw=raw, mine=again, copied="@table()\ndef copied(mine):\n    return mine\n")
     assert inference_of(registry.find_table("mine")) == {
@@ -416,7 +416,7 @@ def test_what_is_inferred_is_kept_next_to_the_code_until_that_changes(tmp_path: 
 
     assert loaded() == "2 hours False\n"
     file = tmp_path / "plant" / "mine.py"
-    file.write_text(file.read_text().replace('"2 hours", ', '"4 hours", '))
+    file.write_text(edited(file.read_text(), '"2 hours", ', '"4 hours", '))
     assert loaded() == "4 hours True\n"
     kept.write_text("{")
     assert loaded() == "4 hours True\n"

@@ -11,16 +11,16 @@ from infra.errors import BadArgument, BadDeclaration
 from infra.settings import Settings
 from tables.engine.declarations.analysis import whole_scopes
 from tables.engine.declarations.registry import Registry, load, running, running_domains
-from tests.tables.declared import TABLE_FILE, TOPIC_FILE, written
+from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 
 def table_reading(*inputs: str, **parameters: str) -> str:
     """A table's file whose function has these parameters."""
-    text = TABLE_FILE.replace("latest(readings)", f"latest({', '.join(inputs)})").replace(
-        "return readings", f"return {inputs[0]}"
+    text = edited(
+        edited(TABLE_FILE, "latest(readings)", f"latest({', '.join(inputs)})"), "return readings", f"return {inputs[0]}"
     )
     for name, value in parameters.items():
-        text = text.replace('recompute_by=["sensor"]', f'recompute_by=["sensor"], {name}={value}')
+        text = edited(text, 'recompute_by=["sensor"]', f'recompute_by=["sensor"], {name}={value}')
     return text
 
 
@@ -42,8 +42,8 @@ def test_one_file_is_all_that_a_topic_or_a_table_takes(tmp_path: Path) -> None:
 
 
 def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> None:
-    reading = TABLE_FILE.replace("latest(readings)", "latest(plant__readings)").replace(
-        "return readings", "return plant__readings"
+    reading = edited(
+        edited(TABLE_FILE, "latest(readings)", "latest(plant__readings)"), "return readings", "return plant__readings"
     )
     every = load(
         written(plant(tmp_path), {"lab/seen.py": reading, "lab/broken.py": "def f(:", "mill/newest.py": reading})
@@ -63,7 +63,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
         ("newest", "def f(:", "newest.py, line 1: ", None),
         (
             "newest",
-            TABLE_FILE.replace('"""The newest reading of each sensor."""\n', ""),
+            edited(TABLE_FILE, '"""The newest reading of each sensor."""\n', ""),
             "has no docstring",
             "first line",
         ),
@@ -74,42 +74,42 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
             r"found latest \(a table\), OTHER \(a table\)",
             "One file declares",
         ),
-        ("topic", TOPIC_FILE.replace("TOPIC =", "TABLE ="), r"found TABLE \(a Topic\)", "One file declares one"),
-        ("newest", TABLE_FILE.replace("key=", "keys="), "@table has no parameter 'primary_keys'", "mean 'primary_key'"),
+        ("topic", edited(TOPIC_FILE, "TOPIC =", "TABLE ="), r"found TABLE \(a Topic\)", "One file declares one"),
+        ("newest", edited(TABLE_FILE, "key=", "keys="), "@table has no parameter 'primary_keys'", "mean 'primary_key'"),
         (
             "newest",
-            TABLE_FILE.replace("primary_key=", "zebra="),
+            edited(TABLE_FILE, "primary_key=", "zebra="),
             "@table has no parameter 'zebra'",
             "It takes primary_key, recompute_by",
         ),
         (
             "topic",
-            TOPIC_FILE.replace("message_key=", 'name="n", message_key='),
+            edited(TOPIC_FILE, "message_key=", 'name="n", message_key='),
             "name is given as a parameter",
             "the name is the file's",
         ),
-        ("topic", TOPIC_FILE.replace("key=", "keys="), "Topic has no parameter 'message_keys'", "mean 'message_key'"),
+        ("topic", edited(TOPIC_FILE, "key=", "keys="), "Topic has no parameter 'message_keys'", "mean 'message_key'"),
         (
             "newest",
-            TABLE_FILE.replace('primary_key=["sensor"], ', ""),
+            edited(TABLE_FILE, 'primary_key=["sensor"], ', ""),
             "@table needs primary_key, which",
             "Write primary_key=",
         ),
-        ("newest", TABLE_FILE.replace("@table(", "@table(freshness='soon', "), "freshness='soon'", "90 seconds"),
+        ("newest", edited(TABLE_FILE, "@table(", "@table(freshness='soon', "), "freshness='soon'", "90 seconds"),
         (
             "newest",
-            TABLE_FILE.replace('primary_key=["sensor"]', 'primary_key="sensor"'),
+            edited(TABLE_FILE, 'primary_key=["sensor"]', 'primary_key="sensor"'),
             "primary_key='sensor': expected a list",
             "Write primary_key=",
         ),
         (
             "newest",
-            TABLE_FILE.replace("from tables", "import delta\nfrom tables"),
+            edited(TABLE_FILE, "from tables", "import delta\nfrom tables"),
             "imports delta when",
             "`from tables import",
         ),
-        ("topic", TOPIC_FILE.replace("TOPIC =", "import delta\nTOPIC ="), "line 4 imports delta", "inside the"),
-        ("topic", TOPIC_FILE.replace('"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
+        ("topic", edited(TOPIC_FILE, "TOPIC =", "import delta\nTOPIC ="), "line 4 imports delta", "inside the"),
+        ("topic", edited(TOPIC_FILE, '"string"', '"strng"'), "sensor has the type 'strng'", "Did you mean 'string'"),
         ("Newest", TABLE_FILE, "'Newest' cannot name a topic or a table", "lower-case"),
         ("readings_quarantine", TOPIC_FILE, "cannot name a topic", "_quarantine is taken"),
         ("newest", table_reading("reading"), "latest reads 'reading', which is no topic", "Did you mean 'readings'"),
@@ -122,7 +122,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
         ("newest", table_reading("other__readings"), "latest reads 'other__readings'", "Did you mean 'readings'"),
         (
             "newest",
-            TABLE_FILE.replace('recompute_by=["sensor"]', 'recompute_by=["kind"]'),
+            edited(TABLE_FILE, 'recompute_by=["sensor"]', 'recompute_by=["kind"]'),
             "recompute_by names kind, which latest does not return",
             "It returns sensor, read_at, value",
         ),
@@ -175,18 +175,20 @@ def test_a_folder_that_cannot_name_a_domain_is_refused(tmp_path: Path, domain: s
 
 
 def test_a_topic_with_a_column_of_that_name_cannot_identify_its_records(tmp_path: Path) -> None:
-    asking = TABLE_FILE.replace("primary_key=", 'lineage_columns=["told_by"], primary_key=')
-    asking = asking.replace("return readings", 'return readings.withColumnRenamed("record", "told_by")')
+    asking = edited(TABLE_FILE, "primary_key=", 'lineage_columns=["told_by"], primary_key=')
+    asking = edited(asking, "return readings", 'return readings.withColumnRenamed("record", "told_by")')
     plain = plant(tmp_path / "plain", newest=asking)
     assert load(plain).find_table("newest").tolerances == {"told_by": float("inf")}
-    taken = plant(tmp_path / "taken", newest=asking, readings=TOPIC_FILE.replace('"value"', '"record"'))
+    taken = plant(tmp_path / "taken", newest=asking, readings=edited(TOPIC_FILE, '"value"', '"record"'))
     with pytest.raises(BadDeclaration, match=r"plant\.readings has a column 'record' of its own"):
         load(taken).require_sound()
 
 
 def test_a_table_that_reads_tables_cannot_close_rows(tmp_path: Path) -> None:
-    closing = TABLE_FILE.replace("readings", "newest").replace(
-        'sequence_by=["read_at"]', 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
+    closing = edited(
+        edited(TABLE_FILE, "readings", "newest"),
+        'sequence_by=["read_at"]',
+        'event_time="read_at", depends_within="1 hour", closes_at="read_at"',
     )
     with pytest.raises(BadDeclaration, match=r"again.py: closes_at: a table that reads tables never closes"):
         load(plant(tmp_path, newest=TABLE_FILE, again=closing)).require_sound()
@@ -209,15 +211,17 @@ def test_tables_that_read_each_other_are_named_in_their_circle(tmp_path: Path) -
     ("text", "strategy"),
     [
         (TABLE_FILE, "latest"),
-        (TABLE_FILE.replace(' sequence_by=["read_at"],', ""), "append"),
+        (edited(TABLE_FILE, ' sequence_by=["read_at"],', ""), "append"),
         (
-            TABLE_FILE.replace(
-                'sequence_by=["read_at"]', 'event_time="read_at", depends_within="1 hour", closes_at="read_at"'
+            edited(
+                TABLE_FILE,
+                'sequence_by=["read_at"]',
+                'event_time="read_at", depends_within="1 hour", closes_at="read_at"',
             ),
             "stateful",
         ),
-        (TABLE_FILE.replace("recompute_by", 'event_time="read_at", depends_within="1 hour", recompute_by'), "touched"),
-        (TABLE_FILE.replace("readings", "newest"), "touched"),
+        (edited(TABLE_FILE, "recompute_by", 'event_time="read_at", depends_within="1 hour", recompute_by'), "touched"),
+        (edited(TABLE_FILE, "readings", "newest"), "touched"),
         (table_reading("readings", "newest"), "touched"),
     ],
 )
