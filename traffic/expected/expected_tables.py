@@ -6,7 +6,9 @@ Nothing here is shared with the declarations: two mistakes would have to be the 
 from __future__ import annotations
 
 from datetime import UTC, date, datetime
+from functools import lru_cache
 from pathlib import Path
+from threading import Lock
 from typing import TYPE_CHECKING
 
 import duckdb
@@ -20,6 +22,8 @@ if TYPE_CHECKING:
 KEYS = {**expected_flights.KEYS, **expected_shop.KEYS}
 """Table -> the columns that identify a row; these are the tables whose truth is known."""
 _FINAL = {**expected_flights.FINAL, **expected_shop.FINAL}
+_one_at_a_time = Lock()
+"""Temporary tables are seen by their connection alone, which runs one query at a time."""
 _LOAD = {"flights": expected_flights.load, "shop": expected_shop.load}
 
 
@@ -39,11 +43,18 @@ def expected(table: str, start: date, end: date, before: datetime | None = None)
     query = query_of(_known(table))
     domain = table.partition(".")[0]
     final = "" if before is None else f"WHERE {is_final(table, before)}"
-    with duckdb.connect() as connection:
-        connection.execute("SET TimeZone = 'UTC'")
-        _LOAD[domain](connection, start, end, query_of(f"{domain}.source"))
-        order = ", ".join(KEYS[table])
-        return connection.execute(f"FROM ({query}) {final} ORDER BY {order}").to_arrow_table()
+    order = ", ".join(KEYS[table])
+    with _one_at_a_time:
+        return _sources(domain, start, end).execute(f"FROM ({query}) {final} ORDER BY {order}").to_arrow_table()
+
+
+@lru_cache(maxsize=1)
+def _sources(domain: str, start: date, end: date) -> duckdb.DuckDBPyConnection:
+    """The relations that the domain's queries read; kept, since they cost more than the query of one table."""
+    connection = duckdb.connect()
+    connection.execute("SET TimeZone = 'UTC'")
+    _LOAD[domain](connection, start, end, query_of(f"{domain}.source"))
+    return connection
 
 
 def query_of(table: str) -> str:
