@@ -9,6 +9,8 @@ PYTHON := .venv/bin/python
 # Two files at a time, since many tests wait; what each took is in .twofold/durations.
 PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 SLOW := spark or platform
+# Without bytecode each worker, and each process that a test starts, would compile what it imports again.
+export PYTHONDONTWRITEBYTECODE =
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -25,8 +27,8 @@ demo:  ## Run the whole platform on a month of real flights; DOMAIN=shop: on a w
 check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m ruff check
-	@$(PYTHON) -m mypy
-	@$(PYTEST) -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt
+	@$(PYTHON) -m mypy & $(PYTEST) -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt; tests=$$?; \
+		wait $$! && exit $$tests
 
 test: check  ## Run every test: `check`, then those with Spark and real servers
 	@$(PYTEST) -m "$(SLOW)" --durations-file .twofold/durations/test.txt
