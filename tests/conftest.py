@@ -36,7 +36,7 @@ hypothesis.settings.load_profile("any machine")
 
 LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
-SPREAD = ("test_exactly_once.py", "test_mutations.py")
+SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
 AIRFLOW = ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/test_dag_runs.py")
 """Files that share one Airflow."""

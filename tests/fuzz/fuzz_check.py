@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -81,40 +81,49 @@ def run(
     Args:
         tables: full names, with all that they read.
     """
-    log, verdict, known = subject.log_of(cases), Verdict(), subject.owners(cases)
+    log = subject.log_of(cases)
     with tempfile.TemporaryDirectory() as home:
-        settings = Settings(home=Path(home), shuffle_partitions=1, max_files=1)
-        world = World(spark, settings, subject.domain, subject.registry)
+        world = begun(spark, Settings(home=Path(home)), subject)
         names = list(tables) or [t.full_name for t in subject.registry.in_order(subject.domain)]
-        unexplained = list(_live(world, schedule, log, names))
-        watermarks = [from_epoch_ms(ms) for name in names if (ms := world.watermark_ms(name))]
-        before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), subject.oracle(log, world)
-        for name in names:
-            found = judged(world, name, oracle.expected(name, before), before, oracle.is_final)
-            if not found.equal:
-                fault = f"{name}: {found.missing} missing, {found.extra} extra, {found.changed} changed of {found.rows}"
-                verdict.add(fault, found.examples, known)
+        unexplained: list[str] = []
+        for number, part in enumerate(schedule.parts(log)):
+            world.append(part)
+            if number in schedule.restarts:
+                world.maintain(names)
+            for reconciling in (r for r in schedule.reconciles if r.after == number):
+                unexplained += _reconcile(world, reconciling, names)
+        verdict = ended(world, cases, tables, subject)
         verdict.faults += unexplained
-        if not tables:
-            verdict.faults += oracle.faults(world)
-        verdict.faults += [f"twice: {o}" for o in world.reconcile(names) if o.changed or o.files_written]
-        try:
-            assert_ledger_explains(world, names)
-        except AssertionError as wrong:
-            verdict.faults.append(f"the ledger does not explain {wrong}")
     return verdict
 
 
-def _live(world: World, schedule: Schedule, log: Sequence[Sent], names: Sequence[str]) -> Iterator[str]:
-    """Let the world happen; what reconciles leave unexplained."""
-    for number, part in enumerate(schedule.parts(log)):
-        world.append(part)
-        if number in schedule.restarts:
-            world.maintain(names)
-        for reconciling in (r for r in schedule.reconciles if r.after == number):
-            yield from _reconcile(world, reconciling, names)
+def begun(spark: SparkSession, settings: Settings, subject: Subject = FLIGHTS) -> World:
+    """A world without records, whose streams take each micro-batch of ingest by itself."""
+    return World(spark, replace(settings, shuffle_partitions=1, max_files=1), subject.domain, subject.registry)
+
+
+def ended(world: World, cases: Sequence[Any], tables: Sequence[str] = (), subject: Subject = FLIGHTS) -> Verdict:
+    """Whether these tables, or all, are right once the streams have taken in the whole log and a reconcile has run."""
+    log, verdict, known = subject.log_of(cases), Verdict(), subject.owners(cases)
+    names = list(tables) or [t.full_name for t in subject.registry.in_order(subject.domain)]
     world.maintain(names)
-    yield from (f"unexplained: {o}" for o in world.reconcile(names, verify=True) if o.unexplained)
+    unexplained = [f"unexplained: {o}" for o in world.reconcile(names, verify=True) if o.unexplained]
+    watermarks = [from_epoch_ms(ms) for name in names if (ms := world.watermark_ms(name))]
+    before, oracle = min(watermarks, default=START + timedelta(minutes=CLOSING_MIN)), subject.oracle(log, world)
+    for name in names:
+        found = judged(world, name, oracle.expected(name, before), before, oracle.is_final)
+        if not found.equal:
+            fault = f"{name}: {found.missing} missing, {found.extra} extra, {found.changed} changed of {found.rows}"
+            verdict.add(fault, found.examples, known)
+    verdict.faults += unexplained
+    if not tables:
+        verdict.faults += oracle.faults(world)
+    verdict.faults += [f"twice: {o}" for o in world.reconcile(names) if o.changed or o.files_written]
+    try:
+        assert_ledger_explains(world, names)
+    except AssertionError as wrong:
+        verdict.faults.append(f"the ledger does not explain {wrong}")
+    return verdict
 
 
 def _reconcile(world: World, reconciling: Reconciling, names: Sequence[str]) -> Iterator[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
@@ -16,10 +16,12 @@ import tables.engine.delta.change_feed
 import tables.engine.refresh.derived_rows
 import tables.engine.refresh.refresh
 import tables.engine.refresh.target
+from infra.settings import Settings
 from tables.engine.delta.delta_writer import CHANGE
 from tables.engine.refresh.scope import Interval
-from tests.fuzz.fuzz_cases import Case, Flight, Reconciling, Schedule
-from tests.fuzz.fuzz_check import run
+from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
+from tests.fuzz.fuzz_check import begun, ended
+from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -101,20 +103,37 @@ ONE_PLANE_THE_MIDDLE_LATE = Case(
     )
 )
 WORLD = [ONE_DAY_IN_THE_AIR, ONE_HOUR_TWO_LATE, SENT_TWICE_ONE_LATE, ONE_PLANE_THE_MIDDLE_LATE]
-SCHEDULE = Schedule(cuts=(700, 2_200, 11_000), restarts=frozenset({0, 1}), reconciles=(Reconciling(1, None, False),))
+PARTS = list(Schedule((700, 2_200, 11_000), frozenset(), ()).parts(log_of(WORLD)))
 """What is late comes when its row is closed; what makes one session of two, when both were reconciled."""
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The world up to its first reconcile: all mistakes are made in what is done from there on."""
+    world = begun(spark, Settings(home=tmp_path_factory.mktemp("before") / "home"))
+    for part in PARTS[:2]:
+        world.append(part)
+        world.maintain(set(MUTATIONS.values()))
+    return world
+
+
+def faults(before: World, settings: Settings, tables: Sequence[str]) -> list[str]:
+    """What is wrong with these tables in the end."""
+    world = before.copied_to(replace(before.settings, home=settings.home))
+    world.reconcile(tables)
+    for part in PARTS[2:]:
+        world.append(part)
+    return ended(world, WORLD, tables).faults
 
 
 @pytest.mark.parametrize(("mutation", "table"), MUTATIONS.items(), ids=lambda value: getattr(value, "__name__", None))
 def test_a_mistake_in_our_own_code_is_found(
-    spark: SparkSession, monkeypatch: pytest.MonkeyPatch, mutation: Patch, table: str
+    before: World, settings: Settings, monkeypatch: pytest.MonkeyPatch, mutation: Patch, table: str
 ) -> None:
-    """Each mistake is looked for in a world of its own: ingest, restarts, reconciles, DuckDB."""
     mutation(monkeypatch)
-    found = run(spark, WORLD, SCHEDULE, [table])
-    assert any(table in fault for fault in found.faults)
+    assert any(table in fault for fault in faults(before, settings, [table]))
 
 
-def test_without_a_mistake_nothing_is_found(spark: SparkSession) -> None:
+def test_without_a_mistake_nothing_is_found(before: World, settings: Settings) -> None:
     """The same world with every table that a mistake is looked for in."""
-    assert run(spark, WORLD, SCHEDULE, sorted(set(MUTATIONS.values()))).faults == []
+    assert faults(before, settings, sorted(set(MUTATIONS.values()))) == []
