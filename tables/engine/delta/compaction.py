@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pyarrow as pa
 
+from tables.engine.delta.file_statistics import parquet_properties
+
 if TYPE_CHECKING:
     from deltalake import DeltaTable, PostCommitHookProperties
 
@@ -52,6 +54,10 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
     from deltalake.exceptions import CommitFailedError
 
     table = lake.open(name)
+    writes: dict[str, Any] = {
+        "post_commithook_properties": after_commit(),
+        "writer_properties": parquet_properties(table),
+    }
     try:
         if by:
             # A MERGE keeps the order of the rows that it finds, and cuts off what fills a file: the end of the table
@@ -59,11 +65,11 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
             _set(table, {"delta.targetFileSize": str(TARGET)})
         files = _extents(table, by) if by else []
         if by and is_mixed(files, TARGET):
-            table.optimize.z_order([by], target_size=TARGET, post_commithook_properties=after_commit())
+            table.optimize.z_order([by], target_size=TARGET, **writes)
             _log.info("sorted table=%s by=%s files=%d", name, by, len(table.file_uris()))
         else:
             size = merged_size(sum(file.size for file in files), TARGET) if by else None
-            table.optimize.compact(target_size=size, post_commithook_properties=after_commit())
+            table.optimize.compact(target_size=size, **writes)
     except CommitFailedError as error:
         _log.info("not tidied table=%s error=%s", name, error)
         return

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
 from infra.spark.local_rows import frame_of
 from tables.engine.delta.compaction import after_commit, compact, compact_ledger
+from tables.engine.delta.file_statistics import parquet_properties
 from tables.engine.delta.lake import QUARANTINE, WRITER, Lake
 from tables.engine.delta.merge import Merge, equal, greater
 from tables.engine.delta.open_table import OpenTable
@@ -397,5 +398,11 @@ def _lost_a_race(error: Exception) -> bool:
 def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
     from deltalake import write_deltalake
 
-    hooks = after_commit()
-    write_deltalake(table, rows, mode="append", commit_properties=properties, post_commithook_properties=hooks)
+    write_deltalake(
+        table,
+        rows,
+        mode="append",
+        commit_properties=properties,
+        post_commithook_properties=after_commit(),
+        writer_properties=parquet_properties(table),
+    )

@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import duckdb_utc
+from tables.engine.delta.file_statistics import with_true_bounds
 from tables.engine.delta.sizes import held_if_small
 from tables.engine.refresh.scope import DAY_MS, Interval, epoch_ms_of
 
@@ -109,8 +110,9 @@ def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
     """The files whose statistics admit a row within the bounds."""
     files = pa.table(table.get_add_actions(flatten=True))
     files = files.filter(_in_time(files, bounds))
+    true = with_true_bounds(pa.schema(table.schema()), bounds.values)
     for column, values in bounds.values.items():
-        if None not in values:
+        if None not in values and column in true:
             files = files.filter(_has_values(files, column, sorted(values)))
     has_rows = "num_records" in files.column_names and not files["num_records"].null_count
     rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None

@@ -17,6 +17,7 @@ from urllib.parse import unquote
 
 from infra.atomic_write import settle
 from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+from tables.engine.delta.file_statistics import forget_untrue_bounds, with_true_bounds
 from tables.engine.delta.version_checksum import write_checksum
 
 if TYPE_CHECKING:
@@ -132,7 +133,7 @@ class Lake:
         import pyarrow as pa
         from deltalake import DeltaTable
 
-        properties = {**_PROPERTIES, _STATISTICS: ",".join(statistics)}
+        properties = {**_PROPERTIES, _STATISTICS: ",".join(with_true_bounds(schema, statistics))}
         if any("timestamp[us]" in str(field.type) for field in schema):
             # delta-rs 1.6 lists the feature timestampNtz alone; Spark opens no table that has one column of that type
             # and another one that is never null, since that is the feature invariants.
@@ -143,12 +144,26 @@ class Lake:
         self.write_checksum(name, 0)
 
     def keep_statistics(self, name: str, columns: Sequence[str]) -> None:
-        """Let files that are written from now on have the least and greatest values of these columns."""
-        wanted = ",".join(columns)
+        """Let files have the least and greatest values of these columns, as far as such bounds hold.
+
+        Files that are there lose those that may not; where others commit meanwhile it is for the next time.
+        """
+        import pyarrow as pa
+        from deltalake.exceptions import CommitFailedError
+
         table = self.open(name)
-        if table.metadata().configuration.get(_STATISTICS) != wanted:
+        wanted = ",".join(with_true_bounds(pa.schema(table.schema()), columns))
+        if table.metadata().configuration.get(_STATISTICS) == wanted:
+            return
+        try:
+            # First, since entries show the bounds of those columns alone that the property names.
+            if forget_untrue_bounds(table):
+                table = self.open(name)
             table.alter.set_table_properties({_STATISTICS: wanted})
-            self.write_checksum(name, table.version())
+        except CommitFailedError as error:
+            _log.info("bounds left table=%s error=%s", name, error)
+            return
+        self.write_checksum(name, table.version())
 
     def describe(self, name: str, columns: Mapping[str, str]) -> None:
         """Let the schema say what each of these columns is, as its comment; for the one process that writes the table.

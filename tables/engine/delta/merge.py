@@ -11,6 +11,7 @@ from weakref import WeakKeyDictionary
 
 from tables.engine.delta.compaction import after_commit
 from tables.engine.delta.datafusion_sql import span
+from tables.engine.delta.file_statistics import parquet_properties
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -52,6 +53,7 @@ class Merge:
             target_alias="t",
             commit_properties=properties,
             post_commithook_properties=after_commit(),
+            writer_properties=parquet_properties(table),
         )
         values = {f'"{c}"': f's."{c}"' for c in self.columns}
         if self.delete:

@@ -134,6 +134,7 @@ def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
         statistics = [topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]
         lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
         lake.extend(topic.full_name, events_schema(topic))
+        lake.keep_statistics(topic.full_name, list(dict.fromkeys(statistics)))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
         lake.extend(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA)
 
@@ -147,6 +148,7 @@ def ensure_table(
         BadDeclaration: its function does not fit its inputs or its own declaration, or an input is not there.
     """
     if lake.exists(table.full_name):
+        lake.keep_statistics(table.full_name, table.statistics)
         return
     missing = [source.full_name for source in registry.upstream(table) if not lake.exists(source.full_name)]
     if missing:

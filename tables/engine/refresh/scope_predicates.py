@@ -219,7 +219,7 @@ class ScopeFilter:
         return ... in self._all_values[n]
 
     def _values(self, names: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
-        """Columns whose values are known, few, and ordered as statistics of files are: NaN has no place there.
+        """Columns whose values are known and few, floats apart: engines differ in what NaN and -0.0 equal.
 
         Args:
             names: of the columns of `recompute_by` in the relation that has these `columns`.

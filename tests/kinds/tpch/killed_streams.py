@@ -11,6 +11,7 @@ from infra.settings import Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.registry import load
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tests.kinds.tpch.tpch_declarations import take_in
 from tests.worlds import World
 
 
@@ -27,7 +28,7 @@ def main(folder: str, commits: str) -> None:
         note(checkpoint, batch, versions)
 
     setattr(Checkpoint, "take", note_or_die)  # noqa: B010
-    World(session(settings, "killed"), settings, "tpch", load(Path(folder))).maintain()
+    take_in(World(session(settings, "killed"), settings, "tpch", load(Path(folder))))
 
 
 if __name__ == "__main__":

@@ -14,7 +14,7 @@ import pytest
 from tests.killed_process import run_until_killed
 from tests.kinds.tpch import killed_streams
 from tests.kinds.tpch.tpch_database import Change, TpchDatabase
-from tests.kinds.tpch.tpch_declarations import QUERIES, Source, column_names, declared, name_of, records
+from tests.kinds.tpch.tpch_declarations import QUERIES, Source, column_names, declared, name_of, records, take_in
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -49,8 +49,8 @@ def test_every_answer_equals_that_of_duckdb_after_each_change(
         said = records(source, change(database), version)
         world.append({name: values for name, values in said.items() if f"tpch.{name}" in world.registry.topics})
         if IS_FUZZ:
-            run_until_killed(settings, killed_streams.__name__, str(tmp_path), str(7 * version))
-        world.maintain()
+            run_until_killed(settings, killed_streams.__name__, str(tmp_path), str(3 * version))
+        take_in(world)
         faults = {number: difference(world, database, number) for number in numbers}
         wrong += [f"version {version}, query {n}: {fault}" for n, fault in faults.items() if fault]
     if IS_FUZZ:

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from importlib.util import find_spec
-from pathlib import Path
 from typing import Any
 
-import duckdb
+from tests.support.duckdb_extensions import with_extension
 
 KEYS = {
     "region": ("r_regionkey",),
@@ -40,8 +38,7 @@ class TpchDatabase:
     """
 
     def __init__(self, scale: float) -> None:
-        self._connection = duckdb.connect()
-        self._connection.execute(f"LOAD '{_extension()}'")
+        self._connection = with_extension("tpch")
         self._connection.execute(f"CALL dbgen(sf = {scale})")
         for table, key in (("lineitem", "l_orderkey"), ("orders", "o_orderkey")):
             self._connection.execute(f"CREATE TABLE later_{table} AS FROM {table} WHERE {key} % 16 = 1")
@@ -93,10 +90,3 @@ def batches(changes: Sequence[Change]) -> Iterator[tuple[str, list[Change]]]:
     for table in KEYS:
         if of_table := [change for change in changes if change.table == table]:
             yield table, of_table
-
-
-def _extension() -> Path:
-    spec = find_spec("duckdb_extension_tpch")
-    assert spec
-    assert spec.submodule_search_locations
-    return next(Path(spec.submodule_search_locations[0]).rglob("tpch.duckdb_extension"))

@@ -14,9 +14,12 @@ from typing import Any, Literal
 from tables.engine.declarations.registry import Registry, load
 from tests.kinds.tpch.tpch_database import KEYS, Change, TpchDatabase, batches
 from tests.tables.declared import written
+from tests.worlds import World
 
 Source = Literal["captured", "plain"]
 
+_PREFIX = "query_"
+_AT_ONCE = 4
 _TYPES = {"BIGINT": "long", "INTEGER": "int", "VARCHAR": "string", "DATE": "date", "DECIMAL(15,2)": "decimal(15,2)"}
 
 _CAPTURED = '''\
@@ -122,8 +125,17 @@ def declared(folder: Path, database: TpchDatabase, source: Source, numbers: Iter
     return load(written(folder, files)).require_sound()
 
 
+def take_in(world: World) -> None:
+    """Let all tables take in what is there, a few queries at a time: a driver gives them turns, too."""
+    names = list(world.registry.tables)
+    queries = [name for name in names if name.startswith(f"tpch.{_PREFIX}")]
+    world.maintain(name for name in names if name not in queries)
+    for first in range(0, len(queries), _AT_ONCE):
+        world.maintain(queries[first : first + _AT_ONCE])
+
+
 def name_of(number: int) -> str:
-    return f"query_{number}"
+    return f"{_PREFIX}{number}"
 
 
 def inputs_of(query: str) -> list[str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 import pytest
@@ -30,6 +31,7 @@ TOPIC = Topic(
         "order": "long?",
         "null": "string?",
         "weight": "double?",
+        "user": "decimal(20,0)",
     },
     event_time="at",
     message_key="id",
@@ -92,9 +94,20 @@ from tables import F, table
 def by_weight(newest):
     return newest.groupBy("weight").agg(F.count("*").alias("n"))
 ''',
+    "by_user": '''\
+"""Visits by a number of twenty digits."""
+from tables import F, table
+
+
+@table()
+def by_user(newest):
+    return newest.groupBy("user").agg(F.count("*").alias("n"))
+''',
 }
 
 
+USER = 12_345_678_901_234_567_891
+"""More than 64 bits hold."""
 FIRST = [
     {"id": 1, "Zone": "a", "order": 1, "null": "x", "weight": 0.0},
     {"id": 2, "Zone": "a", "order": 2, "null": "x", "weight": 1.5},
@@ -117,7 +130,9 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     assert not registry.faults
     world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
     for visits in (FIRST, THEN):
-        world.append({"visits": [json.dumps({"at": "2013-01-01T00:00:00Z", **visit}).encode() for visit in visits]})
+        world.append(
+            {"visits": [json.dumps({"at": "2013-01-01T00:00:00Z", "user": USER, **visit}).encode() for visit in visits]}
+        )
         world.maintain()
     return world
 
@@ -146,3 +161,7 @@ def test_columns_named_like_words_of_sql_are_followed(world: World) -> None:
 def test_zero_of_either_sign_and_nan_keep_their_rows(world: World) -> None:
     numbers = {(None if math.isnan(weight) else weight, n) for weight, n in rows(world, "by_weight")}
     assert numbers == {(0.0, 2), (1.5, 2), (None, 2)}
+
+
+def test_numbers_beyond_64_bits_find_all_their_rows(world: World) -> None:
+    assert rows(world, "by_user") == {(Decimal(USER), 6)}

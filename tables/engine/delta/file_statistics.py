@@ -1,0 +1,100 @@
+"""Statistics of data files: the columns whose bounds hold for every row, so that readers may skip files by them.
+
+delta-rs 1.6 writes those of decimals as 64-bit integers or as doubles, which cuts and rounds them, and those of floats
+without NaN. A reader that skips a file by such bounds does not find rows that are in it.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Mapping
+from datetime import date, datetime
+from decimal import Decimal
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable, WriterProperties
+
+_log = logging.getLogger("twofold.statistics")
+
+
+def has_true_bounds(kind: pa.DataType) -> bool:
+    """Whether the bounds of a column of this type hold for all its rows."""
+    return not (pa.types.is_decimal(kind) or pa.types.is_floating(kind))
+
+
+def with_true_bounds(schema: pa.Schema, columns: Iterable[str]) -> list[str]:
+    """Those of the columns whose bounds hold."""
+    return [name for name in columns if name not in schema.names or has_true_bounds(schema.field(name).type)]
+
+
+def parquet_properties(table: DeltaTable) -> WriterProperties:
+    """How delta-rs writes files of the table: without bounds of floats, which DuckDB reads in the file itself."""
+    from deltalake import ColumnProperties, WriterProperties
+
+    floats = [field.name for field in pa.schema(table.schema()) if pa.types.is_floating(field.type)]
+    without = ColumnProperties(statistics_enabled="NONE")
+    return WriterProperties(compression="SNAPPY", column_properties=dict.fromkeys(floats, without))
+
+
+def forget_untrue_bounds(table: DeltaTable) -> bool:
+    """Take bounds that may not hold out of the log's entries of all files, in one commit that changes no row.
+
+    Returns:
+        Whether there were some.
+
+    Raises:
+        CommitFailedError: another writer committed meanwhile; nothing was changed.
+    """
+    from deltalake import CommitProperties
+    from deltalake.transaction import AddAction
+
+    entries = pa.table(table.get_add_actions()).to_pylist()
+    if not any(_has_untrue([entry["min"], entry["max"]]) for entry in entries):
+        return False
+    actions: list[Any] = [
+        AddAction(
+            entry["path"],
+            entry["size_bytes"],
+            entry.get("partition") or {},
+            entry["modification_time"],
+            data_change=False,
+            stats=json.dumps(_statistics(entry)),
+        )
+        for entry in entries
+    ]
+    # No second attempt over what others committed: a file that one of them removed would be back.
+    once = CommitProperties(max_commit_retries=0)
+    table.create_write_transaction(actions, "append", table.schema(), commit_properties=once)
+    _log.info("bounds taken out table=%s files=%d", table.table_uri, len(entries))
+    return True
+
+
+def _statistics(entry: Mapping[str, Any]) -> dict[str, Any]:
+    """The statistics of a file as the log writes them, without bounds that may not hold."""
+    bounds = {"minValues": _true(entry["min"] or {}), "maxValues": _true(entry["max"] or {})}
+    return {"numRecords": entry["num_records"], **bounds, "nullCount": _true(entry["null_count"] or {})}
+
+
+def _has_untrue(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_untrue, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, Decimal | float)
+
+
+def _true(values: Mapping[str, Any]) -> dict[str, Any]:
+    return {
+        name: _true(value) if isinstance(value, dict) else _as_in_log(value)
+        for name, value in values.items()
+        if value is not None and not isinstance(value, Decimal | float)
+    }
+
+
+def _as_in_log(value: Any) -> Any:
+    """Times cut to the millisecond, as readers of statistics expect them to be."""
+    if isinstance(value, datetime):
+        return value.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+    return value.isoformat() if isinstance(value, date) else value
