@@ -318,7 +318,7 @@ def test_a_table_without_state_goes_on_after_its_newest_commit(world: World, nam
     world.maintain([name])
     assert world.lake.version(f"plant.{name}") == version
     world.append({"readings": [reading("a", 7, 50)]})
-    world.maintain()
+    world.maintain(world.with_inputs([name]))
     expected = {"newest": ("value", 50.0), "days": ("total", 65.0)}[name]
     [row] = [row for row in world.rows(f"plant.{name}").to_pylist() if row["sensor"] == "a"]
     assert row[expected[0]] == expected[1]

@@ -166,7 +166,7 @@ def test_a_changed_definition_skips_its_table_and_no_other(world: World, spark: 
 @pytest.mark.spark
 def test_what_a_late_record_changes_is_no_drift(world: World) -> None:
     world.append({"readings": [reading("a", 6.5, 40), reading("b", 72, 1)]})
-    world.maintain()
+    world.maintain(["hours", "kept"])
     found = look(world, "hours")
     assert (found.unexplained, found.excused) == (0, 1)
     world.reconcile(["hours"])

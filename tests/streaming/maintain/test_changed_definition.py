@@ -11,6 +11,7 @@ import pytest
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
+from infra.settings import Settings
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import RunResult
@@ -23,7 +24,6 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
@@ -48,17 +48,28 @@ def backfill(world: World, interval: Interval | None = None) -> RunResult:
     return recompute(Platform(world.spark, world.lake, world.registry), table, interval)
 
 
-@pytest.fixture
-def changed(spark: SparkSession, settings: Settings, tmp_path: Path) -> World:
-    """A world whose definition changed after rows were written: the hours 0 to 3 are closed, 8 is open."""
-    before = a_world(spark, settings, tmp_path / "old", OLD)
-    before.append({"readings": [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]})
-    before.maintain(["hours"])
-    before.append({"readings": [reading("a", 8.5, 9)]})
-    before.maintain(["hours"])
+READINGS = [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]
+LAST = reading("a", 8.5, 9)
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Rows by the old definition: the hours 0 to 3 are closed, 8 is open."""
+    folder = tmp_path_factory.mktemp("before")
+    before = a_world(spark, Settings(home=folder / "home", shuffle_partitions=1), folder / "old", OLD)
+    for readings in (READINGS, [LAST]):
+        before.append({"readings": readings})
+        before.maintain(["hours"])
     assert totals(before)["b", hour(8)] == 8
-    after = a_world(spark, settings, tmp_path / "new", NEW)
-    after.log.update(before.log)
+    return before
+
+
+@pytest.fixture
+def changed(before: World, settings: Settings, tmp_path: Path) -> World:
+    """The same in a home of its own, where the definition has changed since."""
+    copy = before.copied_to(settings)
+    after = a_world(copy.spark, settings, tmp_path / "new", NEW)
+    after.log.update(copy.log)
     return after
 
 
@@ -95,19 +106,17 @@ OTHER_COLUMNS = {
 @pytest.mark.parametrize("has_rows", [True, False])
 @pytest.mark.parametrize("text", OTHER_COLUMNS.values(), ids=list(OTHER_COLUMNS))
 def test_a_backfill_of_all_rows_accepts_a_definition_of_other_columns(
-    spark: SparkSession, settings: Settings, tmp_path: Path, text: str, has_rows: bool
+    spark: SparkSession, before: World, settings: Settings, tmp_path: Path, text: str, has_rows: bool
 ) -> None:
-    before = a_world(spark, settings, tmp_path / "old", OLD)
-    readings = [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]
     if has_rows:
-        before.append({"readings": readings})
-        before.append({"readings": [reading("a", 8.5, 9)]})
-        before.maintain(["hours"])
+        before.copied_to(settings)
+    else:
+        a_world(spark, settings, tmp_path / "old", OLD)
     after = a_world(spark, settings, tmp_path / "new", text)
     outcome = backfill(after)
     assert (outcome.cause, outcome.deleted > 0) == ("definition", has_rows)
     if not has_rows:
-        after.append({"readings": [*readings, reading("a", 8.5, 9)]})
+        after.append({"readings": [*READINGS, LAST]})
     after.maintain(["hours"])
     assert totals(after) == {("a", hour(n)): n + 5.0 for n in (0, 1, 2, 3)} | {("a", hour(8)): 22.0}
     assert [o.unexplained for o in after.reconcile(["hours"], verify=True)] == [0]
@@ -137,15 +146,13 @@ def test_the_stream_of_a_new_definition_starts_again_once(changed: World) -> Non
 
 
 def test_a_definition_that_says_the_same_is_accepted_without_a_change(
-    spark: SparkSession, settings: Settings, tmp_path: Path
+    before: World, settings: Settings, tmp_path: Path
 ) -> None:
-    before = a_world(spark, settings, tmp_path / "old", OLD)
-    before.append({"readings": [reading("a", at, at) for at in (0, 1, 8)]})
-    before.maintain(["hours"])
-    after = a_world(spark, settings, tmp_path / "new", edited(OLD, '"value < 100"', '"100 > value"'))
+    copy = before.copied_to(settings)
+    after = a_world(copy.spark, settings, tmp_path / "new", edited(OLD, '"value < 100"', '"100 > value"'))
     with pytest.raises(DefinitionChanged):
         after.maintain(["hours"])
-    rows = totals(before)
+    rows = totals(copy)
     outcome = backfill(after)
     assert (outcome.cause, outcome.changed) == ("definition", 0)
     after.maintain(["hours"])
