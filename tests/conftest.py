@@ -76,13 +76,17 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session, with one core and one shuffle partition."""
+    from infra.spark import class_data_sharing
     from infra.spark.spark_session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
+    settings = Settings(home=home, spark_master="local[1]", shuffle_partitions=1)
+    # Of a small heap and one core the threads of G1 take a tenth of the CPU, those of the serial collector a twentieth.
+    options = [*class_data_sharing.options(settings), "-XX:-UseG1GC", "-XX:+UseSerialGC"]
     # One task at a time: each of the workers has a session, and the machine two cores.
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("JAVA_TOOL_OPTIONS")  # this one lives as long as its worker
-        spark = session(Settings(home=home, spark_master="local[1]", shuffle_partitions=1), "tests")
+        spark = session(settings, "tests", options)
     # Many tests want a failure, each of which Spark would log with its stack.
     spark.sparkContext.setLogLevel("OFF")
     yield spark
