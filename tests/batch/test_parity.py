@@ -21,6 +21,6 @@ pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
 def test_after_reconcile_every_table_equals_what_duckdb_says_of_the_log(
     spark: SparkSession, world: list[Case], schedule: Schedule
 ) -> None:
-    """Two worlds of 26 cases each go through eleven tables, with restarts and reconciles: half a minute apiece."""
+    """A world of 26 cases goes through eleven tables, with restarts and reconciles: half a minute."""
     wrong = failure_of(spark, world, schedule, FLIGHTS)
     assert not wrong, wrong

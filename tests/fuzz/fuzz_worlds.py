@@ -13,7 +13,7 @@ from hypothesis.strategies import SearchStrategy
 from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.shrink import C
 
-WORLDS = int(os.environ.get("FUZZ_WORLDS", "2"))
+WORLDS = int(os.environ.get("FUZZ_WORLDS", "1"))
 CASES_PER_WORLD = 26
 
 
