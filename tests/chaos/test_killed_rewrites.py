@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
-REAL = KILLS if "CHAOS_KILLS" in os.environ else 1
+REAL = KILLS if "CHAOS_KILLS" in os.environ else 0
 """Of the kills so many end a process; after the others this one goes on, which spares the start of a JVM."""
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
 KILLS_PER_HOME = 3
