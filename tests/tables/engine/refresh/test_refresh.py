@@ -12,6 +12,7 @@ import pytest
 
 from infra.errors import BadDeclaration, QualityFailed
 from infra.settings import Engine, Settings
+from infra.spark.spark_session import tune_for_batch_size
 from quality.rules import between, unique
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
@@ -141,7 +142,13 @@ class Plant:
 
 
 @pytest.fixture(params=["auto", "spark"])
-def engine(request: pytest.FixtureRequest) -> Engine:
+def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """Of these few rows Spark interprets its plans, which costs less than to compile each; other tests compile them."""
+
+    def interpreted(spark: SparkSession, *, few: bool) -> None:
+        tune_for_batch_size(spark, few=True)
+
+    monkeypatch.setattr("tables.engine.refresh.refresh.tune_for_batch_size", interpreted)
     return request.param  # type: ignore[no-any-return]
 
 
