@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 START, END, TAIL_END = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
-MICRO_BATCHES = 16
+MICRO_BATCHES = 6
 TABLES = [name for name in expected_tables.KEYS if name.startswith("flights.")]
 
 
@@ -37,7 +37,7 @@ def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages("flights", START, TAIL_END, topics, FaultInjection(hours_share=0.02)))
     for number in world.feed(sent, MICRO_BATCHES):
-        if number in (8, MICRO_BATCHES - 1):
+        if number in (MICRO_BATCHES // 2 - 1, MICRO_BATCHES - 1):
             world.maintain()
     return world
 
