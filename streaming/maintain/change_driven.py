@@ -68,7 +68,7 @@ class ChangeDrivenStream(TableStream):
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
-            appended_ms = self._appended_ms(versions)
+            appended_ms = self._appended_ms(versions, is_first=not starts)
             info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
             if appended_ms is not None:
                 info[APPENDED_MS] = appended_ms

@@ -149,7 +149,7 @@ class Maintain(TableStream):
         # This micro-batch is planned already: its size predicts that of the next.
         tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
-        appended_ms = self._appended_ms(versions)
+        appended_ms = self._appended_ms(versions, is_first=batch == 0)
         stamp = CommitTag(
             app=f"stream/{self._checkpoint.stream}",
             version=batch,

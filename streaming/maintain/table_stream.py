@@ -110,10 +110,11 @@ class TableStream:
             )
         self._seen = version
 
-    def _appended_ms(self, versions: Mapping[str, int]) -> int | None:
+    def _appended_ms(self, versions: Mapping[str, int], *, is_first: bool) -> int | None:
         """When the broker got the newest record that the inputs have below these versions, and had not before.
 
-        None where no commit says it: batch work wrote it, or so many records that Spark did.
+        None where no commit says it: batch work wrote it, or so many records that Spark did. None for the first
+        micro-batch of a table, too, whose records were there before it.
         """
         found: list[int] = []
         for name, version in versions.items():
@@ -121,7 +122,7 @@ class TableStream:
             commit = self.lake.newest_info(name, APPENDED_MS, min(version - before, _NEWEST), at=version - 1)
             found += [int(commit[APPENDED_MS])] if commit else []
         self._appended_until = dict(versions)
-        return max(found, default=None)
+        return None if is_first else max(found, default=None)
 
     def _note(
         self,
