@@ -6,12 +6,13 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
 from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream, use_pool
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
 
 _POLL_S = 0.1
 _MANY_SCOPES, _MOST = 500, 4  # a list of scopes costs time by its length; a fourth of the rows is most of them
-_QUICK_S = 1.0  # a refresh that takes longer is large, however few rows touch it
 _log = logging.getLogger("twofold.follow")
 
 
@@ -41,7 +41,7 @@ class ChangeDrivenStream(TableStream):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
-        self._step_s = 0.0
+        self._level = level_of(self.registry, self.table)
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
         """Follow in a thread; with `available_now` it ends when it has processed what is there.
@@ -60,7 +60,7 @@ class ChangeDrivenStream(TableStream):
         ends = self._ends(starts, next_version)
         if ends == starts or (pace is not None and not pace.is_due(self.table, self._sources)):
             return False
-        with nullcontext() if pace is None else pace.turns.one(large=self._is_large(pace, starts)):
+        with nullcontext() if pace is None else self._turn(pace, starts):
             started = time.monotonic()
             if pace is not None:
                 use_pool(self.spark, self.table.full_name)
@@ -78,7 +78,6 @@ class ChangeDrivenStream(TableStream):
             self.lake.settle(self.table.full_name, written.version)
             self._checkpoint.take(batch + 1, ends)
             self._note(batch + 1, rows_in, written, versions, None, started, appended_ms)
-            self._step_s = time.monotonic() - started
         return True
 
     def _ends(self, starts: list[int], next_version: Callable[[str], int]) -> list[int]:
@@ -90,9 +89,9 @@ class ChangeDrivenStream(TableStream):
     def _next_version(self, name: str) -> int:
         return self.lake.version(name) + 1
 
-    def _is_large(self, pace: Pace, starts: list[int]) -> bool:
-        """Whether a step takes so long that those of other tables must not wait for it."""
-        return not starts or self._step_s > _QUICK_S or pace.is_much(self._sources, starts)
+    def _turn(self, pace: Pace, starts: list[int]) -> AbstractContextManager[None]:
+        much = not starts or pace.is_much(self._sources, starts)
+        return pace.turns.one(self.table.full_name, level=self._level, much=much)
 
     def _touched(self, starts: list[int], ends: list[int]) -> tuple[int, list[Scope]]:
         """How many rows changed, and the scopes that they touch."""

@@ -1,12 +1,30 @@
-"""Limits which tables of a driver are refreshed at the same time."""
+"""Limits which tables of a driver are refreshed at the same time, and in what order."""
 
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from statistics import median
+from typing import TYPE_CHECKING, NamedTuple
+
+from tables.engine.declarations.declaration import Table
+
+if TYPE_CHECKING:
+    from tables.engine.declarations.registry import Registry
 
 _LOOK_S = 0.2
+_LEVEL_S = 2.0
+_HEAVY = 5  # times what a step of the other tables takes
+
+
+class _Waiting(NamedTuple):
+    """A refresh that waits; the least is next."""
+
+    due: float
+    number: int
+    large: bool
 
 
 class Turns:
@@ -15,28 +33,61 @@ class Turns:
     While records arrive it is one large refresh at a time, so that a core is left to what is small; else as many as
     there are cores, so that none is idle.
 
+    Of refreshes that wait the inputs come before the tables that read them, whose refresh then takes both changes: one
+    that is a level lower in the order of dependency is as if it had waited two seconds longer. None waits for ever.
+
     Args:
         is_calm: whether no records arrive.
+        clock: seconds, as `time.monotonic` has them.
     """
 
-    def __init__(self, cores: int, is_calm: Callable[[], bool]) -> None:
-        self._cores, self._is_calm = cores, is_calm
-        self._small = self._large = 0
+    def __init__(self, cores: int, is_calm: Callable[[], bool], *, clock: Callable[[], float] = time.monotonic) -> None:
+        self._cores, self._is_calm, self._clock = cores, is_calm, clock
+        self._small = self._large = self._number = 0
+        self._waiting: list[_Waiting] = []
+        self._took_s: dict[str, float] = {}
         self._changed = threading.Condition()
 
     @contextmanager
-    def one(self, *, large: bool) -> Iterator[None]:
-        """Wait for a turn, and keep it for the block."""
+    def one(self, name: str, *, level: int, much: bool) -> Iterator[None]:
+        """Wait for a turn, and keep it for the block.
+
+        Args:
+            name: the table.
+            level: its place in the order of dependency, as `level_of` gives it.
+            much: many rows wait for it, or all are recomputed; otherwise it is large where its last step was heavy.
+        """
         with self._changed:
-            while not self._is_free(large):
-                self._changed.wait(_LOOK_S)
-            self._count(large, 1)
+            self._number += 1
+            own = _Waiting(self._clock() + level * _LEVEL_S, self._number, much or self.is_heavy(name))
+            self._waiting.append(own)
+            try:
+                while not self._is_next(own):
+                    self._changed.wait(_LOOK_S)
+                self._count(own.large, 1)
+            finally:
+                self._waiting.remove(own)
+                self._changed.notify_all()  # the next one, for which there may be a turn as well
+        began = self._clock()
         try:
             yield
         finally:
             with self._changed:
-                self._count(large, -1)
+                self._took_s[name] = self._clock() - began
+                self._count(own.large, -1)
                 self._changed.notify_all()
+
+    def is_heavy(self, name: str) -> bool:
+        """Whether the last step of a table took several times as long as those of the others usually do.
+
+        Where the machine is busy all take long, and none is heavy for that.
+        """
+        others = [took_s for other, took_s in self._took_s.items() if other != name]
+        return bool(others) and self._took_s.get(name, 0.0) > _HEAVY * median(others)
+
+    def _is_next(self, one: _Waiting) -> bool:
+        """Whether there is a turn for it, and it is the first of its size."""
+        return self._is_free(one.large) and one == min(w for w in self._waiting if w.large == one.large)
 
     def _is_free(self, large: bool) -> bool:
         if not large:
@@ -48,3 +99,9 @@ class Turns:
             self._large += by
         else:
             self._small += by
+
+
+def level_of(registry: Registry, table: Table) -> int:
+    """How many tables are below a table, one on the other: 0 for one that reads topics alone, as copies do."""
+    below = [level_of(registry, source) for source in registry.upstream(table) if isinstance(source, Table)]
+    return 1 + max(below) if below else 0
