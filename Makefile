@@ -6,8 +6,8 @@ PYTHON := .venv/bin/python
 .DEFAULT_GOAL := help
 .PHONY: help setup demo check test fuzz chaos bench bench-peers down clean
 
-# Two files at a time, since many tests wait; what each took is in .twofold/durations.
-PYTEST := $(PYTHON) -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# A file at a time on each core, and on a third worker those that wait; what each took is in .twofold/durations.
+PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder
 SLOW := spark or platform
 # Without bytecode each worker, and each process that a test starts, would compile what it imports again.
 export PYTHONDONTWRITEBYTECODE =
@@ -27,11 +27,12 @@ demo:  ## Run the whole platform on a month of real flights; DOMAIN=shop: on a w
 check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
 	@$(PYTHON) -m ruff format --check
 	@$(PYTHON) -m ruff check
-	@$(PYTHON) -m mypy & $(PYTEST) -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt; tests=$$?; \
+	@$(PYTHON) -m mypy & \
+		$(PYTEST) --numprocesses 2 -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt; tests=$$?; \
 		wait $$! && exit $$tests
 
 test: check  ## Run every test: `check`, then those with Spark and real servers
-	@$(PYTEST) -m "$(SLOW)" --durations-file .twofold/durations/test.txt
+	@$(PYTEST) --numprocesses 3 -m "$(SLOW)" --durations-file .twofold/durations/test.txt
 
 fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} WEBHOOKS=1 REGISTRY=1 \
@@ -39,7 +40,8 @@ fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, 
 		tests/infra/kafka/test_apicurio.py
 
 chaos: setup  ## Kill streams, reconciles, replays, rebuilds and captures CHAOS_KILLS times each, 50 unless told
-	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos tests/platform/test_change_capture.py
+	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos tests/platform/test_change_capture.py \
+		tests/platform/test_exactly_once.py
 
 bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
 	@$(PYTHON) -m benchmarks

@@ -38,8 +38,16 @@ LONG = ("platform", "chaos", "batch")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
-AIRFLOW = ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/test_dag_runs.py")
+AIRFLOW = ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/airflow/test_dag_runs.py")
 """Files that share one Airflow."""
+WAITING = (
+    *AIRFLOW,
+    "tests/docs/test_tutorial.py",
+    "tests/infra/spark/test_connect_server.py",
+    "tests/platform/airflow/test_airflow_repairs.py",
+    "tests/platform/test_killed_broker.py",
+)
+"""Files whose tests wait for servers: a third worker takes them, which has no JVM of its own."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -47,6 +55,8 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses a Spark session, and begin with the files that take longest."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
+            if item.nodeid.partition("::")[0] in WAITING:
+                raise pytest.UsageError(f"{item.nodeid} uses the fixture spark; see WAITING in {__file__}")
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
 
@@ -59,6 +69,7 @@ def pytest_sessionfinish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands workers whole files, since the tests of one share what takes long to set up.
 
+    Of three workers the last takes `WAITING` alone, which the others take when nothing else is left.
     The groups of `--dist loadgroup` come to nothing with pytest 9.2, which does not read the names that xdist 3.8 sets.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -69,6 +80,16 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             if Path(file).name in SPREAD:
                 return nodeid
             return "airflow" if file in AIRFLOW else file
+
+        def _assign_work_unit(self, node: Any) -> None:
+            waits = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
+            scope = next((scope for scope in self.workqueue if (scope in ("airflow", *WAITING)) == waits), None)
+            if scope is None and waits:
+                node.shutdown()
+                return
+            if scope is not None:
+                self.workqueue.move_to_end(scope, last=False)
+            super()._assign_work_unit(node)
 
     return ByFile(config, log)
 

@@ -99,7 +99,7 @@ from dags.operators import command_operator as command
 from dags.table_dags import make_dags
 from tables.engine.declarations.registry import load
 
-command.PROGRAM = (sys.executable, "-m", "tests.platform.fake_commands")
+command.PROGRAM = (sys.executable, "-m", "tests.platform.airflow.fake_commands")
 for made in make_dags(load(), "flights"):
     if made.dag_id != "flights.stream":  # it would look for a driver every minute
         globals()[made.dag_id] = made

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from tests.platform.running_airflow import airflow, platform
+from tests.platform.airflow.running_airflow import airflow, platform
 
 __all__ = ["airflow", "platform"]

@@ -1,6 +1,6 @@
 """In a real Airflow every DAG passes what a form says on to its command, and what that reports to its tasks.
 
-The commands' work is done by `stand_in`; `test_commands` does it, `test_airflow` has a chain in which all is real.
+`fake_commands` leaves out the commands' work, which `test_commands` has; in `test_airflow_repairs` a chain is real.
 """
 
 from __future__ import annotations
