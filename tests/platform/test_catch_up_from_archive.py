@@ -76,7 +76,7 @@ def ingest(spark: SparkSession, world: World) -> bool:
 def test_a_stream_that_fell_behind_misses_only_what_is_lost(
     spark: SparkSession, broker: Settings, log: Settings
 ) -> None:
-    """The broker closes, archives and removes segments in its own time; then all tables are made, and verified."""
+    """The broker closes, archives and removes segments in its own time, which is tens of seconds."""
     log = replace(log, archive=broker.archive_uri)
     topics_alone = Registry(FLIGHTS.topics, {})
     world = World(spark, log, registry=topics_alone)
