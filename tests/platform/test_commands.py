@@ -42,7 +42,7 @@ def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
         late = FaultInjection(hours_share=0.2)
         run(settings, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=late)
         # What one micro-batch brings is not late by itself, nor what was there before a stream began.
-        world = World(spark, replace(settings, max_offsets=500, max_files=1))
+        world = World(spark, replace(settings, max_offsets=1_500, max_files=1))
         world.maintain(TABLES)
         Ingest(spark, world.lake, world.registry, "flights").start(available_now=True).awaitTermination()
         world.maintain(TABLES)
