@@ -189,6 +189,12 @@ class Race:
         lines = [line for log in table.glob("_delta_log/*.json") for line in log.read_text().splitlines()]
         return sum(json.loads(line)["add"]["size"] for line in lines if line.startswith('{"add"'))
 
+    def totals(self) -> str:
+        """Rows and the sum of their balances in our table, as the database prints them."""
+        rows = self.spark.read.format("delta").load(self.lake.uri("bank.accounts_now"))
+        [found] = rows.selectExpr("concat_ws('|', count(*), sum(balance)) AS totals").collect()
+        return str(found["totals"])
+
     def differing(self) -> int:
         """Rows in which a table differs from the database's."""
         stated = "SELECT id || '|' || owner || '|' || branch || '|' || balance FROM accounts"
@@ -246,6 +252,14 @@ def catch_up(settings: Settings, rows: int, seconds: int, first: int) -> float:
     return time.monotonic() - began
 
 
+def insert_at_once(settings: Settings, rows: int, first: int) -> float:
+    """Seconds until the log has so many new rows of one transaction, from its commit on."""
+    wait_steady(settings)
+    values = f"SELECT n, 'new ' || n, n % 100, n, now() FROM generate_series({first + 1}, {first + rows}) n"
+    postgres_server.query(settings, f"INSERT INTO accounts {values};", timeout_s=3_600)
+    return timed(lambda: wait_steady(settings))
+
+
 def wait_steady(settings: Settings) -> int:
     """Return the topic's end once the connector has all of the database's log, and it no longer grows."""
     [position] = postgres_server.query(settings, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
@@ -286,6 +300,7 @@ def main() -> int:
         default=600,
         help=f"seconds of {RATE:,} changes a second that are made while Kafka Connect is stopped",
     )
+    parser.add_argument("--transaction", type=int, default=1_000_000, help="rows that one transaction inserts")
     args = parser.parse_args()
     with ExitStack() as stack:
         broker_settings = stack.enter_context(platform("capture"))
@@ -328,6 +343,12 @@ def main() -> int:
         shown = race.visible(version)
         behind_s = catch_up(settings, args.rows, args.outage, key + args.steady * RATE)
         shown_s = timed(race.ours)
+        key += args.steady * RATE + args.outage * RATE
+        at_once_s = {"log has all": insert_at_once(settings, args.transaction, key)}
+        print(f"one transaction of {args.transaction:,} rows: {at_once_s}", flush=True)
+        at_once_s["then table has all"] = timed(race.ours)
+        [totals] = postgres_server.query(settings, "SELECT count(*), sum(balance) FROM accounts")
+        is_whole = race.totals() == totals
         spark.stop()
     ratios = [merge / ours for ours, merge in zip(seconds["ours"], seconds["merge"], strict=True)]
     figures = {
@@ -353,10 +374,12 @@ def main() -> int:
             "last tenth p50": percentile(shown[-len(shown) // 10 :], 0.5),
         },
         f"after {args.outage} s without Kafka Connect, s": {"log has all": behind_s, "then table has all": shown_s},
+        f"one transaction of {args.transaction:,} rows, s after its commit": at_once_s,
         "rows that differ from the database": differing,
     }
     claims = {
         "both equal the database": differing == 0,
+        "the table has one large transaction as the database has it": is_whole,
         f"changes into the table >= {GOAL:g} x a merge (median)": spread(ratios)["median"] >= GOAL,
         f"keeps up with {RATE:,} changes/s": rate > 0.9 * RATE and percentile(lags[-len(lags) // 10 :], 0.5) < 2_000,
     }
