@@ -69,7 +69,7 @@ def test_no_folder_holds_too_many_modules() -> None:
 
 def test_tests_mirror_the_rooms() -> None:
     rooms = {str(folder) for path in MODULES if path.parts[0] != "tests" for folder in path.parents}
-    own = {"chaos", "docs", "fuzz", "kinds", "mutations", "platform"}
+    own = {"chaos", "docs", "fuzz", "kinds", "mutations", "platform", "support"}
     folders = {str(path.parent.relative_to("tests")) for path in MODULES if path.parts[0] == "tests"} - {"."}
     assert {folder for folder in folders if folder not in rooms and folder.split("/")[0] not in own} == set()
 

@@ -1,0 +1,311 @@
+"""Random transactions and new columns of a captured table: each table made of it equals the database's answer."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.duckdb_session import query
+from infra.errors import TwofoldError
+from infra.kafka.topic_admin import ensure_topics
+from infra.process import supervisor
+from infra.settings import ROOT, Settings
+from streaming import progress
+from streaming.ingest.ingest_query import Ingest
+from tables.engine.capture.captured_topic import captures
+from tables.engine.capture.lost_changes import changes_fault
+from tables.engine.declarations.registry import Registry, load
+from tables.engine.delta.lake import Lake
+from tables.engine.events.topic_specs import specs
+from tests.infra.conftest import free_port
+from tests.servers import wait_until
+from tests.tables.declared import written
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
+WORLDS = int(os.environ.get("FUZZ_WORLDS", "1"))
+SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+WRITERS = 2
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(900 + 120 * (KILLS + WORLDS))]
+
+FILES = {
+    "bank/accounts.py": '''\
+"""Changes of the accounts."""
+from tables import changes_of
+
+TOPIC = changes_of(
+    "public.accounts",
+    columns={"id": "long", "owner": "string", "branch": "int", "balance": "decimal(20,4)"},
+    primary_key=["id"],
+)
+''',
+    "bank/accounts_now.py": '''\
+"""The accounts, as the database has them."""
+from tables import latest_rows, table
+
+
+@table(primary_key=["id"], recompute_by=["id"])
+def accounts_now(accounts):
+    return latest_rows(accounts, key=["id"], columns=["owner", "branch", "balance"])
+''',
+    "bank/accounts_before.py": '''\
+"""The accounts, as the database had them."""
+from tables import history, table
+
+
+@table(primary_key=["id", "cdc_commit_lsn"], recompute_by=["id"])
+def accounts_before(accounts):
+    return history(accounts, key=["id"], columns=["owner", "branch", "balance"])
+''',
+    "bank/branches.py": '''\
+"""Accounts and balances by branch."""
+from tables import F, table
+
+
+@table(primary_key=["branch"], recompute_by=["branch"])
+def branches(accounts_now):
+    return accounts_now.groupBy("branch").agg(F.count("*").alias("accounts"), F.sum("balance").alias("balance"))
+''',
+}
+SCHEMA = """
+CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, branch int, balance numeric(20,4));
+INSERT INTO accounts SELECT n, 'owner ' || n, n % 5, n FROM generate_series(1, 50) n;
+"""
+ACCOUNTS = "SELECT concat_ws('|', id, owner, branch, balance) AS line FROM {0}"
+BRANCHES = "SELECT concat_ws('|', branch, {0}, {1}) AS line FROM {2}"
+EXPECTED = {
+    "bank.accounts_now": ACCOUNTS.format("accounts"),
+    "bank.accounts_before": ACCOUNTS.format("accounts"),
+    "bank.branches": BRANCHES.format("count(*)", "sum(balance)", "accounts GROUP BY branch"),
+}
+"""Table -> what the database says that it must hold."""
+FOUND = {
+    "bank.accounts_now": ACCOUNTS.format("rows"),
+    "bank.accounts_before": ACCOUNTS.format("rows WHERE valid_to_lsn IS NULL"),
+    "bank.branches": BRANCHES.format("accounts", "balance", "rows"),
+}
+LARGE = "(SELECT string_agg(md5((i + random())::text), '') FROM generate_series(1, 200) i)"
+"""Stored out of line, so that an update of another column does not bring it along."""
+
+
+def transaction(dice: random.Random, first: int) -> str:
+    """Some changes of new and old rows, of their keys and groups; one in five is rolled back."""
+    known = dice.choice([dice.randrange(1, 51), first - dice.randrange(1, 20)])
+    changes = [
+        f"INSERT INTO accounts VALUES ({first}, {dice.choice([LARGE, repr('new')])}, {dice.randrange(5)}, 1.5)",
+        f"UPDATE accounts SET balance = balance + 1 WHERE id % 7 = {dice.randrange(7)}",
+        f"UPDATE accounts SET branch = {dice.randrange(5)} WHERE id = {known}",
+        f"UPDATE accounts SET owner = {LARGE} WHERE id = {known}",
+        f"UPDATE accounts SET id = {first + 1} WHERE id = {known}",
+        f"DELETE FROM accounts WHERE id = {known}",
+        f"DELETE FROM accounts WHERE id = {first}; INSERT INTO accounts VALUES ({first}, 'again', 1, 2)",
+    ]
+    chosen = dice.sample(changes, dice.randrange(1, len(changes)))
+    return f"BEGIN; {'; '.join(chosen)}; {dice.choice(['COMMIT'] * 4 + ['ROLLBACK'])};"
+
+
+def column_change(dice: random.Random, number: int) -> str:
+    """Changes the table's definition, but none of the columns that are captured by their names."""
+    return dice.choice(
+        [
+            f"ALTER TABLE accounts ADD COLUMN extra_{number} int DEFAULT {number};",
+            f"ALTER TABLE accounts DROP COLUMN IF EXISTS extra_{number - dice.randrange(1, 4)};",
+            f"ALTER TABLE accounts ALTER COLUMN balance TYPE numeric({dice.randrange(20, 30)},4);",
+            f"ALTER TABLE accounts ALTER COLUMN branch TYPE {dice.choice(['int', 'bigint'])};",
+            f"ALTER TABLE accounts REPLICA IDENTITY {dice.choice(['FULL', 'DEFAULT'])};",
+            "CREATE INDEX ON accounts (branch);",
+        ]
+    )
+
+
+@dataclass
+class Bank:
+    """A captured database under random load."""
+
+    settings: Settings
+    registry: Registry
+    folder: Path
+    marks: int = 0
+    firsts: dict[int, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lake = Lake(self.settings)
+
+    def mark(self) -> None:
+        """Commit a row after all that was committed before."""
+        self.marks -= 1
+        postgres_server.query(self.settings, f"INSERT INTO accounts VALUES ({self.marks}, 'mark', 0, 0);")
+
+    def differing(self) -> list[str]:
+        """Tables that do not hold what the database says, with some of the rows."""
+        found = []
+        for name, sql in EXPECTED.items():
+            expected = sorted(postgres_server.query(self.settings, f"{sql};"))
+            rows = pa.table(self.lake.open(name).scan()) if name in self.lake.names() else None
+            lines = [] if rows is None else sorted(query(FOUND[name], rows=rows)["line"].to_pylist())
+            if lines != expected:
+                only = [sorted(set(a) - set(b))[:3] for a, b in ((lines, expected), (expected, lines))]
+                found.append(f"{name}: {str(only)[:600]}")
+        return found
+
+    @contextmanager
+    def under_load(self, seed: int) -> Iterator[None]:
+        """Writers change rows and definitions until the block ends."""
+        stopped = threading.Event()
+
+        def write(worker: int) -> None:
+            dice = random.Random(seed + worker)
+            first = self.firsts.get(worker, 1_000_000 * (worker + 1))
+            while not stopped.is_set():
+                first += 10
+                statement = column_change(dice, first) if dice.random() < 0.1 else transaction(dice, first)
+                with contextlib.suppress(TwofoldError):  # two writers chose one key: neither row is in the database
+                    postgres_server.query(self.settings, statement)
+                stopped.wait(dice.uniform(0, 0.1))
+            self.firsts[worker] = first
+
+        writers = [threading.Thread(target=write, args=(worker,)) for worker in range(WRITERS)]
+        for writer in writers:
+            writer.start()
+        try:
+            yield
+        finally:
+            stopped.set()
+            for writer in writers:
+                writer.join()
+
+
+@pytest.fixture(scope="module")
+def bank(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
+    folder = tmp_path_factory.mktemp("tables")
+    registry = load(written(folder, FILES))
+    home = ROOT / ".twofold" / f"test-{os.getpid()}-bank"
+    settings = Settings(
+        home=home,
+        bootstrap=broker.bootstrap_servers,
+        archive=broker.archive_uri,
+        database_port=free_port(),
+        connect_port=free_port(),
+        shuffle_partitions=1,
+    )
+    try:
+        postgres_server.prepare(settings)
+        kafka_connect.prepare(settings)
+        supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
+        ensure_topics(settings, specs(registry))
+        postgres_server.wait_ready(settings)
+        postgres_server.query(settings, SCHEMA)
+        kafka_connect.wait_ready(settings)
+        for capture in captures(registry):
+            debezium_connector.ensure(settings, capture)
+        yield Bank(settings, registry, folder)
+    finally:
+        supervisor.stop(settings)
+        shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.mark.skipif("FUZZ_WORLDS" not in os.environ, reason="takes long: `make fuzz` runs it")
+def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, spark: SparkSession) -> None:
+    print(f"CHAOS_SEED={SEED} FUZZ_WORLDS={WORLDS}")
+    dice, world = random.Random(SEED), World(spark, bank.settings, "bank", bank.registry)
+    for number in range(WORLDS):
+        with bank.under_load(SEED + 10 * number):
+            for _ in range(dice.randrange(1, 4)):
+                time.sleep(dice.uniform(0, 4))
+                _take_in(world)
+        bank.mark()
+        _wait_for_mark(bank, world)
+        told = f"seed={SEED} world={number}"
+        assert bank.differing() == [], told
+        assert [result for result in world.reconcile(verify=True) if result.unexplained] == [], told
+    assert changes_fault(bank.lake, "bank.accounts") == ""
+
+
+def _wait_for_mark(bank: Bank, world: World) -> None:
+    """Take in what the log has until the newest mark is there."""
+
+    def is_there() -> bool:
+        _take_in(world)
+        return bank.marks in world.rows("bank.accounts_now")["id"].to_pylist()
+
+    wait_until(is_there, timeout_s=120)
+
+
+def _take_in(world: World) -> None:
+    Ingest(world.spark, world.lake, world.registry, "bank").start(available_now=True).awaitTermination()
+    world.maintain()
+
+
+@pytest.mark.skipif("CHAOS_KILLS" not in os.environ, reason="takes long: `make chaos` runs it")
+def test_a_driver_killed_during_changes_and_ddl_loses_none(bank: Bank) -> None:
+    """Each life of the driver starts a JVM; the last one is left to take in the rest."""
+    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    dice = random.Random(SEED)
+    with bank.under_load(SEED):
+        for _ in range(KILLS):
+            with _driver(bank) as driver:
+                _wait_for_progress(bank.settings, driver)
+                time.sleep(dice.uniform(0, 6))
+    bank.mark()
+    with _driver(bank) as driver:
+        try:
+            wait_until(lambda: driver.poll() is not None or not bank.differing(), timeout_s=240)
+        except AssertionError:
+            raise AssertionError(f"seed={SEED}: {bank.differing()}") from None
+        assert driver.poll() is None, (bank.settings.home / "driver.log").read_text()[-3_000:]
+    assert changes_fault(bank.lake, "bank.accounts") == ""
+    _require_each_offset_once(bank.lake)
+
+
+def _wait_for_progress(settings: Settings, driver: subprocess.Popen[bytes]) -> None:
+    """Return when this life of the driver has ingested something."""
+    began = datetime.now(UTC)
+
+    def has_ingested() -> bool:
+        assert driver.poll() is None, (settings.home / "driver.log").read_text()[-3_000:]
+        return any(p.query == "ingest" and p.updated_at > began for p in progress.read(settings, "bank"))
+
+    wait_until(has_ingested, timeout_s=180)
+
+
+@contextmanager
+def _driver(bank: Bank) -> Iterator[subprocess.Popen[bytes]]:
+    """A driver of the domain, killed with all that it started when the block ends."""
+    command: Sequence[str | Path] = [sys.executable, "-m", "tests.chaos.servers.capture_driver", bank.folder, "bank"]
+    environment = {**os.environ, **bank.settings.environment()}
+    with (bank.settings.home / "driver.log").open("wb") as log:
+        process = subprocess.Popen(command, cwd=ROOT, env=environment, stdout=log, stderr=log, start_new_session=True)
+    try:
+        yield process
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _require_each_offset_once(lake: Lake) -> None:
+    rows = pa.table(lake.open("bank.accounts").scan(columns=["_partition", "_offset"]))
+    sql = "SELECT count(*) AS records, count(DISTINCT (_partition, _offset)) AS offsets FROM rows"
+    [counts] = query(sql, rows=rows).to_pylist()
+    assert counts["records"] == counts["offsets"]
