@@ -13,9 +13,8 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-
 if TYPE_CHECKING:
+    import pyarrow as pa
     from deltalake import DeltaTable, WriterProperties
 
 _log = logging.getLogger("twofold.statistics")
@@ -23,6 +22,8 @@ _log = logging.getLogger("twofold.statistics")
 
 def has_true_bounds(kind: pa.DataType) -> bool:
     """Whether the bounds of a column of this type hold for all its rows."""
+    import pyarrow as pa
+
     return not (pa.types.is_decimal(kind) or pa.types.is_floating(kind))
 
 
@@ -33,6 +34,7 @@ def with_true_bounds(schema: pa.Schema, columns: Iterable[str]) -> list[str]:
 
 def parquet_properties(table: DeltaTable) -> WriterProperties:
     """How delta-rs writes files of the table: without bounds of floats, which DuckDB reads in the file itself."""
+    import pyarrow as pa
     from deltalake import ColumnProperties, WriterProperties
 
     floats = [field.name for field in pa.schema(table.schema()) if pa.types.is_floating(field.type)]
@@ -49,6 +51,7 @@ def forget_untrue_bounds(table: DeltaTable) -> bool:
     Raises:
         CommitFailedError: another writer committed meanwhile; nothing was changed.
     """
+    import pyarrow as pa
     from deltalake import CommitProperties
     from deltalake.transaction import AddAction
 
