@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import nullcontext
+from dataclasses import replace
 from datetime import datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -62,7 +63,8 @@ def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
 def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, OffsetSelection], *, share: float) -> Report:
     if logs:
         return Report(logs=[compared(name) for name in logs])
-    audited = [Audited(table=name, run="audit-1", turn=0, of=round(1 / share)) for name in tables or load().tables]
+    found = Audited(table="", run="audit-1", turn=0, of=round(1 / share), rows=1, buckets=1)
+    audited = [replace(found, table=name) for name in tables or load().tables]
     return Report(tables=audited, topics=[AuditedTopic(topic=name, partitions=[], waiting=0) for name in load().topics])
 
 

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 import random
 from collections.abc import Callable
 from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
+import duckdb
 import polars as pl
 import pyarrow as pa
 import pytest
@@ -45,12 +47,12 @@ SCHEMA = pa.schema([(name, kind) for name, (kind, _) in KINDS.items()])
 @pytest.fixture(scope="module")
 def rows() -> list[dict[str, Any]]:
     chance = random.Random(11)
-    return [{name: of(chance) for name, (_, of) in KINDS.items()} for _ in range(24)]
+    return [{name: of(chance) for name, (_, of) in KINDS.items()} for _ in range(12)]
 
 
 @pytest.fixture
 def written(lake: Lake, rows: list[dict[str, Any]]) -> Lake:
-    """Six files of four rows each."""
+    """Three files of four rows each."""
     lake.ensure(NAME, SCHEMA, statistics=list(KINDS))
     writer = Writer(lake, NAME)
     for first in range(0, len(rows), 4):
@@ -67,11 +69,16 @@ def expected(rows: list[dict[str, Any]], column: str, value: Any) -> int:
     return sum(same(row[column], value) for row in rows)
 
 
+@functools.cache
+def duckdb_with_delta() -> duckdb.DuckDBPyConnection:
+    return with_extension("delta")
+
+
 def by_duckdb(lake: Lake, column: str, value: Any) -> int:
     kind = {"float": "FLOAT", "double": "DOUBLE"}.get(str(SCHEMA.field(column).type))
     place = f"?::{kind}" if kind else "?"
     query = f"SELECT count(*) FROM delta_scan('{lake.uri(NAME)}') WHERE {column} = {place}"
-    found = with_extension("delta").execute(query, [value]).fetchone()
+    found = duckdb_with_delta().execute(query, [value]).fetchone()
     assert found
     return int(found[0])
 
