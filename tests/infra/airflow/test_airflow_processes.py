@@ -80,6 +80,7 @@ def test_waiting_for_airflow_ends_with_what_is_missing(settings: Settings) -> No
 def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
     airflow_alone: Settings, eventually: Eventually
 ) -> None:
+    """The first test of Airflow on its worker: that starts in half a minute or more."""
     client = airflow_api.Client(airflow_alone)
     eventually(lambda: "greet" in client.dags() and client.import_errors())
 
