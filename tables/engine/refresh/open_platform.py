@@ -14,7 +14,7 @@ from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
 from tables.engine.declarations.analysis import require_no_mistake, wrong_times
 from tables.engine.declarations.column_types import with_nullable_parts
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import QUARANTINE, Lake, with_comments
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
@@ -87,6 +87,7 @@ def opened(
         for domain in dict.fromkeys(domains):
             if runs_streams:
                 ensure_topics_of(lake, registry, domain)
+                _correct_statistics(lake, registry, domain)
             else:
                 faults |= ensure_domain(start, lake, registry, domain)
         yield Platform(start, lake, registry, faults)
@@ -131,12 +132,23 @@ def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
     lost_offsets.ensure(lake)
     transaction_offsets.ensure(lake)
     for topic in registry.domain_topics(domain):
-        statistics = [topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]
-        lake.ensure(topic.full_name, events_schema(topic), statistics=list(dict.fromkeys(statistics)))
+        lake.ensure(topic.full_name, events_schema(topic), statistics=_statistics_of(topic))
         lake.extend(topic.full_name, events_schema(topic))
-        lake.keep_statistics(topic.full_name, list(dict.fromkeys(statistics)))
         lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
         lake.extend(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA)
+
+
+def _statistics_of(topic: Topic) -> list[str]:
+    return list(dict.fromkeys([topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]))
+
+
+def _correct_statistics(lake: Lake, registry: Registry, domain: str) -> None:
+    """Take untrue bounds out of what older versions wrote; once for a driver, since each table's log is read for it."""
+    for topic in registry.domain_topics(domain):
+        lake.keep_statistics(topic.full_name, _statistics_of(topic))
+    for table in registry.in_order(domain):
+        if lake.exists(table.full_name):
+            lake.keep_statistics(table.full_name, table.statistics)
 
 
 def ensure_table(
@@ -148,7 +160,6 @@ def ensure_table(
         BadDeclaration: its function does not fit its inputs or its own declaration, or an input is not there.
     """
     if lake.exists(table.full_name):
-        lake.keep_statistics(table.full_name, table.statistics)
         return
     missing = [source.full_name for source in registry.upstream(table) if not lake.exists(source.full_name)]
     if missing:
