@@ -7,7 +7,6 @@ import contextlib
 import json
 import os
 import random
-import shutil
 import signal
 import subprocess
 import threading
@@ -28,15 +27,15 @@ from infra.errors import BadArgument, CaptureFailed, ProcessFailed, TwofoldError
 from infra.kafka import broker as kafka
 from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
-from infra.settings import ROOT, Settings
+from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.capture.captured_topic import captures
 from tables.engine.capture.complete_through import complete_through
 from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.events.topic_specs import specs
-from tests.infra.conftest import free_port
 from tests.servers import wait_until
+from tests.support.captured_database import captured_database
 from tests.tables.declared import written
 from tests.worlds import World
 from traffic import shop_database, shop_source
@@ -269,31 +268,10 @@ def kill(settings: Settings, program: str) -> None:
 def database(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Database]:
     """PostgreSQL and Kafka Connect under supervision, with a table of twenty rows, which is captured."""
     registry = load(written(tmp_path_factory.mktemp("tables"), FILES))
-    home = ROOT / ".twofold" / f"test-{os.getpid()}-capture"
-    settings = Settings(
-        home=home,
-        bootstrap=broker.bootstrap_servers,
-        archive=broker.archive_uri,
-        database_port=free_port(),
-        connect_port=free_port(),
-        shuffle_partitions=1,
-    )
-    try:
-        postgres_server.prepare(settings)
-        kafka_connect.prepare(settings)
-        supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
-        ensure_topics(settings, specs(registry))
-        postgres_server.wait_ready(settings)
-        postgres_server.query(settings, SCHEMA + order(1) + insert(1, 20))
-        kafka_connect.wait_ready(settings)
+    with captured_database(broker, registry, "capture", SCHEMA + order(1) + insert(1, 20)) as settings:
         found = Database(settings, registry)
-        for capture in captures(registry):
-            debezium_connector.ensure(settings, capture)
         found.wait_captured()
         yield found
-    finally:
-        supervisor.stop(settings)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.fixture(scope="module")

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 import random
-import shutil
 import signal
 import subprocess
 import sys
@@ -21,21 +20,17 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.capture import postgres_server
 from infra.duckdb_session import query
 from infra.errors import TwofoldError
-from infra.kafka.topic_admin import ensure_topics
-from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from streaming import progress
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.capture.captured_topic import captures
 from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake
-from tables.engine.events.topic_specs import specs
-from tests.infra.conftest import free_port
 from tests.servers import wait_until
+from tests.support.captured_database import captured_database
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -201,29 +196,8 @@ class Bank:
 def bank(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Bank]:
     folder = tmp_path_factory.mktemp("tables")
     registry = load(written(folder, FILES))
-    home = ROOT / ".twofold" / f"test-{os.getpid()}-bank"
-    settings = Settings(
-        home=home,
-        bootstrap=broker.bootstrap_servers,
-        archive=broker.archive_uri,
-        database_port=free_port(),
-        connect_port=free_port(),
-        shuffle_partitions=1,
-    )
-    try:
-        postgres_server.prepare(settings)
-        kafka_connect.prepare(settings)
-        supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
-        ensure_topics(settings, specs(registry))
-        postgres_server.wait_ready(settings)
-        postgres_server.query(settings, SCHEMA)
-        kafka_connect.wait_ready(settings)
-        for capture in captures(registry):
-            debezium_connector.ensure(settings, capture)
+    with captured_database(broker, registry, "bank", SCHEMA) as settings:
         yield Bank(settings, registry, folder)
-    finally:
-        supervisor.stop(settings)
-        shutil.rmtree(home, ignore_errors=True)
 
 
 @pytest.mark.skipif("FUZZ_WORLDS" not in os.environ, reason="takes long: `make fuzz` runs it")

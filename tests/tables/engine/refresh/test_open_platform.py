@@ -1,4 +1,4 @@
-"""What is done once, when the streams of a domain start."""
+"""Tests of the work that a driver does once when it starts on a domain."""
 
 from __future__ import annotations
 

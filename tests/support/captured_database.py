@@ -1,0 +1,50 @@
+"""A database whose tables are captured, for tests that have a broker."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.kafka.topic_admin import ensure_topics
+from infra.process import supervisor
+from infra.process.ports import free_port
+from infra.settings import ROOT, Settings
+from tables.engine.capture.captured_topic import captures
+from tables.engine.declarations.registry import Registry
+from tables.engine.events.topic_specs import specs
+
+
+@contextmanager
+def captured_database(broker: Settings, registry: Registry, name: str, schema: str) -> Iterator[Settings]:
+    """PostgreSQL and Kafka Connect, with a connector for each captured topic; both end with the block.
+
+    Args:
+        name: of the home, which no other test of the worker has.
+        schema: SQL that makes the tables.
+    """
+    home = ROOT / ".twofold" / f"test-{os.getpid()}-{name}"
+    settings = Settings(
+        home=home,
+        bootstrap=broker.bootstrap_servers,
+        archive=broker.archive_uri,
+        database_port=free_port(),
+        connect_port=free_port(),
+        shuffle_partitions=1,
+    )
+    try:
+        postgres_server.prepare(settings)
+        kafka_connect.prepare(settings)
+        supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
+        ensure_topics(settings, specs(registry))
+        postgres_server.wait_ready(settings)
+        postgres_server.query(settings, schema)
+        kafka_connect.wait_ready(settings)
+        for capture in captures(registry):
+            debezium_connector.ensure(settings, capture)
+        yield settings
+    finally:
+        supervisor.stop(settings)
+        shutil.rmtree(home, ignore_errors=True)
