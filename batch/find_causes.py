@@ -14,6 +14,7 @@ from tables.engine.events.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.refresh.scope import Interval, epoch_ms
+from tables.engine.refresh.scope_expressions import scope_values_in
 
 _AT_ONCE = 10_000  # rows that are objects at the same time
 
@@ -38,10 +39,9 @@ def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[s
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))
     around = None if at is None or within is None else Interval(at, at + 1).widened(within)
-    named = zip(table.recompute_by, table.scope_in(source), strict=True)
     return {
         "event_ms": at,
-        "scope": {column: to_plain_json(row[name]) for column, name in named if name in row},
+        "scope": {c: to_plain_json(row[name]) for c, name in scope_values_in(table, source, row.keys()).items()},
         "start_ms": around and around.start,
         "end_ms": around and around.end,
     }

@@ -25,6 +25,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.run_result import Cause
 from tables.engine.refresh.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of
+from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 _PATIENCE_S = 60.0
@@ -140,7 +141,7 @@ class Pinned:
             after, through = before.consumed.get(source.full_name, -1), self.versions[source.full_name]
             if not with_stream and self._took_in(source, through):
                 continue
-            columns = [*self.table.scope_in(source), PARTITION, OFFSET, LATE_BY_MS]
+            columns = [*columns_read(self.table.scope_in(source)), PARTITION, OFFSET, LATE_BY_MS]
             columns += [c] if (c := source.event_time) else []
             if isinstance(source, Topic):
                 drops = self.table.watermark_ms if self.table.closes_at else None
@@ -201,10 +202,11 @@ class Pinned:
         lake = self.platform.lake
         for source, following in zip(self.sources, self._next_versions, strict=False):  # none where no stream ran
             name = source.full_name
-            columns = [*self.table.scope_in(source), *([c] if (c := source.event_time) else [])]
+            columns = [*columns_read(self.table.scope_in(source)), *([c] if (c := source.event_time) else [])]
             after = min(following - 1, self.versions[name])
             try:
-                yield from scopes_of(self.table, source, changed_rows(lake, name, after, lake.version(name), columns))
+                rows = changed_rows(lake, name, after, lake.version(name), columns)
+                yield from scopes_of(self.table, source, self._with_scope_values(source, rows))
             except FileNotFoundError:
                 yield from everything(self.table)
 
@@ -231,6 +233,7 @@ class Pinned:
     def _with(self, touched: Touched, source: Topic | Table, rows: pa.Table, *, correct: bool = True) -> Touched:
         if not len(rows):
             return touched
+        rows = self._with_scope_values(source, rows)
         evidence = causes_of(self.table, source, rows) if isinstance(source, Topic) else []
         scopes = scopes_of(self.table, source, rows) if correct else []
         return Touched(
@@ -239,3 +242,6 @@ class Pinned:
             merged([*touched.scopes, *scopes]),
             [*touched.evidence, *evidence],
         )
+
+    def _with_scope_values(self, source: Topic | Table, rows: pa.Table) -> pa.Table:
+        return with_scope_values(self.platform.spark, self.table, source, rows)

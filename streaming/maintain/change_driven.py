@@ -22,6 +22,7 @@ from tables.engine.events.ingested_offsets import APPENDED_MS
 from tables.engine.events.metadata_columns import MARK, OFFSET, OPERATION
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
+from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -129,7 +130,7 @@ class ChangeDrivenStream(TableStream):
             at = source.event_time
             is_captured = isinstance(source, Topic) and source.encoding == "debezium"
             columns = [
-                *self.table.scope_in(source),
+                *columns_read(self.table.scope_in(source)),
                 *([at] if at else []),
                 OFFSET,
                 *([OPERATION] if is_captured else []),
@@ -140,7 +141,7 @@ class ChangeDrivenStream(TableStream):
                 rows = rows.filter(rows[OFFSET].is_valid())  # a heartbeat is no record
             if is_captured:
                 rows = rows.filter(pc.not_equal(rows[OPERATION], MARK))
-            yield source, rows
+            yield source, with_scope_values(self._refresher.spark, self.table, source, rows)
 
 
 class ChangeDrivenQuery:

@@ -14,7 +14,7 @@ def shipped_to(shipment_changes: DataFrame, customer_history: DataFrame) -> Data
     made = (
         shipment_changes.where("cdc_op = 'insert'")
         .groupBy("customer", "shipment_id")
-        .agg(F.min("cdc_at").alias("made_at"), F.min_by("order_id", "cdc_at").alias("order_id"))
+        .agg(F.min("cdc_at").alias("made_at"), F.min_by("order_id", F.struct("cdc_at", "order_id")).alias("order_id"))
     )
     m, h = made.alias("m"), customer_history.alias("h")
     is_valid = (F.col("m.made_at") >= F.col("h.valid_from")) & (

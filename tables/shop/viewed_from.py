@@ -12,7 +12,7 @@ def viewed_from(page_views: DataFrame, customer_history: DataFrame) -> DataFrame
     country, street: the customer's when the page was viewed, by the time at which he moved there
     """
     homes = customer_history.groupBy("customer", "moved_at").agg(
-        F.max_by(F.struct("country", "street"), "valid_from").alias("home")
+        F.max_by(F.struct("country", "street"), F.struct("valid_from", "cdc_commit_lsn")).alias("home")
     )
     v, h = page_views.alias("v"), homes.alias("h")
     had_moved = (F.col("v.customer") == F.col("h.customer")) & (F.col("h.moved_at") <= F.col("v.viewed_at"))

@@ -122,7 +122,8 @@ def _order() -> Column:
     """What orders the changes of a key: a snapshot precedes what is streamed after it, and all is before the next."""
     from pyspark.sql import functions as F
 
-    return F.struct("cdc_snapshot", (F.col("cdc_lsn") > 0).alias("streamed"), "cdc_commit_lsn", "cdc_lsn")
+    streamed = (F.col("cdc_lsn") > 0).alias("streamed")
+    return F.struct("cdc_snapshot", streamed, "cdc_commit_lsn", "cdc_lsn", "cdc_op", "cdc_at")
 
 
 def _holds(column: str) -> Column:

@@ -13,6 +13,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import Registry
 from tables.engine.refresh.derived_rows import impure_call, wrong_columns
+from tables.engine.refresh.scope_expressions import restricting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -70,8 +71,17 @@ def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table],
     return [
         source.full_name
         for source in registry.upstream(table)
-        if table.is_whole_scope_of(source, source.columns if isinstance(source, Topic) else columns_of(source))
+        if _is_whole_scope(table, source, source.columns if isinstance(source, Topic) else columns_of(source))
     ]
+
+
+def _is_whole_scope(table: Table, source: Topic | Table, columns: Collection[str]) -> bool:
+    """Whether each change of an input recomputes the whole table: nothing says which rows of it.
+
+    That is right, and costs as much as the table takes to be computed.
+    """
+    is_dated = table.depends_within is not None and source.event_time is not None
+    return not is_dated and not restricting(table, source, columns)
 
 
 def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:

@@ -6,7 +6,7 @@ import difflib
 import inspect
 import keyword
 import re
-from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property, partial
@@ -417,8 +417,9 @@ class Table:
             has a column `record` too, a struct of `topic`, `partition` and `offset`. Rows that differ in nothing else
             are the same: a record that was sent twice has two offsets, and a row names one of them.
         recompute_by: an output row depends only on input rows with the same value in these columns ...
-        scope_columns: input -> column of `recompute_by` -> what that input calls it, where it has another name there:
-            `{"person": {"seller": "id"}}`.
+        scope_columns: input -> column of `recompute_by` -> what that input has for it, where that is no column of that
+            name: another column, a field of one, or an expression in Spark's SQL: `{"person": {"seller": "id"}}`; None:
+            nothing, so that each of its changes matters to all values.
         depends_within: ... and whose event time is within this distance of its own; None: however far. With it, and
             without `closes_at`, each micro-batch of the stream recomputes what its rows touch.
         late: `correct`: late records end in corrections; `drop`: they are counted and listed only.
@@ -445,7 +446,7 @@ class Table:
     closes_at: str | None = None
     sequence_by: Sequence[str] = ()
     ends_at: str | None = None
-    scope_columns: Mapping[str, Mapping[str, str]] | None = None
+    scope_columns: Mapping[str, Mapping[str, str | None]] | None = None
     tolerances: Mapping[str, float] | None = None
     lineage_columns: Sequence[str] | None = None
     depends_within: str | None = None
@@ -536,20 +537,15 @@ class Table:
         columns = [*self.primary_key, *self.recompute_by, self.event_time, self.ends_at, self.closes_at]
         return list(dict.fromkeys(column for column in columns if column))
 
-    def scope_in(self, source: Topic | Table) -> tuple[str, ...]:
-        """What an input calls the columns of `recompute_by`, in their order; it need not have all of them."""
+    def scope_in(self, source: Topic | Table) -> tuple[str | None, ...]:
+        """What an input has for the columns of `recompute_by`, in order: a column, or an expression in Spark's SQL.
+
+        Without `scope_columns` it is the column of the same name, which the input need not have; None: nothing.
+        """
         parameters = [source.name] if source.domain == self.domain else []
         called = self.scope_columns or {}
         names = next((called[p] for p in (*parameters, f"{source.domain}__{source.name}") if p in called), {})
         return tuple(names.get(column, column) for column in self.recompute_by)
-
-    def is_whole_scope_of(self, source: Topic | Table, columns: Collection[str]) -> bool:
-        """Whether each change of an input with these columns recomputes the whole table: nothing says which rows of it.
-
-        That is right, and costs as much as the table takes to be computed.
-        """
-        is_dated = self.depends_within is not None and source.event_time is not None
-        return not is_dated and not set(self.scope_in(source)) & set(columns)
 
     @property
     def watermark_ms(self) -> int:
@@ -578,7 +574,7 @@ class Parameters(TypedDict, total=False):
     closes_at: str
     sequence_by: Sequence[str]
     ends_at: str
-    scope_columns: Mapping[str, Mapping[str, str]]
+    scope_columns: Mapping[str, Mapping[str, str | None]]
     tolerances: Mapping[str, float]
     lineage_columns: Sequence[str]
     depends_within: str

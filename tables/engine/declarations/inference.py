@@ -10,7 +10,7 @@ import functools
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -20,31 +20,42 @@ from infra.errors import BadDeclaration
 from tables.engine.declarations.code_fingerprint import read_code
 from tables.engine.declarations.declaration import KEY_OF_ONE_ROW, NAMING, Draft, Table, Topic
 from tables.engine.declarations.mistake_list import require_none
-from tables.engine.declarations.plan_mistakes import PlanMistake, find_mistakes
-from tables.engine.declarations.unresolved_plan import (
-    ALL_ROWS,
-    SQL_TEXT,
-    AnyOf,
+from tables.engine.plans.algebra import (
+    Call,
     Column,
-    Edge,
-    Extreme,
-    Frame,
+    Distinct,
+    Expr,
+    Filter,
     Group,
     Join,
-    Origin,
-    PlanReader,
-    Shifted,
-    Truncated,
-    Window,
-    plan_of,
+    Limit,
+    Project,
+    Relation,
+    Union,
+    sql_of,
 )
+from tables.engine.plans.algebra import (
+    Source as Input,
+)
+from tables.engine.plans.connect_plan import read_function
+from tables.engine.plans.dependencies import (
+    ALL_ROWS,
+    by_source,
+    is_multiplied,
+    scope_of,
+    scope_values,
+    several,
+    unknown_in,
+)
+from tables.engine.plans.plan_mistakes import PlanMistake, find_mistakes
+from tables.engine.plans.spark_functions import TIME_WINDOWS
+from tables.engine.plans.times import TimeFacts, times_of, window_start
 
-_READERS = ("unresolved_plan.py", "plan_mistakes.py")
+_PLANS = Path(read_function.__code__.co_filename).parent
 INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
 """The parameters that can be left to the function."""
 UNREAD = "what only Spark can read"
 _ONE_ROW = "the function makes one row of all, which no column identifies"
-_UNREAD = {SQL_TEXT: "SQL text is not read", ALL_ROWS: _ONE_ROW}
 RECORD = "record"
 """The column that says, for a declaration with `lineage_columns`, which log record an event is."""
 
@@ -56,36 +67,62 @@ class Inference:
     Attributes:
         parameters: parameter of `@table` -> its value.
         reasons: parameter -> why the plan does not say it.
-        scope: the columns that `recompute_by` may name; None: not known.
+        scopes: column of the result that `recompute_by` may name -> input -> the expression of its rows that has the
+            value; None: not known.
         columns: those of the result, in order; None: not all are known.
         several: how a row can depend on several rows of an input; empty: it does not.
+        groups: the columns that the function groups by, all of which it returns.
+        other_time: the column by which the function makes windows, where that is not the event time.
         mistakes: what is wrong with the function.
     """
 
     parameters: Mapping[str, Any] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
-    scope: Sequence[str] | None = None
+    scopes: Mapping[str, Mapping[str, str]] | None = None
     columns: Sequence[str] | None = None
     several: str = ""
+    groups: Sequence[str] = ()
+    other_time: str = ""
     mistakes: Sequence[PlanMistake] = ()
 
 
 Source = Topic | Table
 
 
-def complete(draft: Draft, inference: Inference) -> dict[str, Any]:
+def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> dict[str, Any]:
     """The parameters given, and those inferred where none is given.
+
+    Args:
+        inputs: input -> its columns; None: not known.
 
     Raises:
         BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
     """
     found = {**inference.parameters, **draft.given}
-    if "scope_columns" in inference.parameters and "scope_columns" not in draft.given:
-        by = set(found.get("recompute_by", ()))
-        called = {source: {c: n for c, n in own.items() if c in by} for source, own in found["scope_columns"].items()}
-        found["scope_columns"] = {source: own for source, own in called.items() if own} or None
+    if "scope_columns" not in draft.given:
+        found["scope_columns"] = scope_columns(found.get("recompute_by", ()), inference, inputs)
     require_none([*_wrong_names(draft, inference), *_contradictions(draft, inference), *_missing(found, inference)])
     return found
+
+
+def scope_columns(
+    by: Sequence[str], inference: Inference, inputs: Mapping[str, Sequence[str] | None]
+) -> dict[str, dict[str, str | None]] | None:
+    """What inputs call the columns of `recompute_by`, as far as it is not a column of that name; None: nothing is.
+
+    Args:
+        inputs: input -> its columns; None: not known.
+    """
+    if inference.scopes is None:
+        return None
+    found: dict[str, dict[str, str | None]] = {}
+    for column in by:
+        values = inference.scopes.get(column, {})
+        for name, columns in inputs.items():
+            may_have_it = columns is None or column in columns
+            if values.get(name) != (column if may_have_it else None):
+                found.setdefault(name, {})[column] = values.get(name)
+    return found or None
 
 
 def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
@@ -123,15 +160,11 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
         columns: the same -> the columns of that input; None: not known.
     """
     try:
-        relation = plan_of(draft.derive, columns)
+        root = read_function(draft.derive, columns)
     except BadDeclaration as fault:
         # A function that cannot be read may make a row of several.
         return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
-    frame = PlanReader(columns).read(relation)
-    mistakes = find_mistakes(relation, columns, {name: _identity(source) for name, source in sources.items()})
-    inferred = _Inferring(draft, frame, sources).infer()
-    names = None if frame.is_open else tuple(frame.columns)
-    return replace(inferred, columns=names, several=frame.several, mistakes=mistakes)
+    return _Inferring(draft, root, sources).infer()
 
 
 def kept(
@@ -164,8 +197,8 @@ def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, S
 
 @functools.cache
 def _own_code() -> str:
-    own = Path(__file__)
-    return hashlib.sha256(b"".join(p.read_bytes() for p in (own, *map(own.with_name, _READERS)))).hexdigest()
+    code = [Path(__file__), *sorted(_PLANS.glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
 
 
 def _identity(source: Source) -> tuple[str, ...]:
@@ -174,160 +207,159 @@ def _identity(source: Source) -> tuple[str, ...]:
 
 
 class _Inferring:
-    def __init__(self, draft: Draft, frame: Frame, sources: Mapping[str, Source]) -> None:
-        self.draft, self.frame, self.sources = draft, frame, sources
-        self.has_tables = any(isinstance(source, Table) for source in sources.values())
+    def __init__(self, draft: Draft, root: Relation, sources: Mapping[str, Source]) -> None:
+        self.draft, self.root, self.sources = draft, root, sources
+        self.made_by = _made_by(root)
+        self.parameters: dict[str, Any] = {}
+        self.reasons: dict[str, str] = {}
 
     def infer(self) -> Inference:
-        frame = self.frame
-        if frame.group is not None:
-            return self._of_group(frame.group)
-        if frame.join is not None:
-            return self._of_join(frame.join)
-        if frame.several or len(frame.inputs) != 1:
-            why = _UNREAD.get(frame.several, f"the function uses {frame.several or 'several inputs'}")
-            return Inference(reasons={"primary_key": why, "recompute_by": why})
-        return self._of_rows()
+        root = self.root
+        identities = {name: _identity(source) for name, source in self.sources.items()}
+        mistakes = find_mistakes(root, identities)
+        scopes = None if unknown_in(root) else self._scopes()
+        has_tables = any(isinstance(source, Table) for source in self.sources.values())
+        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, has_tables=has_tables)
+        self.parameters |= times.parameters
+        groups = self._find_key(identities, times)
+        self._find_scope(scopes, times)
+        return Inference(
+            parameters=self.parameters,
+            reasons=self.reasons,
+            scopes=scopes,
+            columns=None if root.is_open else root.names,
+            several=several(root),
+            groups=groups,
+            other_time=times.other_time,
+            mistakes=mistakes,
+        )
 
-    def _time_of(self, source: str) -> Column | None:
-        time = self.sources[source].event_time
-        return Column(source, time) if time else None
+    def _is_event_time(self, value: Expr) -> bool:
+        return isinstance(value, Column) and value.name == self.sources[value.source].event_time
 
-    def _is_event_time(self, origin: Origin) -> bool:
-        return isinstance(origin, Column) and origin == self._time_of(origin.input)
+    def _is_column(self, name: str | None) -> bool:
+        """Whether a column of the result is a column of an input."""
+        return name is not None and isinstance(self.root.value([name]), Column)
 
-    def _same_named(self, names: Iterable[str]) -> list[str]:
-        """Those that hold the value of an input's column of the same name."""
-        return [name for name in names if isinstance(o := self.frame.origin(name), Column) and o.name == name]
+    def _scopes(self) -> dict[str, dict[str, str]]:
+        """Column of the result -> input -> the expression by which its rows matter, where there is one."""
+        found: dict[str, dict[str, str]] = {}
+        named = [*self.root.names, *(self._wanted() if self.root.is_open else ())]
+        for name in dict.fromkeys(named):
+            if value := self.root.value([name]):
+                values = by_source(self.root, scope_of(self.root, value))
+                written = {
+                    source: value.name if isinstance(value, Column) else sql
+                    for source, value in values.items()
+                    if (sql := sql_of(value))
+                }
+                if written:
+                    found[name] = written
+        return found
 
-    def _of_rows(self) -> Inference:
-        frame, (name,) = self.frame, self.frame.inputs
-        parameters: dict[str, Any] = {}
-        reasons: dict[str, str] = {}
-        identity = _identity(self.sources[name])
-        found = {column: frame.name_among(Column(name, column)) for column in identity}
+    def _wanted(self) -> list[str]:
+        """Names that the declaration gives, and columns of inputs, of which the result may have some."""
+        given = [*self.draft.given.get("primary_key", ()), *self.draft.given.get("recompute_by", ())]
+        return [*given, *(name for source in self.sources.values() for name in _identity(source))]
+
+    def _find_key(self, identities: Mapping[str, Sequence[str]], times: TimeFacts) -> list[str]:
+        """Find `primary_key`, and return the columns of the groups where the rows are groups."""
+        made_by, unknown = self.made_by, unknown_in(self.root)
+        if unknown and not isinstance(made_by, Group):
+            self._miss(f"the function uses {unknown}")
+        elif is_multiplied(self.root):
+            self._miss("the function makes several rows of one")
+        elif isinstance(made_by, Group):
+            return self._of_group(made_by, times)
+        elif isinstance(made_by, Distinct):
+            names = [self.root.name_of(one) for one in made_by.by]
+            if None in names:
+                self._miss("the result lacks a column that tells its rows apart")
+            else:
+                self.parameters["primary_key"] = names
+        elif isinstance(made_by, Input):
+            self._of_rows(made_by.name, identities[made_by.name])
+        elif isinstance(made_by, Join):
+            self._miss("a join can give several rows for one of each input")
+        elif isinstance(made_by, Union):
+            self._miss(f"a {made_by.kind} can give several rows of one key")
+        else:
+            self._miss(f"the function uses {several(self.root)}")
+        return []
+
+    def _miss(self, reason: str) -> None:
+        self.reasons["primary_key"] = reason
+
+    def _of_rows(self, name: str, identity: Sequence[str]) -> None:
+        found = {column: self.root.name_of(Column(name, column, self._mention(name))) for column in identity}
         lost = [column for column, output in found.items() if output is None]
         if "sequence_by" in self.draft.given:
-            reasons["primary_key"] = "with sequence_by it groups the rows whose greatest is kept"
-        elif frame.is_multiplied:
-            reasons["primary_key"] = "the function makes several rows of one"
-        elif lost and frame.is_open:
-            reasons["primary_key"] = (
-                f"whether the result has {', '.join(lost)} of {name} is not known before Spark runs"
-            )
+            self._miss("with sequence_by it groups the rows whose greatest is kept")
+        elif lost and self.root.is_open:
+            self._miss(f"whether the result has {', '.join(lost)} of {name} is not known before Spark runs")
         elif lost:
-            reasons["primary_key"] = f"the result lacks {', '.join(lost)} of {name}, which identify its rows"
+            self._miss(f"the result lacks {', '.join(lost)} of {name}, which identify its rows")
         else:
-            parameters["primary_key"] = [output for output in found.values() if output]
-            time = self._time_of(name)
-            dated = frame.name_among(time) if time else None
-            if dated:
-                parameters["event_time"] = dated
-        key = self.draft.given.get("primary_key", parameters.get("primary_key", ()))
-        same = self._same_named(key)
-        if same:
-            parameters["recompute_by"] = same
-        else:
-            reasons["recompute_by"] = f"no column of the primary key has the name of a column of {name}"
-        return Inference(parameters, reasons, scope=self._same_named(frame.columns))
+            self.parameters["primary_key"] = [output for output in found.values() if output]
+            time = self.sources[name].event_time
+            dated = self.root.name_of(Column(name, time, self._mention(name))) if time else None
+            if dated and not several(self.root):
+                self.parameters.setdefault("event_time", dated)
 
-    def _of_group(self, group: Group) -> Inference:
-        parameters: dict[str, Any] = {}
-        reasons: dict[str, str] = {}
-        key: list[str] = []
-        for name, origin in group.by:
-            output = self._of_window(origin, parameters, reasons) if isinstance(origin, Window) else None
-            output = output or (self.frame.name_among(origin) if not isinstance(origin, Window) else None)
-            if output is None:
-                what = "the start of its window" if isinstance(origin, Window) else name
-                reasons.setdefault("primary_key", f"the function groups by {what}, which it does not return")
+    def _mention(self, name: str) -> int:
+        made_by = self.made_by
+        return made_by.mention if isinstance(made_by, Input) else 0
+
+    def _of_group(self, group: Group, times: TimeFacts) -> list[str]:
+        if not group.by:
+            self._miss(_ONE_ROW)
+            return []
+        if not group.is_plain:
+            self._miss("the function uses `rollup`, `cube`, `pivot` or grouping sets")
+            return []
+        named = []
+        for one in group.by:
+            if isinstance(one.value, Call) and one.value.function in TIME_WINDOWS:
+                named.append((window_start(self.root, group, one.value), "the start of its window"))
             else:
-                key.append(output)
-                self._of_day(origin, output, parameters)
-        if self.frame.is_multiplied:
-            reasons["primary_key"] = "the function makes several rows of one"
-        if "primary_key" not in reasons:
-            parameters["primary_key"] = key
-        scope = self._same_named(key)
-        if len(set(self.frame.inputs)) == 1:
-            parameters["recompute_by"] = scope
-        else:
-            reasons["recompute_by"] = "the function groups the rows of a join"
-        return Inference(parameters, reasons, scope=scope)
+                named.append((self.root.name_of(one.value), one.name or "an expression"))
+        lost = [what for output, what in named if output is None]
+        if lost:
+            self._miss(f"the function groups by {lost[0]}, which it does not return")
+            return []
+        key = [output for output, _ in named if output]
+        self.parameters["primary_key"] = key
+        # Of a join less than all columns can identify the group: one says which row of an input it is of.
+        return [] if several(group.input) else key
 
-    def _of_window(self, window: Window, parameters: dict[str, Any], reasons: dict[str, str]) -> str | None:
-        """The column of the window's start, with the parameters that follow from the window."""
-        named, start, end = self.frame.name_among, Edge(window, True), Edge(window, False)
-        is_dated = self._is_event_time(window.time)
-        first, last = Extreme(window.time, True), Extreme(window.time, False)
-        begins = named(start) or (named(first) if window.is_session else None)
-        if not is_dated:
-            return begins
-        if begins:
-            parameters |= {"event_time": begins, "depends_within": window.length}
-        ends = named(last) or named(end) if window.is_session else named(end)
-        if begins and ends and window.is_session:
-            parameters["ends_at"] = ends
-        elif begins and ends and not self.has_tables:
-            parameters["closes_at"] = ends
-        return begins
-
-    def _of_day(self, origin: Origin, output: str, parameters: dict[str, Any]) -> None:
-        if isinstance(origin, Truncated) and self._is_event_time(origin.time):
-            parameters |= {"event_time": output, "depends_within": origin.within}
-
-    def _of_join(self, join: Join) -> Inference:
-        why = "a join can give several rows for one of each input"
-        parameters: dict[str, Any] = {}
-        scope: list[str] = []
-        called: dict[str, dict[str, str]] = {}
-        for a, b in join.equal:
-            if not isinstance(a, Column) or not isinstance(b, Column) or (a.input == b.input and a.name != b.name):
-                continue
-            output = self.frame.name_among(*_of_either(a, b, join.how))
-            if output is None or output in scope or (a.input == b.input and output != a.name):
-                continue
-            scope.append(output)
-            for side in (a, b):
-                if side.name != output:
-                    called.setdefault(side.input, {})[output] = side.name
-        reasons = {"primary_key": why}
-        if scope:
-            parameters["recompute_by"] = scope
-        else:
-            reasons["recompute_by"] = "the function returns no column in which both inputs agree"
-        if called:
-            parameters["scope_columns"] = called
-        for left, right, least, greatest in join.near:
-            if least is not None and greatest is not None and self._is_event_time(left) and self._is_event_time(right):
-                self._of_bound(join, left, right, least, greatest, parameters)
-        return Inference(parameters, reasons, scope=scope)
-
-    def _of_bound(
-        self, join: Join, left: Origin, right: Origin, least: Shifted, greatest: Shifted, parameters: dict[str, Any]
-    ) -> None:
-        """What follows from `left + least <= right <= left + greatest`, one of the distances being nothing."""
-        if least.ms == 0:
-            first, last = left, greatest
-        elif greatest.ms == 0:
-            first, last = right, Shifted(right, -least.ms, least.by)
-        else:
+    def _find_scope(self, scopes: Mapping[str, Mapping[str, str]] | None, times: TimeFacts) -> None:
+        if scopes is None:
+            self.reasons["recompute_by"] = f"the function uses {unknown_in(self.root)}"
             return
-        either = [time for time in _of_either(left, right, join.how) if time == first or isinstance(time, AnyOf)]
-        dated = self.frame.name_among(*either)
-        if dated is None:
-            return
-        parameters |= {"event_time": dated, "depends_within": last.by}
-        closes = [Shifted(time, last.ms, last.by) for time in either]
-        closes_at = self.frame.name_among(*closes)
-        if closes_at and not self.has_tables:
-            parameters["closes_at"] = closes_at
+        if isinstance(self.made_by, Input) and not several(self.root):
+            names: Iterable[str | None] = self.draft.given.get("primary_key", self.parameters.get("primary_key", ()))
+            reason = f"no column of the primary key has a value of a column of {self.made_by.name}"
+        else:
+            names = [self.root.name_of(*values) for values in scope_values(self.root)]
+            reason = {
+                "a window function": "its window functions have no partition in common that it returns",
+                "a join": "the function returns no column in which both inputs agree",
+            }.get(several(self.root), f"the function uses {several(self.root)}")
+        by_time = None if self._is_column(dated := times.parameters.get("event_time")) else dated
+        found = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
+        if isinstance(self.made_by, Union):
+            found = [name for name in found if name in self.draft.given.get("primary_key", found)]
+        if found or (isinstance(self.made_by, Group) and self.made_by.by):
+            self.parameters["recompute_by"] = found
+        else:
+            self.reasons["recompute_by"] = _ONE_ROW if several(self.root) == ALL_ROWS else reason
 
 
-def _of_either(left: Origin, right: Origin, how: str) -> list[Origin]:
-    """What has the value in which both sides of a join agree, also in a row without a match."""
-    sides = {"inner": [left, right], "right_outer": [right], "full_outer": []}.get(how, [left])
-    return [*sides, AnyOf((left, right)), AnyOf((right, left))]
+def _made_by(root: Relation) -> Relation:
+    """The relation whose rows the result has, each once or not at all, with columns added or left out."""
+    while isinstance(root, Filter | Project | Limit):
+        root = root.input
+    return root
 
 
 def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
@@ -350,22 +382,16 @@ def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclarati
     """Parameters that the plan disproves."""
     given, inferred = draft.given, inference.parameters
     name = draft.derive.__name__
-    key, groups = set(given.get("primary_key", ())), set(inferred.get("primary_key", ()))
+    key, groups = set(given.get("primary_key", ())), set(inference.groups)
     # Of the rows of several groups `sequence_by` keeps one.
     is_kept_of_several = bool(given.get("sequence_by")) and key < groups
-    if key and groups and inference.several and key != groups and not is_kept_of_several:
+    if key and groups and key != groups and not is_kept_of_several:
         yield BadDeclaration(
             f"primary_key={list(given['primary_key'])} contradicts {name}, which groups by "
-            f"{', '.join(inferred['primary_key'])}.",
+            f"{', '.join(inference.groups)}.",
             hint="Leave primary_key out, or group by other columns.",
         )
-    wrong = [] if inference.scope is None else [c for c in given.get("recompute_by", ()) if c not in inference.scope]
-    if wrong:
-        yield BadDeclaration(
-            f"recompute_by={list(given['recompute_by'])} contradicts {name}: a row depends on rows with another "
-            f"{', '.join(wrong)}.",
-            hint=f"Choose from {', '.join(inference.scope)}." if inference.scope else "Write recompute_by=[].",
-        )
+    yield from _wrong_scopes(draft, inference)
     if given.get("depends_within") and "depends_within" in inferred:
         least = parse_duration(inferred["depends_within"], "depends_within")
         if parse_duration(given["depends_within"], "depends_within") < least:
@@ -374,3 +400,33 @@ def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclarati
                 f"{inferred['depends_within']} away.",
                 hint="Leave depends_within out, or lengthen it.",
             )
+    if given.get("depends_within") and "depends_within" not in inferred and inference.other_time:
+        yield BadDeclaration(
+            f"depends_within={given['depends_within']!r} contradicts {name}, which makes windows by "
+            f"{inference.other_time}, not by the event time of what it reads.",
+            hint=f"Declare {inference.other_time} as the topic's event_time, or leave depends_within out.",
+        )
+
+
+def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """What is given of scopes and is not so."""
+    given, scopes, name = draft.given, inference.scopes, draft.derive.__name__
+    if scopes is None or inference.columns is None:
+        return
+    by = given.get("recompute_by", inference.parameters.get("recompute_by", ()))
+    wrong = [column for column in given.get("recompute_by", ()) if column in inference.columns and column not in scopes]
+    if wrong:
+        yield BadDeclaration(
+            f"recompute_by={list(given['recompute_by'])} contradicts {name}: a row depends on rows with another "
+            f"{', '.join(wrong)}.",
+            hint=f"Choose from {', '.join(scopes)}." if scopes else "Write recompute_by=[].",
+        )
+    for source, columns in (given.get("scope_columns") or {}).items():
+        for column, written in columns.items():
+            right = scopes.get(column, {}).get(source)
+            if source in draft.inputs and column in by and column not in wrong and written != right:
+                yield BadDeclaration(
+                    f"scope_columns has {column}={written!r} of {source}, which contradicts {name}: "
+                    + (f"there it is {right}." if right else f"a row depends on rows of {source} with another one."),
+                    hint="Leave scope_columns out: it follows from the function.",
+                )

@@ -353,8 +353,8 @@ def _table(
             seen[name] = [*source.columns, RECORD]
     inference = kept(file.path, draft, sources, seen)
     require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
-    parameters = complete(draft, inference)
-    inferred = tuple(name for name in inference.parameters if name not in draft.given)
+    parameters = complete(draft, inference, seen)
+    inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
     table = Table(derive=draft.derive, **parameters, several=inference.several, inferred=inferred, **file.binding)
     if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
         require_sound(draft.derive.__name__, inference.mistakes)
@@ -492,7 +492,8 @@ def _check(table: Table, registry: Registry) -> None:
         )
     _check_records(table, registry)
     for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
-        renamed = [name for c, name in zip(table.recompute_by, table.scope_in(topic), strict=True) if name != c]
+        named = zip(table.recompute_by, table.scope_in(topic), strict=True)
+        renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]
         if missing := [name for name in renamed if name not in topic.columns]:
             raise BadDeclaration(
                 f"scope_columns names {', '.join(missing)}, which {topic.full_name} does not have.",

@@ -42,7 +42,7 @@ class SparkName(ModuleType):
 def sql(query: str, /, **inputs: DataFrame) -> DataFrame:
     """Rows of a query in Spark's SQL, in which `{orders}` reads the input `orders`.
 
-    The query is not read when the declaration is loaded: the table writes its `primary_key` and `recompute_by`.
+    The query is read when the declaration is loaded, so that parameters follow from it as from other functions.
 
     Args:
         query: one SELECT, with or without WITH. A brace of the text itself is written twice: `RLIKE '[0-9]{{3}}'`.

@@ -15,8 +15,9 @@ from infra.duckdb_session import query
 from infra.errors import BadDeclaration
 from tables.engine.declarations.declaration import NAMING, Strategy, Table, Topic
 from tables.engine.declarations.inference import RECORD
-from tables.engine.declarations.plan_mistakes import IMPURE
 from tables.engine.events.record_decoder import OFFSET, PARTITION
+from tables.engine.plans.spark_functions import IMPURE
+from tables.engine.refresh.scope_expressions import columns_read
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -87,8 +88,14 @@ def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
     An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
     for one with these.
     """
-    by = [c for c in table.scope_in(topic) if c in topic.columns and c != topic.event_time]
+    read = columns_read(table.scope_in(topic)) - {topic.event_time}
+    by = [c for c, type_ in topic.columns.items() if c in read and not _has_map(type_.arrow)]
     return list(dict.fromkeys([*topic.same_record, *by]))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Whether values of the type cannot be compared, as Spark has it."""
+    return "map<" in str(kind)
 
 
 def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:

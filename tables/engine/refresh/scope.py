@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from infra.offset_ranges import joined
 from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.refresh.scope_expressions import scope_values_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -64,15 +65,15 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     """Scopes that the changed `rows` of one input touch, merged where they overlap.
 
     Args:
-        rows: the input's columns of the scope, as far as it has them, and its event time.
+        rows: the input's columns of the scope, as far as it has them, with `with_scope_values`, and its event time.
     """
     import pyarrow as pa
     import pyarrow.compute as pc
 
     if not len(rows):
         return []
-    names = dict(zip(table.recompute_by, table.scope_in(source), strict=True))
-    by = [c for c in table.recompute_by if names[c] in rows.column_names]
+    names = scope_values_in(table, source, rows.column_names)
+    by = list(names)
     within, time = table.depends_within_ms, source.event_time
     at = epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64())
     touched = pa.table({**{c: rows[names[c]] for c in by}, _AT: at})

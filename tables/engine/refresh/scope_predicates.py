@@ -15,6 +15,7 @@ from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms
+from tables.engine.refresh.scope_expressions import duckdb_sql, restricting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -45,18 +46,19 @@ class ScopeFilter:
             many: the superset may be so large that it pays to look at each row, where the input allows it.
         """
         time, slack_ms = source.event_time, self._input_slack_ms(source)
-        names = self.table.scope_in(source)
-        rows = self._coarse(frame, names, time, slack_ms)
-        by = self._restricting(names, frame.columns)
+        by = self._of_each(restricting(self.table, source, frame.columns))
+        rows = self._coarse(frame, by, time, slack_ms)
         return self._within(rows, by, time, slack_ms) if many and by else rows
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
         """The same of an input with these columns, to choose its files by."""
-        return self._bounds(self.table.scope_in(source), source.event_time, self._input_slack_ms(source), columns)
+        by = {n: text for n, text in restricting(self.table, source, columns).items() if text in columns}
+        return self._bounds(by, source.event_time, self._input_slack_ms(source))
 
     def bounds(self, columns: Sequence[str]) -> Bounds:
         """A superset of the table's rows in the scopes, to choose its files by."""
-        return self._bounds(self.table.recompute_by, self.table.event_time, 0, columns)
+        by = {n: column for n, column in self._own.items() if column in columns}
+        return self._bounds(by, self.table.event_time, 0)
 
     def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
@@ -68,14 +70,15 @@ class ScopeFilter:
             schema: the input's.
         """
         time, slack_ms = source.event_time, self._input_slack_ms(source)
-        by = self._restricting(self.table.scope_in(source), schema.names)
+        texts = self._of_each(restricting(self.table, source, schema.names))
+        by = {n: sql for n, text in texts.items() if (sql := duckdb_sql(text, schema.names))}
         if not by:
             return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
         return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
-        return self._coarse(frame, self.table.recompute_by, self.table.event_time, 0)
+        return self._coarse(frame, self._own, self.table.event_time, 0)
 
     def exact(self, frame: DataFrame) -> DataFrame:
         """Exactly the rows of the table, live or recomputed, that lie in the scopes."""
@@ -103,7 +106,7 @@ class ScopeFilter:
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""
         parts = []
-        for column, values in self._values(self.table.recompute_by, schema.names):
+        for column, values in self._values({n: c for n, c in self._own.items() if c in schema.names}):
             if all(isinstance(v, str | int) for v in values if v is not None):
                 known = ", ".join(literal(v) for v in values if v is not None)
                 same = f'"{column}" IN ({known})' if known else "false"
@@ -132,7 +135,7 @@ class ScopeFilter:
         """
         join, where = "", "WHERE true"
         if not self._is_everything:
-            join, where = self._join("SEMI JOIN", schema, self._by, self.table.event_time, 0)
+            join, where = self._join("SEMI JOIN", schema, self._quoted, self.table.event_time, 0)
         if self._closes:
             at, instant = _comparable(schema, self._closes)
             where += f" AND {at} < {instant}({(self.closed_before_ms or 0) * 1_000})"
@@ -146,24 +149,24 @@ class ScopeFilter:
 
         A time is in epoch milliseconds, rounded down.
         """
-        join, where = self._join("JOIN", schema, self._by, self.table.event_time, 0)
+        join, where = self._join("JOIN", schema, self._quoted, self.table.event_time, 0)
         at, instant = _comparable(schema, self.table.closes_at or "")
         is_open = f"{at} >= {instant}({(self.closed_before_ms or 0) * 1_000})"
         return f"SELECT _n, epoch_ms(min({at})) FROM rows {join} {where} AND {is_open} GROUP BY _n"
 
-    def as_table(self, types: Mapping[str, pa.DataType], names: Sequence[str] | None = None) -> pa.Table:
+    def as_table(self, types: Mapping[str, pa.DataType], names: Sequence[str | None] | None = None) -> pa.Table:
         """The scopes as rows: per column of `recompute_by` its value and whether any will do; then the interval.
 
         `_n` numbers them from 0.
 
         Args:
             types: of the columns of the relation that the scopes are joined with.
-            names: what that relation calls the columns of `recompute_by`; None: the same.
+            names: what that relation calls the columns of `recompute_by`; None: the same, or not at all.
         """
         columns: dict[str, pa.Array] = {"_n": pa.array(range(len(self.scopes)), pa.int64())}
         for n, column in enumerate(names or self.table.recompute_by):
             values = [s.values[n] for s in self.scopes]
-            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column))
+            columns[f"_v{n}"] = pa.array([None if v is ... else v for v in values], types.get(column or ""))
             columns[f"_any{n}"] = pa.array([v is ... for v in values], pa.bool_())
         columns["_start"] = pa.array([s.interval.start if s.interval else None for s in self.scopes], pa.int64())
         columns["_end"] = pa.array([s.interval.end if s.interval else None for s in self.scopes], pa.int64())
@@ -206,28 +209,36 @@ class ScopeFilter:
         """The columns of `recompute_by` of which some scope has a value, by their number."""
         return {n: column for n, column in enumerate(self.table.recompute_by) if self._all_values[n] != {...}}
 
-    def _restricting(self, names: Sequence[str], columns: Collection[str]) -> dict[int, str]:
-        """Those of which each scope has a value, and an input a column, by their number.
+    @property
+    def _own(self) -> dict[int, str]:
+        """The columns of `recompute_by`, by their number."""
+        return dict(enumerate(self.table.recompute_by))
 
-        Args:
-            names: what the input calls the columns of `recompute_by`.
-            columns: the input's.
-        """
-        return {n: name for n, name in enumerate(names) if name in columns and not self._has_any(n)}
+    @property
+    def _quoted(self) -> dict[int, str]:
+        """The columns of which some scope has a value, as DuckDB writes them."""
+        return {n: f'"{column}"' for n, column in self._by.items()}
+
+    def _of_each(self, by: Mapping[int, str]) -> dict[int, str]:
+        """Those of which each scope has a value, by the number of the column of `recompute_by`."""
+        return {n: text for n, text in by.items() if not self._has_any(n)}
 
     def _has_any(self, n: int) -> bool:
         return ... in self._all_values[n]
 
-    def _values(self, names: Sequence[str], columns: Sequence[str]) -> Iterator[tuple[str, set[Any]]]:
-        """Columns whose values are known and few, floats apart: engines differ in what NaN and -0.0 equal.
+    def _values(self, by: Mapping[int, str]) -> Iterator[tuple[str, set[Any]]]:
+        """Columns and expressions whose values are known and few, but for floats.
+
+        Engines differ in what NaN and -0.0 equal.
 
         Args:
-            names: of the columns of `recompute_by` in the relation that has these `columns`.
+            by: number of a column of `recompute_by` -> what the relation has for it.
         """
-        for column, values in zip(names, self._all_values, strict=True):
+        for n, text in by.items():
+            values = self._all_values[n]
             is_ordered = not any(isinstance(value, float) for value in values)
-            if column in columns and ... not in values and is_ordered and len(values) <= _MANY_VALUES:
-                yield column, values
+            if ... not in values and is_ordered and len(values) <= _MANY_VALUES:
+                yield text, values
 
     def _ranges(self, slack_ms: int) -> list[Interval]:
         """The dates of all scopes, widened; empty when a scope is of every date."""
@@ -242,7 +253,7 @@ class ScopeFilter:
         for n, column in by.items():
             # By `=` DuckDB lets Arrow filter what it reads, for which NaN equals nothing, and -0.0 is not 0.0.
             is_exact = not any(isinstance(s.values[n], float | None) for s in self.scopes)
-            same = f'rows."{column}" {"=" if is_exact else "IS NOT DISTINCT FROM"} scopes._v{n}'
+            same = f"rows.{column} {'=' if is_exact else 'IS NOT DISTINCT FROM'} scopes._v{n}"
             match.append(f"(scopes._any{n} OR {same})" if self._has_any(n) else same)
         if time and any(s.interval for s in self.scopes):
             at, instant = _comparable(schema, time)
@@ -263,24 +274,25 @@ class ScopeFilter:
         edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
         return " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or "true"
 
-    def _bounds(self, names: Sequence[str], time: str | None, slack_ms: int, columns: Sequence[str]) -> Bounds:
+    def _bounds(self, by: Mapping[int, str], time: str | None, slack_ms: int) -> Bounds:
         return Bounds(
             time=time,
             ranges=self._ranges(slack_ms),
-            values={column: frozenset(values) for column, values in self._values(names, columns)},
+            values={column: frozenset(values) for column, values in self._values(by)},
         )
 
     def _within(self, rows: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
-        """The rows that have a scope's values in these columns and lie in its interval, widened by the slack."""
+        """The rows that have a scope's values of these columns or expressions and lie in its interval, widened."""
         from pyspark.sql import functions as F
 
-        types = {f.name: f.type for f in _arrow_schema(rows)}
-        names = [by.get(n, "") for n in range(len(self.table.recompute_by))]
+        found = rows.select(*(_value(text, rows.columns).alias(f"_k{n}") for n, text in by.items()))
+        types = {f.name: f.type for f in _arrow_schema(found)}
+        names = [f"_k{n}" if n in by else None for n in range(len(self.table.recompute_by))]
         columns = [*(f"_{kind}{n}" for n in by for kind in ("v", "any")), "_start", "_end"]
         wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names).select(columns)))
         match: Column = F.lit(True)
-        for n, column in by.items():
-            same = rows[column].eqNullSafe(F.col(f"_v{n}"))
+        for n, text in by.items():
+            same = _value(text, rows.columns).eqNullSafe(F.col(f"_v{n}"))
             match &= (F.col(f"_any{n}") | same) if self._has_any(n) else same
         if time:
             at = F.unix_millis(rows[time].cast("timestamp"))
@@ -288,12 +300,13 @@ class ScopeFilter:
             match &= F.col("_start").isNull() | inside
         return rows.join(wanted, match, "left_semi")
 
-    def _coarse(self, frame: DataFrame, names: Sequence[str], time: str | None, slack_ms: int) -> DataFrame:
+    def _coarse(self, frame: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
         from pyspark.sql import functions as F
 
-        for column, values in self._values(names, frame.columns):
-            condition = F.col(column).isin([v for v in values if v is not None])
-            frame = frame.where(condition | F.col(column).isNull() if None in values else condition)
+        for text, values in self._values(by):
+            value = _value(text, frame.columns)
+            condition = value.isin([v for v in values if v is not None])
+            frame = frame.where(condition | value.isNull() if None in values else condition)
         ranges = self._ranges(slack_ms)
         if time and ranges:
             is_date = dict(frame.dtypes)[time] == "date"
@@ -306,6 +319,13 @@ class ScopeFilter:
                 condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
             frame = frame.where(condition)
         return frame
+
+
+def _value(text: str, columns: Collection[str]) -> Column:
+    """A column of that name, or the expression."""
+    from pyspark.sql import functions as F
+
+    return F.col(f"`{text}`") if text in columns else F.expr(text)
 
 
 def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from datetime import date
 from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
@@ -32,6 +33,7 @@ TOPIC = Topic(
         "null": "string?",
         "weight": "double?",
         "user": "decimal(20,0)",
+        "repo": "struct<name: string?>",
     },
     event_time="at",
     message_key="id",
@@ -103,6 +105,35 @@ from tables import F, table
 def by_user(newest):
     return newest.groupBy("user").agg(F.count("*").alias("n"))
 ''',
+    "by_repo": '''\
+"""Visits of a topic by a field of an object, another by an expression of it."""
+from tables import F, table
+
+
+@table()
+def by_repo(visits):
+    return visits.groupBy(F.col("repo.name"), F.lower("repo.name").alias("small")).agg(F.count("*").alias("n"))
+''',
+    "by_letter": '''\
+"""Newest visits by an expression of a text, in SQL."""
+from tables import sql, table
+
+
+@table()
+def by_letter(newest):
+    text = "SELECT upper(substring(repo.name, 1, 1)) AS letter, cast(at AS DATE) AS day, count(*) AS n"
+    return sql(text + " FROM {newest} GROUP BY 1, 2", newest=newest)
+''',
+    "nth": '''\
+"""Which visit of its zone each one is."""
+from tables import F, Window, table
+
+
+@table()
+def nth(newest):
+    order = Window.partitionBy("Zone").orderBy("id")
+    return newest.select("id", "Zone", F.row_number().over(order).alias("nth"))
+''',
 }
 
 
@@ -131,10 +162,20 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
     for visits in (FIRST, THEN):
         world.append(
-            {"visits": [json.dumps({"at": "2013-01-01T00:00:00Z", "user": USER, **visit}).encode() for visit in visits]}
+            {
+                "visits": [
+                    json.dumps({"at": "2013-01-01T00:00:00Z", "user": USER, **with_repo(visit)}).encode()
+                    for visit in visits
+                ]
+            }
         )
         world.maintain()
     return world
+
+
+def with_repo(visit: dict[str, Any]) -> dict[str, Any]:
+    """The visit with a repository: capitals of three alphabets, one of which has no small letter of its own length."""
+    return {**visit, "repo": {"name": ["Ab", "aB", "\u0130x", None, "\u0130X", "Ab"][visit["id"] - 1]}}
 
 
 def rows(world: World, name: str) -> set[tuple[Any, ...]]:
@@ -165,3 +206,22 @@ def test_zero_of_either_sign_and_nan_keep_their_rows(world: World) -> None:
 
 def test_numbers_beyond_64_bits_find_all_their_rows(world: World) -> None:
     assert rows(world, "by_user") == {(Decimal(USER), 6)}
+
+
+def test_a_group_by_a_field_of_an_object_follows_its_rows(world: World) -> None:
+    dotted = "i\u0307x"
+    assert rows(world, "by_repo") == {
+        ("Ab", "ab", 2), ("aB", "ab", 1), ("\u0130x", dotted, 2), (None, None, 1), ("\u0130X", dotted, 1),
+    }  # fmt: skip
+    assert world.registry.find_table("by_repo").scope_columns == {
+        "visits": {"name": "repo.name", "small": "lower(repo.name)"}
+    }
+
+
+def test_a_group_by_expressions_of_sql_follows_a_row_that_moves(world: World) -> None:
+    first, later = date(2013, 1, 1), date(2014, 1, 1)
+    assert rows(world, "by_letter") == {("A", first, 3), ("\u0130", later, 1), (None, first, 1), ("\u0130", first, 1)}
+
+
+def test_a_new_row_gets_its_number_among_the_earlier_ones(world: World) -> None:
+    assert rows(world, "nth") == {(1, "a", 1), (2, "a", 2), (4, "a", 3), (5, "a", 4), (3, "b", 1), (6, "c", 1)}

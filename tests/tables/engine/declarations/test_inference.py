@@ -90,7 +90,14 @@ def inference_of(table: Table) -> dict[str, Any]:
             '        "of", F.session_window("read_at", "6 hours"))\n'
             '    first, last = F.min("read_at").alias("first"), F.max("read_at").alias("last")\n'
             '    return by.agg(first, last).drop("session_window")\n',
-            {"primary_key": ("of", "first"), "event_time": "first", "depends_within": "6 hours", "ends_at": "last"},
+            {
+                "primary_key": ("of", "first"),
+                "event_time": "first",
+                "depends_within": "6 hours",
+                "ends_at": "last",
+                "recompute_by": ("of",),
+                "scope_columns": {"readings": {"of": "sensor"}},
+            },
             id="session of a renamed column",
         ),
         pytest.param(
@@ -131,7 +138,12 @@ def inference_of(table: Table) -> dict[str, Any]:
         pytest.param(
             '@table()\ndef t(readings):\n    at = F.col("read_at").alias("at")\n'
             '    return readings.where("value > 0").select("sensor", at)\n',
-            {"primary_key": ("sensor", "at"), "event_time": "at", "recompute_by": ("sensor",)},
+            {
+                "primary_key": ("sensor", "at"),
+                "event_time": "at",
+                "recompute_by": ("sensor", "at"),
+                "scope_columns": {"readings": {"at": "read_at"}},
+            },
             id="projection",
         ),
         pytest.param(
@@ -158,7 +170,7 @@ def inference_of(table: Table) -> dict[str, Any]:
             "@table()\ndef t(readings):\n"
             '    before = F.lag("value").over(Window.partitionBy("sensor").orderBy("read_at"))\n'
             '    return readings.withColumn("before", before)\n',
-            "needs primary_key and recompute_by, which cannot be inferred: the function uses a window function",
+            {"primary_key": ("sensor", "read_at"), "recompute_by": ("sensor",)},
             id="window function",
         ),
         pytest.param(
@@ -188,7 +200,11 @@ def inference_of(table: Table) -> dict[str, Any]:
             id="left join",
         ),
         pytest.param(
-            edited(JOIN.format(given=', recompute_by=["sensor"]', how="right"), '"r.sensor"', '"a.sensor"'),
+            edited(
+                JOIN.format(given=', recompute_by=["sensor"]', how="right"),
+                '"r.sensor", "alarm"',
+                '"a.sensor", "alarm"',
+            ),
             {"primary_key": ("alarm",), "recompute_by": ("sensor",)},
             id="right join, whose left time can be null",
         ),
@@ -228,7 +244,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             BY_ALARM.format(given=', recompute_by=["alarm"], scope_columns={"readings": {"alarm": "sensors"}}'),
-            "scope_columns names sensors, which plant.readings does not have.\nHint: It has sensor, read_at, value",
+            "scope_columns has alarm='sensors' of readings, which contradicts t: there it is sensor",
             id="other names that the input lacks",
         ),
         pytest.param(
@@ -263,18 +279,23 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             SQL.format(given="", more=""),
-            r"needs primary_key and recompute_by, which cannot be inferred: SQL text is not read.\n"
-            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]; docs",
+            {"primary_key": ("sensor", "read_at"), "event_time": "read_at", "recompute_by": ("sensor", "read_at")},
             id="SQL text",
         ),
         pytest.param(
-            SQL.format(given='primary_key=["sensor"]', more='.groupBy("sensor").agg(F.max("value").alias("most"))'),
-            "needs recompute_by, which cannot be inferred: SQL text is not read",
+            SQL.format(given="", more='.groupBy("sensor").agg(F.max("value").alias("most"))'),
+            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
             id="a group of what SQL text makes",
         ),
         pytest.param(
+            SQL.format(given="", more="").replace("r.*", "value, (SELECT max(value) FROM {{readings}}) AS r"),
+            "cannot be inferred: the function uses a subquery within an expression of SQL text.\n"
+            r"Hint: Write primary_key=\[...\], recompute_by=\[...\]; docs",
+            id="a subquery in SQL text",
+        ),
+        pytest.param(
             SQL.format(given='primary_key=["sensor"], recompute_by=["sensor"]', more=""),
-            {"primary_key": ("sensor",), "recompute_by": ("sensor",)},
+            {"primary_key": ("sensor",), "event_time": "read_at", "recompute_by": ("sensor",)},
             id="SQL text with what it needs",
         ),
         pytest.param(
@@ -380,7 +401,7 @@ def unread(readings):
         ("unread.withColumn('n', F.lit(1)).select('nth', F.col('sensor').alias('device'))", ("device", "nth")),
         ("unread.select('*', 'sensor')", ("sensor", "nth")),
         ("unread.select('sensor')", "the result lacks nth of unread"),
-        ("unread.drop('nth')", "whether the result has sensor, nth of unread is not known"),
+        ("unread.drop('nth')", "whether the result has nth of unread is not known"),
         ("unread.withColumn('nth', F.lit(1))", "whether the result has nth of unread is not known"),
     ],
 )

@@ -154,10 +154,10 @@ def kinds(readings, newest):
 @pytest.mark.parametrize(
     ("given", "whole"),
     [
-        ('recompute_by=["day"]', ["plant.readings", "plant.newest"]),
+        ('recompute_by=["day"]', ["plant.newest"]),
+        ("recompute_by=[]", ["plant.readings", "plant.newest"]),
         # The topic has an event time, the other input has none.
         ('recompute_by=[], event_time="day", depends_within="1 day"', ["plant.newest"]),
-        ('recompute_by=["day"], scope_columns={"newest": {"day": "read_at"}}', ["plant.readings"]),
     ],
 )
 def test_a_change_that_nothing_restricts_recomputes_the_whole_table(

@@ -1,0 +1,66 @@
+"""What inputs have for the columns of `recompute_by`: columns, fields in them, or expressions that Spark computes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from typing import TYPE_CHECKING
+
+from tables.engine.declarations.declaration import Table, Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import SparkSession
+
+_ADDED = "_scope_"
+_WORD = re.compile(r"\w+")
+_PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
+
+
+def restricting(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[int, str]:
+    """Number of a column of `recompute_by` -> what an input with these columns has for it, where it has something."""
+    found: dict[int, str] = {}
+    for n, (column, text) in enumerate(zip(table.recompute_by, table.scope_in(source), strict=True)):
+        is_expression = text not in (column, None) and not columns_read([text]).isdisjoint(columns)
+        if text is not None and (text in columns or is_expression):
+            found[n] = text
+    return found
+
+
+def columns_read(texts: Iterable[str | None]) -> set[str]:
+    """The names of columns that these columns and expressions may read, and other words."""
+    return {word for text in texts if text for word in (text, *(() if text.isidentifier() else _WORD.findall(text)))}
+
+
+def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:
+    """Column of `recompute_by` -> the column of changed rows of an input that holds its value, where one does."""
+    wanted = enumerate(zip(table.recompute_by, table.scope_in(source), strict=True))
+    names = {column: text if text in columns else f"{_ADDED}{n}" for n, (column, text) in wanted if text}
+    return {column: name for column, name in names.items() if name in columns}
+
+
+def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, rows: pa.Table) -> pa.Table:
+    """Changed rows of an input with a column `_scope_N` for each expression that is column N of `recompute_by`.
+
+    Spark computes them: the values are compared with what Spark made of the same rows.
+    """
+    columns = rows.column_names
+    added = {n: text for n, text in restricting(table, source, columns).items() if text not in columns}
+    if not added:
+        return rows
+    from infra.spark.local_rows import frame_of
+
+    frame = frame_of(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
+    values = frame.selectExpr(*(f"{text} AS {_ADDED}{n}" for n, text in added.items())).toArrow()
+    for name in values.column_names:
+        rows = rows.append_column(name, values[name])
+    return rows
+
+
+def duckdb_sql(text: str, columns: Collection[str]) -> str | None:
+    """A column, or a field in one, as DuckDB reads it; None: an expression that the two engines may not agree on."""
+    if text in columns:
+        return f'"{text}"'
+    if _PATH.match(text) and text.partition(".")[0] in columns:
+        return ".".join(f'"{part}"' for part in text.split("."))
+    return None
