@@ -16,7 +16,7 @@ from batch.reconcile import Reconcile
 from batch.rewrite.backfill import accept_definition
 from batch.unexplained import differences_of
 from infra.duckdb_session import duckdb_utc
-from infra.errors import BadArgument, WriteConflict
+from infra.errors import BadArgument, TwofoldError, WriteConflict
 from infra.offset_ranges import condition
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, recorded
@@ -125,6 +125,7 @@ class Promotion:
         Raises:
             BadArgument: other rows differ than were shown; nothing was published.
             QualityFailed: a row breaks the table's rules; nothing was published.
+            TwofoldError: others changed some of these rows since they were shown: these stay as they are.
         """
         lake, ledgers = self.live.lake, Ledgers(self.live.lake, self.live.spark)
         ledgers.catch_up(self.table)
@@ -132,18 +133,31 @@ class Promotion:
             raise BadArgument(
                 f"{self.table.full_name}: other rows differ than were shown: their digest is {self.digest}, not "
                 f"{digest}; nothing was published.",
-                hint=f"Look again: `./twofold rebuild {self.table.full_name}` shows what differs now.",
+                hint=self._look_again,
             )
         cause: Cause = "rebuild" if recorded(lake, self.table) in (None, fingerprint(self.table)) else "definition"
         run = Run(lake, ledgers, self.table, cause)
         info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: fingerprint(self.table)}
+        left = 0
         if self._is_of_other_columns:
             written = self._target.replace(self._settled(self._made), info)
         else:
-            written = self._target.publish(lambda n: (self._difference() if n else self._shown, info), check=True)
+            written = self._target.publish(lambda _: (self._shown, info), check=True, as_shown=True)
+            left = self._shown.count() - written.changed
         if cause == "definition":
             accept_definition(lake, self.table, info)
-        return run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
+        result = run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
+        if left > 0:
+            raise TwofoldError(
+                f"{self.table.full_name}: {left} of the rows that were shown were changed since, and stay as they are; "
+                f"{written.changed} were published.",
+                hint=self._look_again,
+            )
+        return result
+
+    @property
+    def _look_again(self) -> str:
+        return f"Look again: `./twofold rebuild {self.table.full_name}` shows what differs now."
 
     @cached_property
     def digest(self) -> str:
@@ -156,14 +170,11 @@ class Promotion:
 
     @cached_property
     def _shown(self) -> DataFrame:
-        """The difference that is compared, and published."""
-        return self._difference().persist()
-
-    def _difference(self) -> DataFrame:
-        """How the settled rows of the live table differ from those of the new one."""
+        """How the settled rows of the live table differ from those of the new one: what is compared, and published."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
-        return self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))
+        difference = self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))
+        return difference.persist()
 
     @cached_property
     def _target(self) -> Target:

@@ -195,7 +195,7 @@ def test_history_is_rewritten_once_in_the_ledger_and_reversibly(
     beside: dict[str, dict[str, Any]] = {}
     publish = Target.publish
 
-    def beside_a_stream(target: Target, changes_of: Any, *, check: bool) -> Written:
+    def beside_a_stream(target: Target, changes_of: Any, **options: Any) -> Written:
         """Once the difference is known, a record of sensor `c` comes, and the stream writes its row."""
         name = target.name.partition(".")[2]
 
@@ -208,7 +208,7 @@ def test_history_is_rewritten_once_in_the_ledger_and_reversibly(
                     beside[name] = _add_row(world, name, 2.0 if (cause, name) == ("definition", "days") else 1.0)
             return found
 
-        return publish(target, raced, check=check)
+        return publish(target, raced, **options)
 
     monkeypatch.setattr(Target, "publish", beside_a_stream)
     first = rewrite.run()

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import pytest
 from deltalake import DeltaTable
 
-from infra.errors import BadArgument
+from infra.errors import BadArgument, TwofoldError
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from rebuild.promotion import Promotion, rollback
@@ -113,6 +113,30 @@ def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World, mo
     assert (undone.cause, undone.updated, totals(world)["a", hour(1)]) == ("rollback", 1, 12)
     with pytest.raises(BadArgument, match="taken back already"):
         rollback(promotion.live, promotion.table)
+
+
+def test_a_promotion_leaves_rows_alone_that_changed_since_they_were_shown(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="total IN (3, 11)")
+    promotion = rebuild(world)
+    digest = promotion.compare().digest
+    apply = Writer.apply
+
+    def after_a_correction(writer: Writer, *arguments: object, **options: object) -> object:
+        # It takes the number of the promotion, whose first attempt is skipped.
+        monkeypatch.setattr(Writer, "apply", apply)
+        world.append({"readings": [reading("a", 1.2, 5), reading("c", 1.1, 1)]})
+        world.maintain(BOTH)
+        world.reconcile(["hours"])
+        return apply(writer, *arguments, **options)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Writer, "apply", after_a_correction)
+    with pytest.raises(TwofoldError, match=r"1 of the rows that were shown were changed since.* 1 were published"):
+        promotion.promote(digest)
+    closed = totals(world)
+    assert (closed["a", hour(1)], closed["c", hour(1)], closed["b", hour(2)]) == (16, 1, 3)
+    assert [run["updated"] for run in world.rows(RUNS).to_pylist() if run["cause"] == "rebuild"] == [1]
 
 
 def test_open_rows_stay_the_stream_s(world: World) -> None:

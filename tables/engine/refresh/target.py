@@ -102,7 +102,7 @@ class Target:
         of_engine: Any = difference_of_tables if isinstance(live, pa.Table) else difference_of_frames
         return of_engine(should, live, self.key, self.compared, self.approximate)
 
-    def publish(self, changes_of: Changes, *, check: bool) -> Written:
+    def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
         """Publish what differs in one commit; none when nothing does.
 
         Rewrites that overlap in time are fenced by the transaction id `refresh`: the slower one finds that the number
@@ -111,6 +111,7 @@ class Target:
 
         Args:
             check: refuse rows that break the rules.
+            as_shown: the changes are the same each time: rows that others changed meanwhile are left alone for good.
 
         Raises:
             QualityFailed: names the rules and a row that breaks them; nothing was published.
@@ -130,6 +131,8 @@ class Target:
             total += written
             if written.changed >= wanted or (self.greatest and written.is_nothing):
                 return total  # what is left are lesser rows than those that stand
+            if as_shown and not written.skipped:
+                return total
             _log.info("retry table=%s wanted=%d changed=%d", self.name, wanted, written.changed)
         raise WriteConflict(
             f"{self.name}: other writers changed the rows of this run {_ATTEMPTS} times in a row.",
