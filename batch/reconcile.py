@@ -14,6 +14,7 @@ from batch.pending_work import idle, nothing_to_do
 from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import differences_of, digest, require_explained
 from infra.errors import TwofoldError
+from infra.spark.spark_client import failing_alone
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import require_one_definition
 from tables.engine.declarations.declaration import Table
@@ -54,7 +55,9 @@ def reconcile(
         DefinitionChanged: the rows of a table were computed by another definition than the declared one.
         QualityFailed: recomputed rows of a table break their rules; nothing of it was published.
         UnexplainedDifference: with `verify`; of what was not repaired.
-        TwofoldError: several of these. All of them come after every other table was corrected.
+        TwofoldError: several of these, or what else a table failed with. All of them come after every other table was
+            corrected.
+        SparkUnreachable: at once.
     """
     from tables.engine.declarations.registry import load
 
@@ -90,17 +93,15 @@ def reconcile_tables(
         if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
             outcomes.append(idle(table))
             continue
-        try:
+        found: list[RunResult] = []
+        with failing_alone(table.full_name, refused):
             found = Reconcile(platform, table).run(verify=verify or repair is not None)
-        except TwofoldError as error:
-            if error.retryable:
-                raise
-            refused.append(error)
-            continue
-        if repair and found[-1].unexplained and (person := repair(found[-1])):
-            found[-1:] = Reconcile(platform, table).repair(found[-1], person)
-        if verify and (rows := unexplained_changes(platform.lake, table)):
-            unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
+        person = repair(found[-1]) if repair and found and found[-1].unexplained else None
+        with failing_alone(table.full_name, refused):
+            if person:
+                found[-1:] = Reconcile(platform, table).repair(found[-1], person)
+            if verify and found and (rows := unexplained_changes(platform.lake, table)):
+                unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
         outcomes += found
     require_explained(outcomes, unfolded, refused)
     return outcomes

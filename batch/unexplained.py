@@ -58,15 +58,17 @@ def require_explained(
 
     Raises:
         UnexplainedDifference: names the first rows of each table, by key and by the columns that differ.
-        TwofoldError: nothing else is wrong than that tables were left as they are; of the kind of the first.
+        TwofoldError: nothing else is wrong than that tables were left as they are; of the kind of the first that no
+            other try heals.
     """
     unexplained = [o for o in outcomes if o.unexplained]
     unseen = [f"Left as it is: {error.message}" for error in refused]
     if not unexplained and not unfolded:
-        if len(refused) > 1:
-            raise type(refused[0])(" ".join(unseen), hint=refused[0].hint)
-        if refused:
-            raise refused[0]
+        worst = next((error for error in refused if not error.retryable), next(iter(refused), None))
+        if len(refused) > 1 and worst is not None:
+            raise type(worst)(" ".join(unseen), hint=worst.hint) from worst
+        if worst is not None:
+            raise worst
         return
     named = [name_rows(o) for o in unexplained]
     names = " ".join(o.table for o in unexplained)

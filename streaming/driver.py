@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING
 from infra.errors import ProcessFailed, TwofoldError
 from infra.kafka.topic_admin import ensure_topics
 from infra.process.file_locks import exclusive
+from infra.spark.spark_client import failing_alone
 from infra.spark.spark_session import jvm_exit_code
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.backlog import Backlog
@@ -105,11 +106,10 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
         if ingest:
             finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
         for table in wanted:
-            try:
+            with failing_alone(table.full_name, failures):
                 _drain_table(p, table)
-            except TwofoldError as error:
-                _log.error("not drained table=%s error=%s", table.full_name, error.message)
-                failures.append(error)
+    for failure in failures:
+        _log.error("not drained: %s", failure.message)
     if failures:
         raise failures[0]
 

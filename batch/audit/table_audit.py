@@ -19,6 +19,7 @@ from batch.pinned_versions import Pinned
 from batch.unexplained import differences_of, name_rows
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held
+from infra.spark.spark_client import failing_alone
 from tables.engine.checks.completeness import Coverage, coverage
 from tables.engine.checks.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
@@ -139,12 +140,10 @@ def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> lis
     """What was found in each table; one that cannot be looked at is skipped, and says why."""
     found = []
     for table in tables:
-        try:
+        failures: list[TwofoldError] = []
+        with failing_alone(table.full_name, failures):
             found.append(audit_table(platform, table, turn))
-        except TwofoldError as error:
-            if error.retryable:
-                raise
-            found.append(_skipped(table.full_name, turn, error))
+        found += [_skipped(table.full_name, turn, failure) for failure in failures]
     return found
 
 

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from infra.errors import BadSetting, SparkUnreachable
+from infra.errors import BadSetting, SparkUnreachable, TwofoldError
 from infra.process import supervisor
 from infra.process.ports import HOST
 from infra.process.readiness import until_answered
@@ -110,6 +110,30 @@ def naming_lost_server() -> Iterator[None]:
             f"The Spark server ended, or does not answer ({next(filter(text.__contains__, _LOST), 'UNAVAILABLE')}).",
             hint="Run the command again; commits are whole or absent. `./twofold status` shows the process `spark`.",
         ) from error
+
+
+@contextmanager
+def failing_alone(name: str, failures: list[TwofoldError]) -> Iterator[None]:
+    """Add an error of whatever kind to the failures, as that of what bears the name, so that others go on.
+
+    Raises:
+        SparkUnreachable: no other can go on either.
+    """
+    try:
+        with naming_lost_server():
+            yield
+    except SparkUnreachable:
+        raise
+    except TwofoldError as error:
+        failures.append(error)
+    except Exception as error:
+        lines = [line.strip() for line in str(error).splitlines() if line.strip()]
+        failure = TwofoldError(
+            f"{name}: {type(error).__name__}: {lines[0] if lines else 'without a message'}",
+            hint="Look at its function and at its rows; `./twofold --debug COMMAND` shows where it was raised.",
+        )
+        failure.__cause__ = error
+        failures.append(failure)
 
 
 def _causes(error: BaseException | None) -> Iterator[BaseException]:

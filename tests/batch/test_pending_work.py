@@ -14,26 +14,33 @@ import pyarrow as pa
 import pytest
 
 from batch import pending_work
-from batch.audit.table_audit import audit
+from batch.audit import table_audit
+from batch.audit.table_audit import Report, audit
 from batch.pending_work import has_taken_in, nothing_to_do, untouched
 from batch.pinned_versions import Pinned
-from batch.reconcile import reconcile
-from infra.errors import BadDeclaration
+from batch.reconcile import Reconcile, reconcile, reconcile_tables
+from infra.errors import BadDeclaration, TwofoldError, WriteConflict
 from infra.settings import ROOT
+from tables.engine.checks.hash_buckets import Turn
 from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
+from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
 from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.run_result import RunResult
+from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.run_result import Audited, RunResult
 from tables.engine.refresh.scope import EPOCH, Interval, Scope
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
     from infra.settings import Settings
-    from tables.engine.delta.lake import Lake, LoggedCommit
+    from tables.engine.delta.lake import LoggedCommit
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000
@@ -83,6 +90,39 @@ def test_work_on_a_domain_ends_with_the_files_that_cannot_be_loaded(
     report = audit(settings, names)
     assert [(audited.table, audited.skipped) for audited in report.tables] == [("plant.a", raised.value.message)]
     assert not report.passed
+
+
+def test_a_failure_of_any_kind_stops_no_other_table(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    registry = load()
+    tables = [registry.find_table(name) for name in ("flights", "delays_by_hour", "carrier_days")]
+    platform, done = Platform(_no_engine, Lake(settings), registry), []
+
+    def work(table: Table) -> None:
+        if table is not tables[2]:
+            raise (ZeroDivisionError("[DIVIDE_BY_ZERO] by 0") if table is tables[0] else WriteConflict("others won"))
+        done.append(table.name)
+
+    def run(self: Reconcile, *, verify: bool) -> list[RunResult]:
+        work(self.table)
+        return [RunResult(table=self.table.full_name, cause="late", run="r", unexplained=0)]
+
+    def looked_at(_: Platform, table: Table, turn: Turn) -> Audited:
+        work(table)
+        return Audited(table=table.full_name, run="r", turn=turn.number, of=turn.of, buckets=1)
+
+    monkeypatch.setattr(Reconcile, "__post_init__", lambda _: None)
+    monkeypatch.setattr(Reconcile, "run", run)
+    monkeypatch.setattr(table_audit, "audit_table", looked_at)
+    with pytest.raises(TwofoldError, match=r"flights\.flights: ZeroDivisionError: .*others won") as raised:
+        reconcile_tables(platform, tables, repair=lambda _: None)
+    assert (done, raised.value.exit_code) == (["carrier_days"], 1), "another try does not heal a division"
+    report = Report(tables=table_audit.audit_tables(platform, tables, Turn()))
+    assert (done, report.passed) == (["carrier_days"] * 2, False)
+    assert [audited.skipped.split(":")[0] for audited in report.tables] == ["flights.flights", "others won", ""]
+
+
+def _no_engine() -> SparkSession:
+    raise AssertionError("an engine is not needed")
 
 
 @pytest.mark.parametrize(("reads_next", "is_taken_in"), [(0, False), (2, False), (3, True), (4, True)])
