@@ -3,17 +3,26 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import date, datetime
+from decimal import Decimal
 from typing import Any
 
 from tables.engine.delta.lake import Lake
+from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.refresh.scope import Interval, Scope
 
 POSITIONS = "ledger.positions"
 """One row per table, replaced by each reconcile that had work; see `ReconcilePosition`."""
 COLUMNS = ("table", "consumed", "stream", "pending", "fingerprint")
+_TAGGED = {"timestamp": datetime, "date": date, "decimal": Decimal, "binary": bytes}  # a datetime is a date, too
+_READ: Mapping[str, Callable[[str], Any]] = {
+    "timestamp": datetime.fromisoformat,
+    "date": date.fromisoformat,
+    "decimal": Decimal,
+    "binary": bytes.fromhex,
+}
 _FAR = 100  # commits that are looked through again by each reconcile rather than noted
 
 
@@ -84,16 +93,12 @@ def _of_json(item: Mapping[str, Any]) -> Scope:
 
 
 def _tagged(value: Any) -> Any:
-    if isinstance(value, datetime):
-        return {"timestamp": value.isoformat()}
-    return {"date": value.isoformat()} if isinstance(value, date) else value
+    tag = next((tag for tag, kind in _TAGGED.items() if isinstance(value, kind)), None)
+    return value if tag is None else {tag: to_plain_json(value)}
 
 
 def _untagged(value: Any) -> Any:
     if not isinstance(value, dict):
         return value
-    if "any" in value:
-        return ...
-    if "date" in value:
-        return date.fromisoformat(value["date"])
-    return datetime.fromisoformat(value["timestamp"])
+    [(tag, text)] = value.items()
+    return ... if tag == "any" else _READ[tag](text)

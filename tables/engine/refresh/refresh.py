@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -45,7 +46,7 @@ from tables.engine.refresh.derived_rows import (
 )
 from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.scope import Scope, from_epoch_ms, whole
-from tables.engine.refresh.scope_predicates import ScopeFilter
+from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:
@@ -237,7 +238,20 @@ class Refresher:
         return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
+        scopes = with_held_values(scopes, self._kinds)
         return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+
+    @cached_property
+    def _kinds(self) -> list[list[pa.DataType]]:
+        """By column of `recompute_by` its types in the table and in the inputs that have it."""
+        own = self.table.recompute_by
+        relations = [(own, pa.schema(self._target.newest().schema()))]
+        for source in self.registry.upstream(self.table):
+            relations.append((self.table.scope_in(source), pa.schema(self.opened(source.full_name).schema())))
+        return [
+            [schema.field(names[n]).type for names, schema in relations if names[n] in schema.names]
+            for n in range(len(own))
+        ]
 
     @property
     def _has_rivals(self) -> bool:

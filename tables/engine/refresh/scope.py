@@ -73,7 +73,8 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
     if not len(rows):
         return []
     names = scope_values_in(table, source, rows.column_names)
-    by = list(names)
+    nested = {f.name for f in rows.schema if pa.types.is_nested(f.type)}  # Arrow does not group by their values
+    by = [c for c in names if names[c] not in nested]
     within, time = table.depends_within_ms, source.event_time
     at = epoch_ms_of(rows[time]) if time else pa.nulls(len(rows), pa.int64())
     touched = pa.table({**{c: rows[names[c]] for c in by}, _AT: at})
@@ -92,9 +93,10 @@ def scopes_of(table: Table, source: Topic | Table, rows: pa.Table) -> list[Scope
 
 
 def scope_of_row(table: Table, row: Mapping[str, Any]) -> Scope:
-    """The scope of one row of the table, no wider than the row itself."""
+    """The scope of one row of the table, no wider than the row itself but in nested columns, of which it is of any."""
     at = epoch_ms(row[table.event_time]) if table.event_time else None
-    return Scope(tuple(row[c] for c in table.recompute_by), None if at is None else Interval(at, at + 1))
+    values = (... if isinstance(row[c], list | dict) else row[c] for c in table.recompute_by)
+    return Scope(tuple(values), None if at is None else Interval(at, at + 1))
 
 
 def whole(scopes: Iterable[Scope], spans: Iterable[tuple[tuple[Any, ...], int, int]]) -> list[Scope]:

@@ -14,7 +14,7 @@ from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching
-from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms
+from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms, merged
 from tables.engine.refresh.scope_expressions import duckdb_sql, restricting
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ class ScopeFilter:
             many: the superset may be so large that it pays to look at each row, where the input allows it.
         """
         time, slack_ms = source.event_time, self._input_slack_ms(source)
-        by = self._of_each(restricting(self.table, source, frame.columns))
+        by = self._held(frame, self._of_each(restricting(self.table, source, frame.columns)))
         rows = self._coarse(frame, by, time, slack_ms)
         return self._within(rows, by, time, slack_ms) if many and by else rows
 
@@ -223,6 +223,17 @@ class ScopeFilter:
         """Those of which each scope has a value, by the number of the column of `recompute_by`."""
         return {n: text for n, text in by.items() if not self._has_any(n)}
 
+    def _held(self, frame: DataFrame, by: Mapping[int, str]) -> dict[int, str]:
+        """Those that are columns, and expressions of a type that holds the scopes' values."""
+        computed = {n: text for n, text in by.items() if text not in frame.columns}
+        if not computed:
+            return dict(by)
+        schema = _arrow_schema(frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items())))
+        values = {n: [v for v in self._all_values[n] if v is not None] for n in computed}
+        return {
+            n: text for n, text in by.items() if n not in computed or _holds(schema.field(f"_k{n}").type, values[n])
+        }
+
     def _has_any(self, n: int) -> bool:
         return ... in self._all_values[n]
 
@@ -326,6 +337,49 @@ def _value(text: str, columns: Collection[str]) -> Column:
     from pyspark.sql import functions as F
 
     return F.col(f"`{text}`") if text in columns else F.expr(text)
+
+
+def with_held_values(scopes: Sequence[Scope], kinds: Sequence[Collection[pa.DataType]]) -> list[Scope]:
+    """The scopes, of any value in a column of which some relation cannot hold each value just as it is.
+
+    A join of unlike columns compares them as a type of its own: no value of the one stands for those of the other that
+    it equals, and a number that is cut to fit is another one.
+
+    Args:
+        kinds: by column of `recompute_by` its types in the relations that have it.
+    """
+    values = ([s.values[n] for s in scopes if s.values[n] is not ...] for n in range(len(kinds)))
+    is_held = [all(_holds(kind, held) for kind in of) for held, of in zip(values, kinds, strict=True)]
+    if all(is_held):
+        return list(scopes)
+    any_of = (tuple(v if held else ... for v, held in zip(s.values, is_held, strict=True)) for s in scopes)
+    return merged(Scope(values, s.interval) for values, s in zip(any_of, scopes, strict=True))
+
+
+def _holds(kind: pa.DataType, values: Sequence[Any]) -> bool:
+    """Whether a column of this type can have each of the values, and no other that is equal to one of them."""
+    try:
+        held = pa.array(values)
+        if pa.types.is_null(held.type) or held.type == kind:
+            return True
+        alike = _family(kind) & _family(held.type)
+        return bool(alike) and held.cast(kind).cast(held.type).equals(held)
+    except (pa.ArrowException, TypeError, OverflowError):
+        return False
+
+
+def _family(kind: pa.DataType) -> set[str]:
+    """Types that have one of these in common compare by value."""
+    if pa.types.is_integer(kind):
+        return {"floating", "decimal"}
+    found = {
+        "floating": pa.types.is_floating(kind),
+        "decimal": pa.types.is_decimal(kind),
+        "time": pa.types.is_date(kind) or pa.types.is_timestamp(kind),
+        "text": pa.types.is_string(kind) or pa.types.is_large_string(kind),
+        "bytes": pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
+    }
+    return {name for name, is_one in found.items() if is_one}
 
 
 def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:

@@ -87,6 +87,7 @@ def test_the_next_reconcile_begins_where_the_last_one_ended(ledgers: Ledgers) ->
         Scope((1, 2.5, True), None): 0,
         Scope((TEN, date(2013, 1, 1), "a 'quoted' é"), Interval(0, 1)): -1,
         Scope((), Interval(0, 1)): 10**15,
+        Scope((Decimal("12345678901234567890.50"), b"\x00\xff"), Interval(0, 1)): 3,
     }
     state = ReconcilePosition(consumed={"plant.readings": 41}, stream="5d9c", pending=pending)
     ledgers.record_run(outcome("late-1"), ReconcilePosition(consumed={"plant.readings": 3}, stream="old"), "f00d")

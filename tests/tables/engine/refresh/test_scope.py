@@ -20,6 +20,7 @@ from tables.engine.refresh.scope import (
     from_epoch_ms,
     hull,
     merged,
+    scope_of_row,
     scopes_of,
     whole,
 )
@@ -53,6 +54,14 @@ def test_near_rows_of_one_value_become_one_scope_and_far_ones_stay_apart() -> No
         Scope(("a",), Interval(8 * HOUR, 10 * HOUR + 1)),
         Scope(("b",), Interval(2 * HOUR, 4 * HOUR + 1)),
     ]
+
+
+def test_a_nested_value_touches_all_values() -> None:
+    table, topic = a_table(recompute_by=["tags", "sensor"]), a_topic()
+    touched = rows(("a", at(3))).append_column("tags", pa.array([["x"]]))
+    assert scopes_of(table, topic, touched) == [Scope((..., "a"), Interval(2 * HOUR, 4 * HOUR + 1))]
+    row = {"tags": ["x"], "sensor": "a", "hour": at(3)}
+    assert merged([scope_of_row(table, row)]) == [Scope((..., "a"), Interval(3 * HOUR, 3 * HOUR + 1))]
 
 
 def test_an_input_may_call_the_column_of_the_scope_by_another_name() -> None:

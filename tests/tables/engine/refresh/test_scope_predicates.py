@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from datetime import UTC, date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.file_pruning import prune_files
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms
-from tables.engine.refresh.scope_predicates import ScopeFilter
+from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tests.tables.declared import a_table, a_topic
 
 TEN = datetime(2013, 1, 1, 10, tzinfo=UTC)
@@ -117,3 +119,29 @@ def test_an_input_is_read_by_the_columns_that_all_scopes_fix(tmp_path: Path) -> 
     assert found(tmp_path, a_topic(), [Scope((..., "a"), AT_TEN), Scope(("y", "a"), AT_TEN)], recompute_by=by) == [0]
     assert found(tmp_path, a_topic(), [Scope((..., "a"), None)], recompute_by=by) == [0, 2]
     assert found(tmp_path, a_topic(), [Scope((..., "a"), AT_TEN), Scope((..., ...), AT_TEN)], recompute_by=by) == [0, 1]
+
+
+@pytest.mark.parametrize(
+    ("value", "kinds", "is_held"),
+    [
+        ("a", [pa.string(), pa.string()], True),
+        ("5", [pa.string(), pa.int64()], False),
+        (5, [pa.int64(), pa.int32(), pa.float64(), pa.decimal128(38, 2)], True),
+        (2**40, [pa.int64(), pa.int32()], False),
+        (2**53 + 1, [pa.int64(), pa.float64()], False),
+        (5.5, [pa.float64(), pa.int64()], False),
+        (0.1, [pa.float64(), pa.float32()], False),
+        (Decimal("0.5"), [pa.decimal128(3, 2), pa.float64()], False),
+        (Decimal("0.25"), [pa.decimal128(3, 2), pa.decimal128(10, 1)], False),
+        (Decimal("0.20"), [pa.decimal128(3, 2), pa.decimal128(10, 1)], True),
+        (TEN.date(), [pa.date32(), UTC_TIME], True),
+        (TEN, [UTC_TIME, pa.date32()], False),
+        (b"a", [pa.binary(), pa.string()], False),
+        (True, [pa.bool_(), pa.int64()], False),
+        (None, [pa.string(), pa.int64()], True),
+    ],
+)
+def test_a_value_that_a_relation_cannot_hold_is_not_cut(value: Any, kinds: list[pa.DataType], is_held: bool) -> None:
+    scopes = [Scope((value, "x"), AT_TEN)]
+    [scope] = with_held_values(scopes, [kinds, [pa.string()]])
+    assert scope == Scope((value if is_held else ..., "x"), AT_TEN)
