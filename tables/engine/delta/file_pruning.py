@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
 
 import numpy as np
 import pyarrow as pa
@@ -68,11 +69,16 @@ class PrunedFiles:
 
         reader = spark.read
         if not is_plain(self.table):
-            return reader.format("delta").option("versionAsOf", self.table.version()).load(self.table.table_uri)
+            return reader.format("delta").option("versionAsOf", self.table.version()).load(self._place)
         schema = StructType.fromJson(json.loads(self.table.schema().to_json()))
         if not self.paths:
             return spark.createDataFrame([], schema)
-        return reader.schema(schema).parquet(*(f"{self.table.table_uri.rstrip('/')}/{path}" for path in self.paths))
+        return reader.schema(schema).parquet(*(f"{self._place}/{path}" for path in self.paths))
+
+    @property
+    def _place(self) -> str:
+        """Where the table is, as Spark and DuckDB take it: an address has `%20` for a space, a path a space."""
+        return unquote(self.table.table_uri).rstrip("/")
 
     def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
         """The rows that DuckDB keeps, read in this process; None where they are many, or it cannot read them.
@@ -86,7 +92,7 @@ class PrunedFiles:
         import duckdb
 
         schema = pa.schema([pa.schema(self.table.schema()).field(name) for name in columns])
-        place = self.table.table_uri.rstrip("/")
+        place = self._place
         if not is_plain(self.table) or "://" in place.removeprefix("file://"):
             return None
         if not self.paths:

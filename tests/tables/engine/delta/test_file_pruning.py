@@ -110,6 +110,15 @@ def test_a_file_without_statistics_may_hold_anything(three_files: DeltaTable) ->
     assert (len(prune_files(table, never).paths), rows_of(table, never)) == (1, None)
 
 
+def test_files_below_a_folder_with_a_space_are_read_in_this_process(tmp_path: Path) -> None:
+    file_of(tmp_path / "a home", [NOON], ["EWR"])
+    rows = prune_files(DeltaTable(str(tmp_path / "a home")), Bounds()).read_if_small(
+        "", pa.table({"n": [0]}), 10, ["airport"]
+    )
+    assert rows is not None
+    assert rows["airport"].to_pylist() == ["EWR"]
+
+
 def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     file_of(tmp_path, [NOON], ["EWR"])
     log = tmp_path / "_delta_log"
@@ -127,6 +136,13 @@ def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:
     began = time.process_time()
     prune_files(table, wanted)
     assert time.process_time() - began < 0.1
+
+
+@pytest.mark.spark
+def test_spark_reads_files_below_a_folder_with_a_space(tmp_path: Path, spark: SparkSession) -> None:
+    file_of(tmp_path / "a home", [NOON], ["EWR"])
+    frame = prune_files(DeltaTable(str(tmp_path / "a home")), Bounds()).frame(spark)
+    assert frame.count() == 1
 
 
 @pytest.mark.spark
