@@ -28,7 +28,8 @@ from tables.engine.schemas.avro_resolution import (
 )
 
 # Columns of a program, one row for each step: what its bytes are, the slot of its values or -1, its steps among `kids`;
-# bytes of a fixed; what a number is multiplied by; the least and the greatest number, or the bounds of a decimal.
+# bytes of a fixed, or 1 of a whole number that is kept as a double; what a number is multiplied by; the least and the
+# greatest number, or the bounds of a decimal.
 CODE, SLOT, FIRST, COUNT, SIZE, FACTOR, LEAST, GREATEST = range(8)
 WIDTH = GREATEST + 1
 # Columns of the table of slots, one row each: whether it is a decimal; among `slot_kids` those that are null where it
@@ -127,6 +128,19 @@ def _has_digits(low: int, high: int, bound_low: int, bound_high: int) -> bool:
 
 
 @compiled
+def _is_exact(number: int) -> bool:
+    """Whether a double can be this number: it has no more than 53 bits in front of its zeros."""
+    left = np.uint64(number)
+    if number < 0:
+        left = ~left + np.uint64(1)
+    while left >= np.uint64(1 << 53):
+        if left & np.uint64(1) != np.uint64(0):
+            return False
+        left >>= np.uint64(1)
+    return True
+
+
+@compiled
 def _leaf(
     step: int, at: int, end: int, data: Bytes, program: Numbers, kids: Numbers, is_decimal: bool, put: bool
 ) -> tuple[int, int, int]:
@@ -139,6 +153,8 @@ def _leaf(
     if code in (INT, LONG):
         one, at = _long(data, at, end)
         if at < 0 or one < program[step, LEAST] or one > program[step, GREATEST]:
+            return 0, 0, _FAULT
+        if program[step, SIZE] != 0 and not _is_exact(one):
             return 0, 0, _FAULT
         return int(one * program[step, FACTOR]), FROM_NUMBER, at
     if code in (STRING, BYTES, FIXED):

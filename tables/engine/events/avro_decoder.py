@@ -109,7 +109,7 @@ def _reason(writer: AvroSchema, record: bytes) -> str:
         require_sound(writer.root, record, 0)
     except Misfit as misfit:
         return str(misfit) if misfit.path else misfit.reason
-    return "a value that the newest schema has not: a branch of a union, or a symbol"
+    return "a value that the newest schema cannot hold: a branch of a union, a symbol, or a number that a double rounds"
 
 
 def _columns(program: Program, data: Bytes, starts: Numbers, ends: Numbers) -> tuple[Bytes, dict[str, pa.Array]]:

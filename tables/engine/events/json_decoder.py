@@ -86,8 +86,8 @@ class JsonParser:
 
         A plain record has as many `":` as names: those of the schema where it is flat, else those of the parsed record
         as it is written again. Another number, a field that is absent from a flat record, white space before a colon
-        or an escaped quotation mark make a row worth the slow look; no such key escapes these. Found in one pass over
-        the bytes of the whole batch, since nearly all rows are plain.
+        or an escaped quotation mark or colon make a row worth the slow look; no such key escapes these. Found in one
+        pass over the bytes of the whole batch, since nearly all rows are plain.
         """
         from tables.engine.events.json_names import count_names
 

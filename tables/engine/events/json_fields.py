@@ -30,7 +30,7 @@ _PYTHON_TYPES: dict[str, Any] = {
 }
 
 
-_NAME, _ODD = b'":', re.compile(rb'"\s+:|\\u0022')
+_NAME, _ODD = b'":', re.compile(rb'"\s+:|\\u(?:0022|003[aA])')
 
 
 class _RepeatedKey(Exception):

@@ -6,14 +6,15 @@ import numpy as np
 
 from infra.compiled import Bytes, Numbers, compiled
 
-_COLON, _QUOTE, _ESCAPE, _U, _ZERO, _TWO = 0x3A, 0x22, 0x5C, 0x75, 0x30, 0x32
+_COLON, _QUOTE, _ESCAPE, _U, _ZERO, _TWO, _THREE, _A = 0x3A, 0x22, 0x5C, 0x75, 0x30, 0x32, 0x33, 0x61
+_LOWER = 0x20
 
 
 @compiled
 def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
     """How often each text has `":`, and whether a name may hide from that count.
 
-    It may behind white space before a colon, and in a quotation mark that is written as its number.
+    It may behind white space before a colon, and where a quotation mark or a colon is written as its number.
 
     Args:
         bounds: where each text begins, and where the last one ends.
@@ -35,8 +36,10 @@ def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
                 and at + 4 < end
                 and data[at + 1] == _ZERO
                 and data[at + 2] == _ZERO
-                and data[at + 3] == _TWO
-                and data[at + 4] == _TWO
+                and (
+                    (data[at + 3] == _TWO and data[at + 4] == _TWO)
+                    or (data[at + 3] == _THREE and data[at + 4] | _LOWER == _A)
+                )
             ):
                 is_odd[row] = 1
         counts[row] = count

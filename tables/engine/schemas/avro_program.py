@@ -25,7 +25,7 @@ from tables.engine.events.avro_columns import (
     SLOT_WIDTH,
     WIDTH,
 )
-from tables.engine.schemas.avro_resolution import ARRAY, DEFAULT, ENUM, INT, MAP, RECORD, STRING, UNION, Step
+from tables.engine.schemas.avro_resolution import ARRAY, DEFAULT, ENUM, INT, LONG, MAP, RECORD, STRING, UNION, Step
 from tables.engine.schemas.avro_schema import EXACT, Node
 
 _DAY_US = 86_400_000_000
@@ -110,6 +110,8 @@ class _Compiler:
         self.steps.append(row)
         row[CODE], row[SLOT] = REFUSED if step.is_refused else step.code, -1 if slot is None else slot.number
         row[SIZE], row[FACTOR] = step.writer.size, 1
+        if step.code in (INT, LONG) and slot is not None and slot.kind.name == "double":
+            row[SIZE] = 1
         row[LEAST], row[GREATEST] = _INTS if step.code == INT else _LONGS
         if step.writer.logical in _BOUNDS:
             row[FACTOR], row[LEAST], row[GREATEST] = _BOUNDS[step.writer.logical]

@@ -183,6 +183,18 @@ def test_older_and_newer_records_are_read_by_the_newest_file(schemas: Path) -> N
     assert rows == [{"n": -5, "name": "a", **filled}, latest, {"n": 6, "name": "b", **filled}]
 
 
+def test_a_whole_number_that_a_double_would_round_is_a_fault_of_its_record(schemas: Path) -> None:
+    put(schemas, _1=schema_of(*FIELDS[:2], {"name": "n", "type": "long"}))
+    put(schemas, _2=schema_of(*FIELDS[:2], {"name": "n", "type": ["null", "double"]}))
+    older = schema_of(*FIELDS[:2], {"name": "n", "type": "long"})
+    numbers = [2**53, 2**53 + 1, -(2**53) - 1, 2**53 + 2, -(2**63), 2**63 - 1, -7]
+    records = [written({"id": str(n), "at": datetime(2013, 1, 1, tzinfo=UTC), "n": n}, older) for n in numbers]
+    result = decoded(topic(), *(by_id(1, record) for record in records))
+    assert [int(n) for n in result.accepted["n"].to_pylist()] == [2**53, 2**53 + 2, -(2**63), -7]
+    assert len(result.rejected) == 3
+    assert "a number that a double rounds" in str(result.rejected["reasons"].to_pylist()[0])
+
+
 def test_an_id_that_is_unknown_is_quarantined_until_its_file_is_there(schemas: Path) -> None:
     put(schemas, _1=schema_of(*FIELDS[:2]))
     newer = schema_of(*FIELDS[:2], {"name": "n", "type": ["null", "int"], "default": None})

@@ -118,6 +118,8 @@ def test_a_type_keeps_its_value(column: str, text: str, value: object) -> None:
         ("payload", '{"push_id":1,"push_id":2,"commits":[]}', "the key 'push_id' is repeated"),
         ("payload", '{"push_id":1,"push_id" :2,"commits":[]}', "the key 'push_id' is repeated"),
         ("payload", '{"push_id":1,"push_id":2,"ref":"\\u0022:","commits":[]}', "the key 'push_id' is repeated"),
+        ("payload", '{"push_id":1,"push_id":2,"ref":"\\"\\u003a","commits":[]}', "the key 'push_id' is repeated"),
+        ("payload", '{"push_id":1,"push_id":2,"ref":"\\"\\u003A","commits":[]}', "the key 'push_id' is repeated"),
         ("labels", '{"a":1,"a":2}', "the key 'a' is repeated"),
         ("labels", '{"a":"1"}', "Expected `int`, got `str`"),
         ("price", "1.001", "Expected decimal(6,2), got 1.001 at `price`"),
