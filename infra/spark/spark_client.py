@@ -15,6 +15,7 @@ from infra.process.ports import HOST
 from infra.process.readiness import until_answered
 from infra.settings import IN_PROCESS
 from infra.spark import connect_server
+from infra.spark.spark_session import MEANING
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -65,7 +66,7 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
     """A session of a Connect server.
 
     Raises:
-        BadSetting: it refuses the token.
+        BadSetting: it refuses the token, or does not keep the time zone and the ANSI mode of all other sessions.
         SparkUnreachable: it does not answer. Retryable.
     """
     _wait_listening(endpoint)
@@ -79,6 +80,7 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
         # The default goes on for ten minutes; a server that was restarted no longer knows the session anyway.
         spark.client.set_retry_policies([DefaultPolicy(max_retries=8, max_backoff=5_000)])
         try:
+            _keep_meaning(spark.conf)
             spark.conf.set("spark.sql.shuffle.partitions", str(settings.shuffle_partitions))
             # Jobs of one session share the cores fairly with those of others.
             spark.conf.set("spark.scheduler.pool", f"{name}-{spark.session_id}")
@@ -86,6 +88,32 @@ def connect(settings: Settings, endpoint: str, name: str) -> SparkSession:
             spark.client.close()  # or it asks the server again when this process ends
             raise
     return spark  # type: ignore[no-any-return]
+
+
+def _keep_meaning(conf: Any) -> None:
+    """Give a session the settings that decide what rows are, whatever its endpoint is configured with.
+
+    Raises:
+        BadSetting: it does not take one, or does not keep it.
+    """
+    from pyspark.errors import AnalysisException
+
+    for name, value in MEANING.items():
+        try:
+            conf.set(name, value)
+            kept = conf.get(name)
+        except AnalysisException as error:
+            raise _other_meaning(name, value, str(error).partition("\n")[0]) from error
+        if str(kept).lower() != value.lower():
+            raise _other_meaning(name, value, f"it has {kept}")
+
+
+def _other_meaning(name: str, value: str, came: str) -> BadSetting:
+    return BadSetting(
+        f"The Spark endpoint in TWOFOLD_SPARK does not keep {name}={value}: {came}. Rows would differ from those that "
+        "streams write: days of another zone, nulls where there is an error.",
+        hint="Use an endpoint whose sessions may set it, or TWOFOLD_SPARK=local.",
+    )
 
 
 @contextmanager

@@ -25,6 +25,10 @@ if TYPE_CHECKING:
 _SOCKET_DIR = 60  # the path of a socket has at most 107 bytes, its name 42
 
 
+MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+"""Settings of a session that decide what rows a table's function returns."""
+
+
 def session(settings: Settings, name: str, java_options: Sequence[str] | None = None) -> SparkSession:
     """A session with Delta and Kafka, in UTC, under ANSI rules, with RocksDB for state.
 
@@ -114,8 +118,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
         "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
-        "spark.sql.session.timeZone": "UTC",
-        "spark.sql.ansi.enabled": "true",
+        **MEANING,
         # The default, INT96, has no statistics, and other readers take its nanoseconds for years 1677 to 2262 only.
         "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),

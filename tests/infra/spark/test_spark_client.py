@@ -9,6 +9,7 @@ from pathlib import Path
 import grpc
 import pyspark.sql.connect.proto as proto
 import pytest
+from pyspark.errors import AnalysisException
 from pyspark.sql.connect.client import SparkConnectClient
 
 from infra.errors import BadArgument, BadSetting, SparkUnreachable
@@ -84,3 +85,30 @@ def test_a_token_is_made_once_for_a_home(settings: Settings, tmp_path: Path) -> 
     other = replace(settings, home=tmp_path / "other")
     assert token(settings) == token(settings) != token(other)
     assert (settings.home / "spark" / "token").stat().st_mode & 0o077 == 0
+
+
+class Kept(dict[str, str]):
+    """Settings of a session; those of `fixed` stay as they are, and those of `refused` raise."""
+
+    def __init__(self, *, fixed: str = "", refused: str = "") -> None:
+        super().__init__({"spark.sql.session.timeZone": "America/New_York", "spark.sql.ansi.enabled": "false"})
+        self._fixed, self._refused = fixed, refused
+
+    def set(self, name: str, value: str) -> None:
+        if name == self._refused:
+            raise AnalysisException(f"[CANNOT_MODIFY_CONFIG] {name}")
+        if name != self._fixed:
+            self[name] = value
+
+
+def test_any_endpoint_has_the_zone_and_the_ansi_mode_of_streams() -> None:
+    conf = Kept()
+    spark_client._keep_meaning(conf)
+    assert conf == {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+
+
+def test_an_endpoint_that_keeps_its_own_zone_or_mode_is_refused() -> None:
+    with pytest.raises(BadSetting, match=r"does not keep spark\.sql\.session\.timeZone=UTC: it has America/New_York"):
+        spark_client._keep_meaning(Kept(fixed="spark.sql.session.timeZone"))
+    with pytest.raises(BadSetting, match=r"spark\.sql\.ansi\.enabled=true: .*CANNOT_MODIFY_CONFIG"):
+        spark_client._keep_meaning(Kept(refused="spark.sql.ansi.enabled"))
