@@ -15,8 +15,10 @@ from rebuild.reingest import Read, ingested, missing_ranges
 from streaming.driver import finish
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
+from streaming.maintain.stream_fence import StreamFence
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
@@ -132,7 +134,9 @@ def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -
     lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, in_shadow))
     if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
         made.move(last.ends)
-    ClosedRowGuard(lost, live.lake, table).record_watermark_again()
+    guard = ClosedRowGuard(lost, live.lake, table)
+    guard.record_watermark_again()
+    StreamFence(Writer(live.lake, table.full_name, live.spark)).claim(made.stream, guard)
     for source in live.registry.upstream(table):
         for version in made.splits.versions_of(source.full_name):
             lost.splits.add(source.full_name, version)

@@ -12,6 +12,7 @@ import pyarrow as pa
 from infra.errors import BadDeclaration
 from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
+from streaming.maintain.stream_fence import STREAM, StreamFence
 from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.delta_writer import CommitTag, Written
@@ -48,6 +49,7 @@ class Maintain(TableStream):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._strategy = self.registry.strategy(self.table)
+        self._fence = StreamFence(self._writer)
         self._pace: Pace | None = None
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> StreamingQuery:
@@ -57,9 +59,16 @@ class Maintain(TableStream):
             pace: when to take the next micro-batch; None: whenever there is one.
         """
         self._begin_by_one_definition()
+        has_state, is_new = self._strategy.has_state, self._checkpoint.is_new
+        if has_state and not is_new and self._fence.is_of_another(self._checkpoint.stream):
+            # Open rows that another stream has written since may be of records which this one counted long ago.
+            self._checkpoint.set_aside()
+            self._guard.record_watermark_once()
         writer, self._pace = self._query(), pace
         if self._checkpoint.is_new:
             self._checkpoint.plan(0, snapshot(self.spark, self.lake, self._sources))
+        if has_state:
+            self._fence.claim(self._checkpoint.stream, self._guard)
         if available_now:
             return writer.trigger(availableNow=True).start()
         return writer.trigger(processingTime=f"{self._every_ms} milliseconds").start()
@@ -150,48 +159,52 @@ class Maintain(TableStream):
         tune_for_batch_size(frame.sparkSession, few=is_small(self.lake.settings, rows_in))
         watermark_ms = self._checkpoint.watermark_ms(batch)
         appended_ms = self._appended_ms(versions, is_first=batch == 0)
-        stamp = CommitTag(
-            app=f"stream/{self._checkpoint.stream}",
-            version=batch,
-            info={
-                "cause": "stream",
-                "batch": batch,
-                "versions": versions,
-                **({"parts": list(parts)} if parts else {}),
-                "watermark_ms": watermark_ms,
-                **({} if appended_ms is None else {APPENDED_MS: appended_ms}),
-                "fingerprint": self._fingerprint,
-            },
-        )
-        written = self._write(frame, stamp, rows_in)
+        info = {
+            "cause": "stream",
+            "batch": batch,
+            "versions": versions,
+            **({"parts": list(parts)} if parts else {}),
+            "watermark_ms": watermark_ms,
+            **({} if appended_ms is None else {APPENDED_MS: appended_ms}),
+            "fingerprint": self._fingerprint,
+        }
+        written = self._write(frame, batch, info, rows_in)
         self._note(batch, rows_in, written, versions, watermark_ms, started, appended_ms)
         if self._pace is not None:
             self._pace.settle(self._sources, list(versions.values()))
 
-    def _write(self, frame: DataFrame, stamp: CommitTag, rows_in: int) -> Written:
+    def _write(self, frame: DataFrame, batch: int, info: Mapping[str, object], rows_in: int) -> Written:
         how: dict[str, Any] = {"keep": True} if self._strategy is Strategy.APPEND else {}
         if self.table.sequence_by:
             how = {"greatest": greatest_by(self.table, frame.columns)}
         if not self._strategy.has_state:
             rows = one_of_each_key(frame, self.table, self._strategy)
-            return self._upsert(collected(rows) if is_small(self.lake.settings, rows_in) else rows, stamp, **how)
+            return self._upsert(collected(rows) if is_small(self.lake.settings, rows_in) else rows, batch, info, **how)
         frame = one_of_each_key(self._guard.beyond(frame), self.table, self._strategy)
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if is_small(self.lake.settings, rows_in, REVISED):
             rows = collected(frame)
             if isinstance(rows, pa.Table):
                 require_closing(self.table, rows)
-                return self._upsert(rows, stamp, **how)
+                return self._upsert(rows, batch, info, **how)
         frame = frame.persist()
         try:
-            return self._upsert(frame, stamp, **how) if frame.count() else Written()
+            return self._upsert(frame, batch, info, **how) if frame.count() else Written()
         finally:
             frame.unpersist()
 
-    def _upsert(self, rows: pa.Table | DataFrame, stamp: CommitTag, **how: Any) -> Written:
+    def _upsert(self, rows: pa.Table | DataFrame, batch: int, info: Mapping[str, object], **how: Any) -> Written:
+        """Commit a micro-batch, once; rows that keep no state are the same by whichever stream, in whatever order."""
         if isinstance(rows, pa.Table) and not len(rows):
             return Written()
-        return self._writer.upsert(rows, self.table.primary_key, stamp, **how)
+        stream = self._checkpoint.stream
+
+        def write(stamp: CommitTag) -> Written:
+            return self._writer.upsert(rows, self.table.primary_key, stamp, **how)
+
+        if self._strategy.has_state:
+            return self._fence.commit(stream, batch, info, write)
+        return write(CommitTag(app=f"{STREAM}/{stream}", version=batch, info=info))
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
         """Rows that the micro-batch read, and the next version of each input."""
