@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -123,11 +123,12 @@ class Maintain(TableStream):
     def _derived_with_state(self) -> tuple[DataFrame, str]:
         """The rows, and how they are emitted: `update` revises them until they close, joins and sessions cannot."""
         rows = self._counting_until(self.table.depends_within_ms or 0)
-        plan = str(rows._jdf.queryExecution().analyzed().toString())
-        if "Join " in plan:
+        steps = list(_steps(rows._jdf.queryExecution().analyzed()))
+        if any(step.nodeName() == "Join" for step in steps):
             # A join drops by itself what the watermark has passed: to remember more would be of no use.
             return self._counting_until(0), "append"
-        return rows, "append" if "session_window" in plan or "Aggregate" not in plan else "update"
+        groups = [step.groupingExpressions().mkString(",") for step in steps if step.nodeName() == "Aggregate"]
+        return rows, "update" if groups and not any("session_window#" in group for group in groups) else "append"
 
     def _counting_until(self, open_ms: int) -> DataFrame:
         delay_ms = self.table.watermark_ms
@@ -219,6 +220,14 @@ class Maintain(TableStream):
                 commits = self.lake.commits(source.full_name, start - 1, end - 1)
                 rows += sum(added.rows or 0 for commit in commits if commit.changes for added in commit.added)
         return rows, versions
+
+
+def _steps(plan: Any) -> Iterator[Any]:
+    """The nodes of a plan of Spark's: their names are no part of what a query says in texts."""
+    yield plan
+    inputs = plan.children()
+    for n in range(inputs.size()):
+        yield from _steps(inputs.apply(n))
 
 
 def snapshot(spark: SparkSession, lake: Lake, sources: Sequence[Topic | Table]) -> MicroBatch:

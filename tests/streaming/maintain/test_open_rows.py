@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from streaming.maintain.stateful_query import Maintain
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import COMPARED
 from tables.engine.refresh.refresh import Refresher
@@ -153,6 +154,15 @@ def test_a_copy_with_another_recompute_by_counts_in_stream_and_batch(
     assert days(world) == {("a", 0): (1, 5), ("b", 0): (1, 5), ("a", 1): (1, 1)}
     assert [(o.changed, o.unexplained) for o in world.reconcile(["days"], verify=True)] == [(1, 0)]
     assert days(world) == {("a", 0): (1, 5), ("b", 0): (2, 13), ("a", 1): (1, 1)}
+
+
+def test_a_text_that_says_join_or_session_hides_no_open_row(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    text = """readings.where("sensor NOT IN ('Join us', 'session_window')")"""
+    world = World(spark, settings, "plant", plant(tmp_path, days=edited(DAYS, "readings.groupBy", f"{text}.groupBy")))
+    stream = Maintain(spark, world.lake, world.registry, world.registry.find_table("days"))
+    assert stream._derived_with_state()[1] == "update"
 
 
 def test_a_late_record_of_an_open_row_of_a_join_waits_for_its_closing(
