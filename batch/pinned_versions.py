@@ -15,8 +15,10 @@ from batch.find_causes import causes_of, touch
 from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
 from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.column_types import FIRST_US
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
+from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, splits
@@ -24,7 +26,14 @@ from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.run_result import Cause
-from tables.engine.refresh.scope import Scope, from_epoch_ms, merged, scope_of_row, scopes_of
+from tables.engine.refresh.scope import (
+    Interval,
+    Scope,
+    from_epoch_ms,
+    merged,
+    scope_of_row,
+    scopes_of,
+)
 from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
@@ -149,6 +158,9 @@ class Pinned:
                 parts = [missed.late, *self._late_in_splits(source, before, columns)]
                 late = self._with(late, source, pa.concat_tables(parts), correct=self.table.late == "correct")
                 replayed = self._with(replayed, source, missed.replayed)
+                # A table that drops what comes late would take in all that it has dropped.
+                if missed.is_cleaned and self.table.late == "correct" and not with_stream:
+                    late = replace(late, scopes=merged([*late.scopes, *self._all_of(source)]))
             else:
                 try:
                     rows = changed_rows(lake, source.full_name, after, through, columns)
@@ -193,6 +205,14 @@ class Pinned:
         """The watermark beyond which no row of the scopes is the stream's any more; None where none of them is now."""
         ends = [s.interval.end for s in scopes if s.interval is not None and self.reaches_open(s)]
         return from_epoch_ms(max(ends) + (self.table.depends_within_ms or 0)) if ends else None
+
+    def _all_of(self, source: Topic) -> list[Scope]:
+        """All rows that this topic can have made, those that are open now among them."""
+        newest_ms = read_ingested_offsets(self.platform.lake, source).newest_ms
+        if newest_ms is None or self.table.depends_within_ms is None:
+            return everything(self.table)
+        until = Interval(FIRST_US // 1_000, newest_ms + self.table.depends_within_ms + 1)
+        return [Scope(scope.values, until) for scope in everything(self.table)]
 
     def _scopes_touched(self, before: ReconcilePosition) -> Iterator[Scope]:
         for touched in self.touched(before, with_stream=True):

@@ -56,6 +56,16 @@ def test_a_table_is_corrected_though_logs_were_cleaned(world: World, cleaned: li
     assert world.reconcile(["hours"])[0].changed == 0
 
 
+def test_what_a_replay_took_out_is_taken_out_though_the_log_was_cleaned(world: World) -> None:
+    world.reconcile(["hours"])
+    assert hours(world)["b", 0] == 5.0
+    world.lake.open(TOPIC).delete("value = 5.0")
+    world.append({TOPIC: [reading("b", 20.1, 1.0)]})
+    clean(world, TOPIC)
+    world.reconcile(["hours"])
+    assert ("b", 0) not in hours(world)
+
+
 def test_a_changed_row_is_missed_by_what_is_left_of_the_history(world: World) -> None:
     clean(world, "plant.hours")
     world.reconcile(["hours"])

@@ -30,10 +30,13 @@ class Missed:
     Attributes:
         late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
         replayed: old and new rows of replays and of other commits that streams skip.
+        is_cleaned: commits of that time are gone. Both are then a superset of the rows that there still are; what a
+            replay took out, or what a row was before it, nobody knows any more.
     """
 
     late: pa.Table
     replayed: pa.Table
+    is_cleaned: bool = False
 
 
 def missed_by_streams(
@@ -51,10 +54,9 @@ def missed_by_streams(
     try:
         return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
     except FileNotFoundError:
-        # Commits or data files of that time were cleaned up: all late and replayed rows that there are, are a superset.
         late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
         table = lake.open(name)
-        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED))
+        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED), is_cleaned=True)
 
 
 def late_within_commit(

@@ -245,7 +245,7 @@ class Refresher:
     def _kinds(self) -> list[list[pa.DataType]]:
         """By column of `recompute_by` its types in the table and in the inputs that have it."""
         own = self.table.recompute_by
-        relations = [(own, pa.schema(self._target.newest().schema()))]
+        relations: list[tuple[Sequence[str | None], pa.Schema]] = [(own, pa.schema(self._target.newest().schema()))]
         for source in self.registry.upstream(self.table):
             relations.append((self.table.scope_in(source), pa.schema(self.opened(source.full_name).schema())))
         return [
