@@ -18,6 +18,7 @@ from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.column_types import FIRST_US
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
+from tables.engine.delta.delta_writer import BEFORE
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
@@ -29,10 +30,12 @@ from tables.engine.refresh.run_result import Cause
 from tables.engine.refresh.scope import (
     Interval,
     Scope,
+    epoch_ms,
     from_epoch_ms,
     merged,
     scope_of_row,
     scopes_of,
+    whole,
 )
 from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -190,9 +193,16 @@ class Pinned:
         return merged(found)
 
     def outside(self, rows: pa.Table, scopes: Sequence[Scope]) -> pa.Table:
-        """The rows of the table that none of the scopes covers."""
-        columns = {*self.table.recompute_by, *([self.table.event_time] if self.table.event_time else [])}
-        places = [scope_of_row(self.table, row) for row in rows.select(sorted(columns)).to_pylist()]
+        """The rows of a difference that none of the scopes covers; one that lasts is covered where a scope meets it."""
+        table = self.table
+        by = {*table.recompute_by, *([table.event_time] if table.event_time else [])}
+        ends = [c for c in (str(table.ends_at), f"{BEFORE}{table.ends_at}") if c in rows.column_names]
+        found = rows.select(sorted({*by, *ends})).to_pylist()
+        places = [scope_of_row(table, row) for row in found]
+        if ends:
+            last = [max((ms for c in ends if (ms := epoch_ms(row[c])) is not None), default=0) for row in found]
+            lasting = zip(places, last, strict=True)
+            scopes = whole(scopes, ((p.values, p.interval.start, end) for p, end in lasting if p.interval))
         return rows.filter(pa.array([not any(s.covers(place) for s in scopes) for place in places], pa.bool_()))
 
     def reaches_open(self, scope: Scope) -> bool:

@@ -125,6 +125,22 @@ def _no_engine() -> SparkSession:
     raise AssertionError("an engine is not needed")
 
 
+def test_a_session_that_a_record_in_flight_makes_longer_is_no_surprise() -> None:
+    pinned = object.__new__(Pinned)
+    times = {"event_time": "starts_at", "ends_at": "ends_at", "closes_at": None, "watermark": None}
+    pinned.table = a_table(primary_key=["sensor", "starts_at"], **times)
+    at = [EPOCH + timedelta(hours=hour) for hour in range(9)]
+    in_flight = [Scope(("a",), Interval(3 * HOUR_MS, 4 * HOUR_MS))]
+    sessions = [
+        ("a", at[0], at[3], at[2]),
+        ("a", at[4], at[6], at[6]),
+        ("a", at[7], at[8], None),
+        ("b", at[0], at[5], None),
+    ]
+    rows = pa.table(list(zip(*sessions, strict=True)), names=["sensor", "starts_at", "ends_at", "_before_ends_at"])
+    assert pinned.outside(rows, in_flight)["starts_at"].to_pylist() == [at[7], at[0]]
+
+
 @pytest.mark.parametrize(("reads_next", "is_taken_in"), [(0, False), (2, False), (3, True), (4, True)])
 def test_what_the_stream_has_read_by_itself_is_no_work(
     settings: Settings, lake: Lake, reads_next: int, is_taken_in: bool
