@@ -12,6 +12,7 @@ TwofoldError
 ├── DefinitionChanged        rows of two definitions would be in one table
 ├── DamagedLog               a commit of a Delta table is empty or cut off
 ├── ChangesUnread            commits changed rows that their change feed does not have
+├── ChangesGone             what old commits changed was removed, by retention or a VACUUM
 ├── LogGap                   offsets that should follow each other do not
 ├── CorruptSegment           an archived segment is not what the broker copied
 ├── QualityFailed            rows break the rules of their table
@@ -127,6 +128,10 @@ class DamagedLog(TwofoldError):
 
 class ChangesUnread(TwofoldError):
     """Commits of a table changed rows, by its log, and none of them was read: what depends on them would stay old."""
+
+
+class ChangesGone(TwofoldError, FileNotFoundError):
+    """Commits of a table whose changes cannot be read any more: files of its log or change feed were removed."""
 
 
 class LogGap(TwofoldError):

@@ -11,6 +11,7 @@ import pyarrow.compute as pc
 
 from infra.duckdb_session import query
 from tables.engine.declarations.declaration import Table
+from tables.engine.delta.change_feed import naming_what_is_gone
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.json_values import from_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers
@@ -24,6 +25,9 @@ def unexplained_changes(lake: Lake, table: Table) -> int:
 
     What was written past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
     that are left changed are looked at.
+
+    Raises:
+        ChangesGone: a VACUUM removed what commits that are left changed: the comparison cannot be made.
     """
     newest = lake.version(table.full_name)
     oldest = lake.oldest_commit(table.full_name, -1, newest)
@@ -45,7 +49,8 @@ def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Tabl
     schema = pa.schema(lake.open(name, newest).schema())
     commits = list(lake.commits(name, oldest - 1, newest))
     streamed = [c.version for c in commits if c.changes and c.info.get("cause") == "stream"]
-    feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
+    with naming_what_is_gone(name, oldest, newest):
+        feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
     corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
     key = ", ".join(f'"{column}"' for column in table.primary_key)
     columns = ", ".join(f'"{column}"' for column in schema.names)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -10,7 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import query
-from infra.errors import ChangesUnread
+from infra.errors import ChangesGone, ChangesUnread
 from tables.engine.delta.datafusion_sql import select
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
@@ -86,7 +87,7 @@ def changed_rows(
         of the columns gives as many rows: Arrow forgets the number of rows of a table without columns.
 
     Raises:
-        FileNotFoundError: commits or data files of that time were cleaned up.
+        ChangesGone: commits or data files of that time were cleaned up.
         ChangesUnread: the commits changed rows, and the change feed has none of them.
     """
     table = table or lake.open(name)
@@ -110,10 +111,15 @@ def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Of the rows that these commits changed, what they were before the first and after the last of them."""
+    """Of the rows that these commits changed, what they were before the first and after the last of them.
+
+    Raises:
+        ChangesGone: that cannot be read any more.
+    """
     schema = pa.schema(lake.open(name, max(versions)).schema())
     feed = schema.append(pa.field(_CHANGE_TYPE, pa.string())).append(pa.field("_commit_version", pa.int64()))
-    rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
+    with naming_what_is_gone(name, min(versions), max(versions)):
+        rows = pa.table(lake.open(name).load_cdf(min(versions), max(versions)))
     rows = rows.select(feed.names).cast(feed)
     keys = ", ".join(f'"{c}"' for c in key)
     columns = ", ".join(f'"{c}"' for c in schema.names)
@@ -167,17 +173,31 @@ def _late_rows(
 
 
 def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
-    from deltalake.exceptions import DeltaError
-
-    try:
-        # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
-        names = [f'"{name}"' for name in schema.names]
+    # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
+    names = [f'"{name}"' for name in schema.names]
+    with naming_what_is_gone(name, first, last):
         feed = table.load_cdf(starting_version=first, ending_version=last, columns=names)
         return pa.table(feed).select(schema.names).cast(schema)
-    except (DeltaError, pa.ArrowException) as error:
+
+
+@contextmanager
+def naming_what_is_gone(name: str, first: int, last: int) -> Iterator[None]:
+    """Raise an error of any engine that reads a change feed as what it is, where files of these versions are missing.
+
+    Raises:
+        ChangesGone: a `FileNotFoundError`, too.
+    """
+    try:
+        yield
+    except Exception as error:
         if not any(sign in str(error) for sign in _GONE):
             raise
-        raise FileNotFoundError(f"What {name} changed in versions {first} to {last} was cleaned up.") from error
+        raise ChangesGone(
+            f"{name}: what the commits {first} to {last} changed cannot be read: files of them were removed, by "
+            "retention or a VACUUM. The history of its rows is not known that far back.",
+            hint="The rows themselves are there, and a reconcile corrects them; what was removed cannot come back.",
+            table=name,
+        ) from error
 
 
 def _columns(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:

@@ -14,7 +14,7 @@ from infra.duckdb_session import query
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
-from tables.engine.delta.change_feed import side_of
+from tables.engine.delta.change_feed import naming_what_is_gone, side_of
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.ledgers.causes import is_held
 from tables.engine.ledgers.json_values import to_plain_json
@@ -102,7 +102,11 @@ def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
 
 
 def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory:
-    """What happened to the row with this key, oldest first."""
+    """What happened to the row with this key, oldest first.
+
+    Raises:
+        ChangesGone: a VACUUM removed what commits that are left changed.
+    """
     name = table.full_name
     newest = lake.version(name)
     since = lake.oldest_commit(name, -1, newest)
@@ -184,9 +188,11 @@ def _changes(
     lake: Lake, name: str, key: Mapping[str, Any], since: int, newest: int
 ) -> list[tuple[int, dict[str, dict[str, Any]]]]:
     """Of each version that wrote the row what it was before and after."""
-    feed = pa.RecordBatchReader.from_stream(lake.open(name).load_cdf(starting_version=since, ending_version=newest))
     versions: dict[int, dict[str, dict[str, Any]]] = {}
-    for row in _where(feed, key):
+    with naming_what_is_gone(name, since, newest):
+        feed = lake.open(name).load_cdf(starting_version=since, ending_version=newest)
+        rows = _where(pa.RecordBatchReader.from_stream(feed), key)
+    for row in rows:
         side, values = side_of(row)
         versions.setdefault(row["_commit_version"], {})[side] = values
     return sorted(versions.items())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
@@ -12,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.errors import ChangesGone
 from tables.engine.declarations.declaration import Table
-from tables.engine.delta.change_feed import side_of
+from tables.engine.delta.change_feed import naming_what_is_gone, side_of
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake, LoggedCommit
@@ -29,6 +31,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 EVIDENCE, CORRECTIONS = "ledger.evidence", "ledger.corrections"
+_log = logging.getLogger("twofold.ledgers")
 
 _RUNS_SCHEMA = pa.schema(
     [
@@ -179,7 +182,7 @@ class Ledgers:
         """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
 
         What a crash left out is caught up by the next call; nothing is written twice. Commits that retention removed
-        meanwhile are passed over.
+        meanwhile are passed over, and those whose changes a VACUUM removed.
         """
         name = table.full_name
         writer, app = self._writer(CORRECTIONS), f"corrections/{name}"
@@ -190,7 +193,11 @@ class Ledgers:
         for commit in self._lake.commits(name, done, newest, kept=True):
             if not commit.changes or "run" not in commit.info:
                 continue
-            rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
+            try:
+                rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
+            except ChangesGone as gone:
+                _log.warning("no corrections run=%s: %s", commit.info["run"], gone.message)
+                continue
             corrections = pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA)
             added += writer.append(corrections, CommitTag(app=app, version=commit.version)).inserted
             done = commit.version
@@ -268,7 +275,8 @@ class Ledgers:
         self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
     ) -> Iterator[dict[str, Any]]:
         sides: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
-        feed = pa.table(self._lake.open(table.full_name).load_cdf(starting_version=version, ending_version=version))
+        with naming_what_is_gone(table.full_name, version, version):
+            feed = pa.table(self._lake.open(table.full_name).load_cdf(starting_version=version, ending_version=version))
         for row in feed.to_pylist():
             side, values = side_of(row)
             sides[to_json({c: values[c] for c in table.primary_key})][side] = values

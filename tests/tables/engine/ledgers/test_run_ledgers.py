@@ -11,6 +11,8 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infra.errors import ChangesGone
+from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.checks.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
@@ -20,6 +22,7 @@ from tables.engine.ledgers import run_ledgers as ledgers_module
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.lost_offsets import GAPS, Gap
 from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition
+from tables.engine.ledgers.row_history import read_history
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers
 from tables.engine.ledgers.transaction_offsets import TRANSACTIONS
 from tables.engine.refresh.run_result import RunResult, run_name
@@ -237,6 +240,21 @@ def test_a_run_that_published_and_died_is_noted_by_the_next_one_once(
         ["run-2", "late", 1, 1, 1, 2, 3, "f00d"],
     ]
     assert len(ledgers.corrections(TABLE)) == 4
+
+
+def test_removed_change_files_are_named_and_stop_no_reconcile(lake: Lake, ledgers: Ledgers, hours: Writer) -> None:
+    by_stream(hours, 1, counts(a=1, b=1))
+    by_run(hours, 1, ("a", "update", 1, 2))
+    for file in Path(lake.uri(TABLE)).glob("_change_data/*"):
+        file.unlink()
+    by_run(hours, 2, ("b", "update", 1, 3))
+    ledgers.catch_up(HOURS)
+    assert sorted((row["run"], row["updated"]) for row in rows(lake, RUNS)) == [("run-1", 0), ("run-2", 1)]
+    assert [row["run"] for row in ledgers.corrections(TABLE)] == ["run-2"]
+    with pytest.raises(ChangesGone, match=r"what the commits 0 to 3 changed cannot be read: .* a VACUUM"):
+        unexplained_changes(lake, HOURS)
+    with pytest.raises(ChangesGone, match=r"plant\.hours: what the commits 0 to 3 changed cannot be read"):
+        read_history(lake, HOURS, {"sensor": "a", "hour": TEN})
 
 
 def test_the_streams_own_commits_and_maintenance_are_no_corrections(
