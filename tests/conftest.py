@@ -34,7 +34,7 @@ os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 hypothesis.settings.register_profile("any machine", deadline=None)
 hypothesis.settings.load_profile("any machine")
 
-LONG = ("platform", "chaos", "batch")
+LONG = ("platform", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "kinds", "rewrite", "audit")
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
@@ -47,7 +47,7 @@ WAITING = (
     "tests/platform/airflow/test_airflow_repairs.py",
     "tests/platform/test_killed_broker.py",
 )
-"""Files whose tests wait for servers: a third worker takes them, which has no JVM of its own."""
+"""Files whose tests wait for servers: the last worker begins with them, and needs no JVM until they are done."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -55,8 +55,6 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Mark what uses a Spark session, and begin with the files that take longest."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
-            if item.nodeid.partition("::")[0] in WAITING:
-                raise pytest.UsageError(f"{item.nodeid} uses the fixture spark; see WAITING in {__file__}")
             item.add_marker(pytest.mark.spark)
     items.sort(key=lambda item: LONG.index(item.path.parent.name) if item.path.parent.name in LONG else len(LONG))
 
@@ -69,7 +67,7 @@ def pytest_sessionfinish() -> None:
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
     """Hands workers whole files, since the tests of one share what takes long to set up.
 
-    Of three workers the last takes `WAITING` alone, which the others take when nothing else is left.
+    Of three workers the last begins with `WAITING`, which the others take when nothing else is left.
     The groups of `--dist loadgroup` come to nothing with pytest 9.2, which does not read the names that xdist 3.8 sets.
     """
     from xdist.scheduler import LoadScopeScheduling
@@ -84,9 +82,6 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
         def _assign_work_unit(self, node: Any) -> None:
             waits = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
             scope = next((scope for scope in self.workqueue if (scope in ("airflow", *WAITING)) == waits), None)
-            if scope is None and waits:
-                node.shutdown()
-                return
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)
