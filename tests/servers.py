@@ -23,6 +23,13 @@ from tests.infra.conftest import free_port
 
 _numbers = count(1)
 
+SOON = {
+    "log.retention.check.interval.ms": 1_000,
+    "log.cleaner.backoff.ms": 1_000,
+    "remote.log.manager.task.interval.ms": 500,
+}
+"""How often the broker looks for what it may archive, remove or compact: a test waits for it."""
+
 
 def wait_until(condition: Callable[[], object], timeout_s: float = 300) -> None:
     """Return when the condition holds."""
@@ -42,6 +49,8 @@ def broker() -> Iterator[Settings]:
     settings = Settings(home=home, kafka_port=free_port(), controller_port=free_port(), shuffle_partitions=1)
     try:
         kafka.prepare(settings)
+        with (home / "kafka" / "server.properties").open("a") as file:
+            file.write(kafka.as_properties(SOON))
         supervisor.start(settings, [kafka.program(settings)])
         kafka.wait_ready(settings)
         yield settings

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
-PAUSE_S = 20
+PAUSE_S = 5
 
 
 @pytest.fixture
@@ -54,14 +54,20 @@ def ingesting(world: World) -> Iterator[Send]:
     producer = KafkaProducer(bootstrap_servers=world.settings.bootstrap_servers.split(","))
     sent = dict.fromkeys(world.registry.topics, 0)
 
-    def send(what: str, *minutes: float) -> None:
-        name = f"house.{what}"
-        for minute in minutes:
-            record = {"id": str(sent[name]), "at": (NOON + timedelta(minutes=minute)).isoformat()}
-            producer.send(name, json.dumps(record).encode())
-            sent[name] += 1
+    def send(**minutes: Sequence[float]) -> None:
+        for what, of_topic in minutes.items():
+            name = f"house.{what}"
+            for minute in of_topic:
+                record = {"id": str(sent[name]), "at": (NOON + timedelta(minutes=minute)).isoformat()}
+                producer.send(name, json.dumps(record).encode())
+                sent[name] += 1
         producer.flush()
-        wait_until(lambda: len(world.rows(name)) - len(heartbeats(world, what)) == sent[name])
+        wait_until(
+            lambda: all(
+                len(world.rows(f"house.{what}")) - len(heartbeats(world, what)) == sent[f"house.{what}"]
+                for what in minutes
+            )
+        )
 
     stream = Ingest(world.spark, world.lake, world.registry, "house").start(available_now=False)
     try:
@@ -96,17 +102,16 @@ def test_an_idle_topic_stops_holding_a_watermark_back(
     settings = replace(broker, home=tmp_path / "home", bootstrap=broker.bootstrap_servers)
     world = World(spark, settings, "house", house)
     with ingesting(world) as send:
-        send("doors", 1)
-        send("lamps", 1, 100)
+        send(doors=[1], lamps=[1, 100])
         assert (heartbeats(world, "doors"), watermark_min(world)) == ([], -9)
 
         time.sleep(PAUSE_S)
-        send("lamps", 120)
+        send(lamps=[120])
         wait_until(lambda: heartbeats(world, "doors") == [120])
         assert watermark_min(world) == 110
         assert uses(world) == {0: 2, 60: 1, 120: 1}
 
-        send("doors", 30)
+        send(doors=[30])
         assert watermark_min(world) == 110
         assert uses(world) == {0: 2, 60: 1, 120: 1}
     assert [(o.changed, o.unexplained) for o in world.reconcile(verify=True)] == [(1, 0)]
