@@ -15,9 +15,10 @@ import pytest
 
 from infra.settings import ROOT, Settings
 from tables.engine.delta.lake import Lake
-from tests.servers import airflow_alone, broker, log
+from tests.late_reading import late_reading
+from tests.servers import airflow_alone, broker, log, spark_server
 
-__all__ = ["airflow_alone", "broker", "log"]
+__all__ = ["airflow_alone", "broker", "late_reading", "log", "spark_server"]
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -38,16 +39,23 @@ LONG = ("platform", "chaos", "servers", "batch", "rebuild", "nexmark", "tpch", "
 """Folders whose files take longest: workers, which take one file after the other, then end at about the same time."""
 SPREAD = ("test_exactly_once.py",)
 """Files of long tests that share nothing but what every worker has: each test goes to whichever worker is free."""
-AIRFLOW = ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/airflow/test_dag_runs.py")
-"""Files that share one Airflow."""
+SHARED = {
+    "airflow": ("tests/infra/airflow/test_airflow_processes.py", "tests/platform/airflow/test_dag_runs.py"),
+    "Spark server": (
+        "tests/infra/spark/test_connect_server.py",
+        "tests/chaos/test_killed_server.py",
+        "tests/chaos/servers/test_killed_publications.py",
+    ),
+}
+"""Server -> the files that share one; a worker takes them one after the other."""
+SERVER_OF = {file: server for server, files in SHARED.items() for file in files}
 WAITING = (
-    *AIRFLOW,
+    *SHARED,
     "tests/docs/test_tutorial.py",
-    "tests/infra/spark/test_connect_server.py",
     "tests/platform/airflow/test_airflow_repairs.py",
     "tests/platform/test_killed_broker.py",
 )
-"""Files whose tests wait for servers: the last worker begins with them, and needs no JVM until they are done."""
+"""Files whose tests wait for servers: the last worker begins with them."""
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -77,11 +85,11 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
             file = nodeid.partition("::")[0]
             if Path(file).name in SPREAD:
                 return nodeid
-            return "airflow" if file in AIRFLOW else file
+            return SERVER_OF.get(file, file)
 
         def _assign_work_unit(self, node: Any) -> None:
             waits = self.numnodes > 2 and node.gateway.id == f"gw{self.numnodes - 1}"
-            scope = next((scope for scope in self.workqueue if (scope in ("airflow", *WAITING)) == waits), None)
+            scope = next((scope for scope in self.workqueue if (scope in WAITING) == waits), None)
             if scope is not None:
                 self.workqueue.move_to_end(scope, last=False)
             super()._assign_work_unit(node)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import TYPE_CHECKING
+
+import pytest
 
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
@@ -19,11 +20,13 @@ ZERO = Interval(int(epoch_ms(hour(0)) or 0), int(epoch_ms(hour(1)) or 0))
 """The hour of the late reading."""
 
 
-def late_reading(spark: SparkSession, folder: Path) -> World:
+@pytest.fixture(scope="session")
+def late_reading(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Hour 0 has closed when a third reading of sensor a is ingested, which the stream drops; offset 3 is no reading.
 
-    Late for hour 0 of sensor a are 4.0; the stream has given it 3.0.
+    Late for hour 0 of sensor a are 4.0; the stream has given it 3.0. Who changes it works on a copy.
     """
+    folder = tmp_path_factory.mktemp("late")
     world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", plant(folder / "declared"))
     world.append({TOPIC: [reading("a", 0.1, 1.0), reading("a", 0.2, 2.0), reading("b", 0.5, 5.0), b"no JSON"]})
     world.append({TOPIC: [reading("a", 9, 1.0), reading("b", 9, 1.0)]})

@@ -1,4 +1,4 @@
-"""Real servers that all tests of one worker share: a broker with empty topics, and an Airflow."""
+"""Real servers that all tests of one worker share: a broker with empty topics, a Spark server, and an Airflow."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
+from infra.spark import connect_server
 from tables.engine.declarations.registry import load
 from tables.engine.events.topic_specs import specs
 from tests.infra.conftest import free_port
@@ -82,6 +83,21 @@ def empty_log(broker: Settings) -> Iterator[Settings]:
         yield replace(broker, home=home, bootstrap=broker.bootstrap_servers, archive=broker.archive_uri)
     finally:
         shutil.rmtree(home, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def spark_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+    """Settings of a supervised Spark Connect server in a home without anything else.
+
+    A test may kill it, since it comes back.
+    """
+    home = tmp_path_factory.mktemp("spark-server")
+    settings = Settings(home=home, spark_port=free_port(), shuffle_partitions=1, driver_memory="700m")
+    try:
+        supervisor.start(settings, [connect_server.program(settings)])
+        yield settings
+    finally:
+        supervisor.stop(settings)
 
 
 GREET = """

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tables.engine.checks.changelog_check import unexplained_changes
-from tests.late_reading import TOPIC, damage, hours, late_reading
+from tests.late_reading import TOPIC, damage, hours
 from tests.plant import DAYS_FILE, plant, reading
 from tests.worlds import World
 
@@ -21,8 +21,9 @@ pytestmark = pytest.mark.timeout(600)
 
 
 @pytest.fixture(scope="module")
-def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    world = late_reading(spark, tmp_path_factory.mktemp("streamed"))
+def streamed(late_reading: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    home = tmp_path_factory.mktemp("streamed") / "home"
+    world = late_reading.copied_to(replace(late_reading.settings, home=home))
     world.reconcile(["hours"])
     world.append({TOPIC: [reading("a", 0.4, 8.0), reading("b", 20, 1.0)]})
     world.maintain(["hours"])
@@ -30,10 +31,8 @@ def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> W
 
 
 @pytest.fixture
-def world(spark: SparkSession, streamed: World, tmp_path: Path) -> World:
-    shutil.copytree(streamed.settings.home, tmp_path / "home")
-    settings = replace(streamed.settings, home=tmp_path / "home")
-    return World(spark, settings, "plant", streamed.registry, dict(streamed.log))
+def world(streamed: World, tmp_path: Path) -> World:
+    return streamed.copied_to(replace(streamed.settings, home=tmp_path / "home"))
 
 
 def clean(world: World, name: str) -> None:

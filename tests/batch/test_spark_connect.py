@@ -26,7 +26,7 @@ from tables.engine.checks.hash_buckets import Turn
 from tables.engine.refresh.derived_rows import derive
 from tables.engine.refresh.run_result import RunResult
 from tests.connect_session import remote, serve
-from tests.late_reading import TOPIC, ZERO, damage, hours, late_reading, platform
+from tests.late_reading import TOPIC, ZERO, damage, hours, platform
 from tests.tables.declared import a_table
 from tests.worlds import World
 
@@ -41,14 +41,13 @@ def endpoint(spark: SparkSession) -> str:
     return serve(spark)
 
 
-@pytest.fixture(scope="module")
-def streamed(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    return late_reading(spark, tmp_path_factory.mktemp("streamed"))
-
-
 @pytest.fixture(params=["in process", "through Connect"])
-def session(request: pytest.FixtureRequest, streamed: World, endpoint: str) -> Iterator[SparkSession]:
-    through = remote(endpoint, streamed.settings) if request.param == "through Connect" else nullcontext(streamed.spark)
+def session(request: pytest.FixtureRequest, late_reading: World, endpoint: str) -> Iterator[SparkSession]:
+    through = (
+        remote(endpoint, late_reading.settings)
+        if request.param == "through Connect"
+        else nullcontext(late_reading.spark)
+    )
     with through as session:
         yield session
 
@@ -59,11 +58,11 @@ def engine() -> Engine:
 
 
 @pytest.fixture
-def world(session: SparkSession, streamed: World, tmp_path: Path, engine: Engine) -> World:
+def world(session: SparkSession, late_reading: World, tmp_path: Path, engine: Engine) -> World:
     """A copy of what was streamed, to be worked on by a session and an engine."""
-    shutil.copytree(streamed.settings.home, tmp_path / "home")
-    settings = replace(streamed.settings, home=tmp_path / "home", engine=engine)
-    return World(session, settings, "plant", streamed.registry, dict(streamed.log))
+    shutil.copytree(late_reading.settings.home, tmp_path / "home")
+    settings = replace(late_reading.settings, home=tmp_path / "home", engine=engine)
+    return World(session, settings, "plant", late_reading.registry, dict(late_reading.log))
 
 
 def changed(outcomes: list[RunResult]) -> dict[tuple[str, str], tuple[int, int, int]]:
@@ -115,27 +114,27 @@ def test_no_rows_of_a_schema_are_a_frame_as_some_are(session: SparkSession) -> N
 
 
 @pytest.mark.parametrize("name", ["rand", "current_timestamp", "uuid"])
-def test_an_impure_function_is_refused(session: SparkSession, streamed: World, name: str) -> None:
+def test_an_impure_function_is_refused(session: SparkSession, late_reading: World, name: str) -> None:
     from pyspark.sql import functions as F
 
     def hours(readings: DataFrame) -> DataFrame:
         impure = {"rand": F.rand, "current_timestamp": F.current_timestamp, "uuid": lambda: F.expr("uuid()")}[name]()
         return readings.select("sensor", F.col("read_at").alias("closes_at"), impure.alias("hour"))
 
-    readings = streamed.lake.frame(session, TOPIC)
+    readings = late_reading.lake.frame(session, TOPIC)
     with pytest.raises(BadDeclaration, match=rf"hours calls {name}\(\)"):
         derive(a_table(derive=hours), {"readings": readings})
 
 
-def test_sql_text_runs_where_its_inputs_do(session: SparkSession, streamed: World) -> None:
-    readings = streamed.lake.frame(session, TOPIC)
+def test_sql_text_runs_where_its_inputs_do(session: SparkSession, late_reading: World) -> None:
+    readings = late_reading.lake.frame(session, TOPIC)
     text = "WITH a AS (SELECT * FROM {readings} WHERE sensor = 'a') SELECT count(*) AS n FROM a"
     assert sql(text, readings=readings).toArrow()["n"].to_pylist() == [readings.where("sensor = 'a'").count()]
 
 
-def test_an_impure_function_in_sql_text_is_refused(session: SparkSession, streamed: World) -> None:
+def test_an_impure_function_in_sql_text_is_refused(session: SparkSession, late_reading: World) -> None:
     def hours(readings: DataFrame) -> DataFrame:
         return sql("SELECT sensor, read_at AS closes_at, now() AS hour FROM {readings}", readings=readings)
 
     with pytest.raises(BadDeclaration, match=r"hours calls now\(\)"):
-        derive(a_table(derive=hours), {"readings": streamed.lake.frame(session, TOPIC)})
+        derive(a_table(derive=hours), {"readings": late_reading.lake.frame(session, TOPIC)})

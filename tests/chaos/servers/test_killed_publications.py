@@ -20,22 +20,21 @@ from infra.process import supervisor
 from infra.settings import Settings
 from rebuild.promotion import Promotion
 from rebuild.rebuild_table import rebuild_in_shadow
+from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.shadow_lake import shadow
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tests.chaos import test_killed_server as killed_server
 from tests.chaos.executioner import stepped
-from tests.chaos.test_killed_server import damaged, served
 from tests.late_reading import platform
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-__all__ = ["damaged", "served"]
-
 KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+HOURS = "plant.hours"
 STEPS = [(Writer, "_commit"), (Ledgers, "record_corrections"), (Ledgers, "record_run")]
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 120 * KILLS)]
@@ -43,16 +42,17 @@ pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 +
 
 def promote(world: World) -> None:
     """Publish what lies in the shadow of the hours."""
-    live, table = platform(world), world.registry.find_table("hours")
+    live, table = platform(world), world.registry.find_table(HOURS)
     Promotion(live, shadow(live, table), table).promote()
 
 
 @pytest.fixture(scope="module")
-def rebuilt(spark: SparkSession, damaged: World, tmp_path_factory: pytest.TempPathFactory) -> World:
-    """The damaged home with the hours rebuilt in the shadow; every write is large enough for Spark."""
-    home = tmp_path_factory.mktemp("rebuilt") / "home"
-    world = damaged.copied_to(replace(damaged.settings, home=home))
-    rebuild_in_shadow(platform(world), world.registry.find_table("hours"), world)  # type: ignore[arg-type]
+def rebuilt(spark: SparkSession, misread: World, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """The damaged home with the hours, its one table, rebuilt in the shadow; every write is large enough for Spark."""
+    home, declared = tmp_path_factory.mktemp("rebuilt") / "home", misread.registry
+    world = misread.copied_to(replace(misread.settings, home=home))
+    world = replace(world, registry=Registry(declared.topics, {HOURS: declared.tables[HOURS]}))
+    rebuild_in_shadow(platform(world), world.registry.find_table(HOURS), world)  # type: ignore[arg-type]
     return replace(world, settings=replace(world.settings, small_rows=0))
 
 
@@ -60,7 +60,7 @@ def rebuilt(spark: SparkSession, damaged: World, tmp_path_factory: pytest.TempPa
 def test_a_server_killed_while_a_command_publishes_leaves_all_or_nothing(
     command: Callable[[World], None],
     spark: SparkSession,
-    served: Settings,
+    spark_server: Settings,
     rebuilt: World,
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
@@ -75,17 +75,17 @@ def test_a_server_killed_while_a_command_publishes_leaves_all_or_nothing(
         home, last = tmp_path / f"killed-{number}", dice.randrange(steps) if number else 0
         told = f"seed={SEED} number={number} killed at step {last} of {steps}"
         try:
-            _run(served, rebuilt, home, _killing(served, command, last), monkeypatch)
+            _run(spark_server, rebuilt, home, _killing(spark_server, command, last), monkeypatch)
         except SparkUnreachable:
             interrupted += 1
-        assert _run(served, rebuilt, home, command, monkeypatch) == wanted, told
+        assert _run(spark_server, rebuilt, home, command, monkeypatch) == wanted, told
     assert interrupted, f"seed={SEED}"
 
 
 def _run(
-    served: Settings, world: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
+    spark_server: Settings, world: World, home: Path, command: Callable[[World], None], monkeypatch: pytest.MonkeyPatch
 ) -> Counter[str]:
-    return killed_server._run(served, world, home, command, monkeypatch)[0]
+    return killed_server._run(spark_server, world, home, command, monkeypatch)[0]
 
 
 def _undisturbed(
@@ -99,9 +99,9 @@ def _undisturbed(
     return killed_server._content(calm), next(steps)
 
 
-def _killing(served: Settings, command: Callable[[World], None], last: int) -> Callable[[World], None]:
+def _killing(spark_server: Settings, command: Callable[[World], None], last: int) -> Callable[[World], None]:
     """The command, whose server is killed at its step of that number."""
-    [process] = supervisor.state(served)
+    [process] = supervisor.state(spark_server)
     assert process.pid is not None
     pid, numbers = process.pid, count()
 

@@ -4,12 +4,10 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-import pytest
-
 from cli.commands.spark_shell_command import create_views
 from tables.engine.delta.lake import Lake
 from tests.cli.conftest import Cli
-from tests.late_reading import late_reading
+from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -20,11 +18,8 @@ def test_without_a_server_there_is_no_connection_string(home: object, cli: Cli) 
     assert (ran.code, "There is no Spark server" in ran.err) == (2, True)
 
 
-def test_each_table_is_a_view_and_events_show_records_alone(
-    spark: SparkSession, tmp_path_factory: pytest.TempPathFactory
-) -> None:
-    world = late_reading(spark, tmp_path_factory.mktemp("shell"))
-    views = create_views(spark, Lake(world.settings))
+def test_each_table_is_a_view_and_events_show_records_alone(spark: SparkSession, late_reading: World) -> None:
+    views = create_views(spark, Lake(late_reading.settings))
     assert {"hours", "kept", "newest", "readings", "readings_quarantine", "corrections"} <= set(views)
     assert spark.sql("SELECT count(*) AS n FROM readings").collect()[0].n == 6, "seven records, one of them no reading"
     assert spark.table("hours").where("sensor = 'b'").count() == 2

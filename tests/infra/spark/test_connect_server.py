@@ -1,4 +1,7 @@
-"""The supervised Spark Connect server: who gets in, what commands see of each other, and what happens when one ends."""
+"""The supervised Spark Connect server: who gets in, what commands see of each other, and what happens when one ends.
+
+What happens when the server itself ends is in `tests/chaos/servers`.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +9,6 @@ import os
 import signal
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
@@ -14,13 +16,11 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from infra.errors import BadSetting, SparkUnreachable
+from infra.errors import BadSetting
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from infra.spark import connect_server
-from infra.spark.spark_client import find_endpoint, naming_lost_server
+from infra.spark.spark_client import find_endpoint
 from tests.connect_session import remote
-from tests.infra.conftest import free_port
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -46,13 +46,10 @@ open_session(Settings.from_environment(), "long").range(1).mapInArrow(beat, "id 
 """
 
 
-@pytest.fixture(scope="module")
-def settings(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
+@pytest.fixture
+def settings(spark_server: Settings) -> Settings:
     """A home in which nothing but a Spark server is supervised."""
-    settings = Settings(home=tmp_path_factory.mktemp("home"), spark_port=free_port(), driver_memory="700m")
-    supervisor.start(settings, [connect_server.program(settings)])
-    yield settings
-    supervisor.stop(settings)
+    return spark_server
 
 
 @pytest.fixture
@@ -105,7 +102,7 @@ def test_a_result_that_is_too_large_fails_its_query_alone(session: SparkSession,
 
 
 def test_the_jobs_of_a_command_that_is_killed_are_cancelled(settings: Settings, tmp_path: Path) -> None:
-    """The first test that needs the server, which it starts; a command then runs until the server has missed it."""
+    """A command runs until the server has missed it, which takes half a minute."""
     beats = tmp_path / "beats"
     environment = {**os.environ, **settings.environment()}
     command = subprocess.Popen([sys.executable, "-c", LONG_JOB, str(beats)], cwd=ROOT, env=environment)
@@ -119,23 +116,6 @@ def test_the_jobs_of_a_command_that_is_killed_are_cancelled(settings: Settings, 
         return beats.read_text() == before
 
     _wait(is_still, 60)
-
-
-def test_a_command_in_flight_when_the_server_is_killed_may_be_tried_again(settings: Settings, endpoint: str) -> None:
-    before = pid(settings)
-    assert before is not None
-    threading.Timer(3, os.kill, (before, signal.SIGKILL)).start()
-
-    def work() -> None:
-        with naming_lost_server(), remote(endpoint, settings) as session:
-            while True:
-                session.range(1_000_000).selectExpr("sum(id)").collect()
-
-    with pytest.raises(SparkUnreachable):
-        work()
-    with remote(endpoint, settings) as session:
-        assert session.range(5).count() == 5
-    assert pid(settings) not in (None, before)
 
 
 def _wait(condition: object, seconds: float) -> None:
