@@ -17,9 +17,10 @@ class Driver:
     """A driver's process, with the JVM and the workers that it starts."""
 
     def __init__(self, settings: Settings) -> None:
-        self.home = settings.home
-        self.home.mkdir(parents=True, exist_ok=True)
-        with (self.home / "driver.log").open("wb") as log:
+        self.settings = settings
+        self._log = settings.home / "driver.log"
+        settings.home.mkdir(parents=True, exist_ok=True)
+        with self._log.open("wb") as log:
             self._process = subprocess.Popen(
                 [sys.executable, "-m", "tests.chaos.ingest_driver"],
                 cwd=ROOT,
@@ -30,7 +31,7 @@ class Driver:
             )
 
     def send(self, number: signal.Signals) -> None:
-        assert self._process.poll() is None, (self.home / "driver.log").read_text()[-3_000:]
+        assert self._process.poll() is None, self._log.read_text()[-3_000:]
         os.killpg(self._process.pid, number)
 
     def kill_jvm(self) -> None:
@@ -39,7 +40,7 @@ class Driver:
 
     def wait(self, timeout_s: float) -> tuple[int, str]:
         """With what it ended, and what it wrote last."""
-        return self._process.wait(timeout_s), (self.home / "driver.log").read_text()[-3_000:]
+        return self._process.wait(timeout_s), self._log.read_text()[-3_000:]
 
     def end(self) -> None:
         if self._process.poll() is None:

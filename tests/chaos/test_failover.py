@@ -1,4 +1,4 @@
-"""Two drivers with two homes on one lake, one of them paused at a time, ingest each record once."""
+"""Two drivers with two homes on one lake, one paused at a time, ingest each record once, and end with their JVMs."""
 
 from __future__ import annotations
 
@@ -17,10 +17,11 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
+from streaming.progress import read
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tests.chaos.ingest_driver import Driver
 from tests.platform.acknowledged_records import faults
-from tests.servers import wait_until
+from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection
@@ -29,13 +30,34 @@ from traffic.producer import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAILOVERS = int(os.environ.get("CHAOS_KILLS", "3"))
+FAILOVERS = int(os.environ.get("CHAOS_KILLS", "2"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
 FIRST = date(2013, 1, 1)
 DAYS = 28
 MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 60 * FAILOVERS)]
+
+
+@pytest.fixture(scope="module")
+def log(broker: Settings) -> Iterator[Settings]:
+    """The lake's home; the topics are empty."""
+    with empty_log(broker) as settings:
+        yield settings
+
+
+@pytest.fixture(scope="module")
+def drivers(log: Settings) -> Iterator[list[Driver]]:
+    """Two, which have begun to ingest."""
+    found = [
+        Driver(replace(log, home=log.home / f"driver-{n}", lake=log.lake_uri, max_offsets=2_000)) for n in range(2)
+    ]
+    try:
+        wait_until(lambda: all((driver.settings.progress / "flights").exists() for driver in found))
+        yield found
+    finally:
+        for driver in found:
+            driver.end()
 
 
 @contextmanager
@@ -54,14 +76,14 @@ def sending(settings: Settings) -> Iterator[None]:
     sent.result()
 
 
-def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(log: Settings, spark: SparkSession) -> None:
+def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(
+    log: Settings, drivers: list[Driver], spark: SparkSession
+) -> None:
     """Two drivers start, which is what takes the time; `make chaos` lets one take over from the other more often."""
     print(f"CHAOS_SEED={SEED} CHAOS_KILLS={FAILOVERS}")
     dice = random.Random(SEED)
     world = World(spark, log)
     topics = world.registry.domain_topics("flights")
-    homes = [replace(log, home=log.home / f"driver-{n}", lake=log.lake_uri, max_offsets=2_000) for n in range(2)]
-    drivers = [Driver(home) for home in homes]
 
     def ingested() -> int:
         return sum(sum(read_ingested_offsets(world.lake, topic).ends.values()) for topic in topics)
@@ -70,23 +92,29 @@ def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(log: Settin
         commits = (c for t in topics for c in world.lake.commits(t.full_name, 0, world.lake.version(t.full_name)))
         return {str(commit.info["driver"]) for commit in commits}
 
-    try:
-        with sending(log):
-            wait_until(lambda: all((home.progress / "flights").exists() for home in homes))
-            for number in range(FAILOVERS):
-                asleep = drivers[number % 2]
-                time.sleep(dice.uniform(0, 1.5))
-                asleep.send(signal.SIGSTOP)
-                before = ingested()
-                wait_until(lambda before=before: ingested() > before)  # type: ignore[misc]
-                time.sleep(dice.uniform(0, 1.5))
-                asleep.send(signal.SIGCONT)
-        wait_until(lambda: faults(log) == {})
-    finally:
-        for driver in drivers:
-            driver.end()
+    with sending(log):
+        for number in range(FAILOVERS):
+            asleep = drivers[number % 2]
+            time.sleep(dice.uniform(0, 1.5))
+            asleep.send(signal.SIGSTOP)
+            before = ingested()
+            wait_until(lambda before=before: ingested() > before)  # type: ignore[misc]
+            time.sleep(dice.uniform(0, 1.5))
+            asleep.send(signal.SIGCONT)
+    wait_until(lambda: faults(log) == {})
 
     assert len(writers()) == 2
     assert [fault for topic in topics for fault in frontier_faults(world.lake, topic)] == []
     assert [fault for topic in topics for fault in late_faults(world.lake, topic)] == []
     assert faults(log) == {}
+
+
+def test_a_driver_ends_with_its_jvm(drivers: list[Driver]) -> None:
+    """The kernel kills a JVM where memory is short."""
+    driver = drivers[0]
+    driver.kill_jvm()
+    code, written = driver.wait(60)
+    assert code != 0
+    assert "The JVM of the stream of flights ended with exit code -9" in written
+    [failed] = [p for p in read(driver.settings, "flights") if p.query == "ingest"]
+    assert "exit code -9" in failed.error
