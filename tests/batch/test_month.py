@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 pytestmark = [pytest.mark.spark, pytest.mark.timeout(900)]
 
 START, END, TAIL_END = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
-MICRO_BATCHES = 6
+MICRO_BATCHES = 4
 TABLES = [name for name in expected_tables.KEYS if name.startswith("flights.")]
 
 
