@@ -115,7 +115,7 @@ def _send(settings: Settings, topic: str, events: Iterable[tuple[bytes, bytes]])
 
 def _is_whole(settings: Settings, capture: Capture) -> bool:
     try:
-        debezium_connector.require_no_gap(settings, capture)
+        debezium_connector.require_whole(settings, capture)
     except CaptureFailed:
         return False
     return True

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
 
 from infra.errors import BadDeclaration
 
@@ -30,6 +30,8 @@ class Capture:
         snapshot: 1; each time that the table is captured again, the next number.
         is_outbox: each inserted row holds a record of the topic; what else happens to it is no record.
         writes_marks: its connector writes the marks that all captures of the database meet.
+        columns: column -> the declared type, without a size; of arrays that of their elements. None of an outbox.
+        primary_key: as declared; none of an outbox.
     """
 
     topic: str
@@ -37,6 +39,8 @@ class Capture:
     snapshot: int = 1
     is_outbox: bool = False
     writes_marks: bool = False
+    columns: Mapping[str, str] = field(default_factory=dict)
+    primary_key: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:

@@ -10,7 +10,9 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
-from infra.capture.captured_table import MARK, OUTBOX_COLUMNS, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from infra.capture.captured_table import MARK, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from infra.capture.catalog_changes import lost_since, to_note, unfit_table
+from infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
 from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
@@ -146,8 +148,9 @@ def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> No
     """
     deadline = time.monotonic() + timeout_s
     require_table(settings, capture)
-    require_no_gap(settings, capture)
-    _ensure_publication(settings, capture)
+    if _slot(settings, capture)[0] is None and committed_lsn(settings, capture) is None:
+        publish(settings, capture)
+    require_whole(settings, capture)
     # Refused while the worker joins its group.
     until_answered(lambda: _configure(settings, capture), ConnectUnreachable, timeout_s)
     if _task(settings, capture)[0] == "FAILED":
@@ -200,20 +203,23 @@ def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> Non
         time.sleep(0.3)
 
 
-def _ensure_publication(settings: Settings, capture: Capture) -> None:
-    """Have the database publish the table: partitions as their root, and what it computes of other columns."""
-    [version, *found] = postgres_server.query(
-        settings, f"SHOW server_version_num; SELECT 1 FROM pg_publication WHERE pubname = '{capture.name}'"
+def publish(settings: Settings, capture: Capture) -> None:
+    """Have the database publish the table: partitions as their root, and what it computes of other columns.
+
+    What the catalog says of the table then is noted with the publication: before the snapshot, in one transaction,
+    in which nothing else alters the table.
+    """
+    [version] = postgres_server.query(settings, "SHOW server_version_num")
+    # Without them, updates of a table with whole replica identity would fail.
+    generated = ", publish_generated_columns = stored" if int(version) >= 180_000 else ""
+    inserts = ", publish = 'insert'" if capture.is_outbox else ""
+    postgres_server.query(
+        settings,
+        f'BEGIN;\nDROP PUBLICATION IF EXISTS "{capture.name}";\n'
+        f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
+        f"WITH (publish_via_partition_root = true{generated}{inserts});\n"
+        f"{note_table(capture.table, capture.name)}COMMIT;",
     )
-    if not found:
-        # Without them, updates of a table with whole replica identity would fail.
-        generated = ", publish_generated_columns = stored" if int(version) >= 180_000 else ""
-        inserts = ", publish = 'insert'" if capture.is_outbox else ""
-        postgres_server.query(
-            settings,
-            f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
-            f"WITH (publish_via_partition_root = true{generated}{inserts})",
-        )
 
 
 def _configure(settings: Settings, capture: Capture) -> None:
@@ -232,11 +238,10 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
     found = known(settings, capture)
     capture = found[-1] if found else capture
     now, error = _task(settings, capture)
-    slot, retained, _ = _slot(settings, capture)
+    slot, retained, *_ = _slot(settings, capture)
     fault = hint = ""
     try:
-        require_table(settings, capture)
-        require_no_gap(settings, capture)
+        (require_whole if found else require_table)(settings, capture)
     except CaptureFailed as failed:
         fault, hint = failed.message, failed.hint or ""
     if not fault and now != "RUNNING":
@@ -256,39 +261,60 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
 
 
 def require_table(settings: Settings, capture: Capture) -> None:
-    """Refuse to capture what is not there: the connector would wait for it, and miss its first rows.
+    """Refuse to capture what is not there, or is not what is declared.
+
+    A connector would wait for a missing table, and miss its first rows.
 
     Raises:
-        CaptureFailed: the database has no such table, or it is no outbox.
+        CaptureFailed: the database has no such table, its key or its columns are others, or it is no outbox.
+        DatabaseUnreachable: retryable.
     """
-    if postgres_server.query(settings, f"SELECT to_regclass('{capture.table}')") == [""]:
+    _require_fit(capture, table_today(settings, capture.table, capture.name))
+
+
+def _require_fit(capture: Capture, found: tuple[CatalogTable, CatalogTable | None] | None) -> CatalogTable:
+    if found is None:
         raise CaptureFailed(
             f"{capture.topic} captures the table {capture.table}, which the database does not have.",
             hint="Create the table, then ./twofold up.",
             topic=capture.topic,
         )
-    if capture.is_outbox:
-        columns = postgres_server.query(
-            settings, f"SELECT attname FROM pg_attribute WHERE attrelid = '{capture.table}'::regclass AND attnum > 0"
-        )
-        missing = [name for name in OUTBOX_COLUMNS if name not in columns]
-        if missing:
-            raise CaptureFailed(
-                f"{capture.topic} captures the outbox {capture.table}, which has no column {', '.join(missing)}; "
-                f"expected {', '.join(OUTBOX_COLUMNS)}.",
-                hint="Add the columns, then ./twofold up.",
-                topic=capture.topic,
-            )
+    for why, hint in unfit_table(capture, found[0]):
+        raise CaptureFailed(f"{capture.topic} cannot capture its table: {why}", hint=hint, topic=capture.topic)
+    return found[0]
+
+
+def require_whole(settings: Settings, capture: Capture) -> None:
+    """Refuse to go on where changes were lost, by a gap in the log or by what is in no log.
+
+    What a look that finds nothing wrong has seen of partitions is noted for the next one.
+
+    Raises:
+        CaptureFailed: as `require_table` and `require_no_gap`; or the catalog says another thing than before the
+            snapshot.
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    found = table_today(settings, capture.table, capture.name)
+    today = _require_fit(capture, found)
+    require_no_gap(settings, capture)
+    noted = found[1] if found else None
+    lost = lost_since(settings, capture, noted, today)
+    if lost or noted is None:
+        raise CaptureFailed(f"{lost}.", hint=f"{again(capture.topic)}.", topic=capture.topic)
+    now = to_note(noted, today)
+    if now is not None:
+        note_again(settings, capture.name, now)
 
 
 def require_no_gap(settings: Settings, capture: Capture) -> None:
     """Refuse to go on where changes were lost: a connector that has a position, and a slot that has not.
 
     Raises:
-        CaptureFailed: the slot is gone, was invalidated, or begins behind the connector's position.
+        CaptureFailed: the slot is gone, was invalidated, or begins behind the connector's position; or the log ends
+            before it.
     """
     # The slot before the position, which it follows: a connector that goes on in between has no gap.
-    slot, _, confirmed = _slot(settings, capture)
+    slot, _, confirmed, end = _slot(settings, capture)
     position = committed_lsn(settings, capture)
     if position is None:
         return
@@ -303,6 +329,13 @@ def require_no_gap(settings: Settings, capture: Capture) -> None:
         raise CaptureFailed(
             f"The replication slot {capture.name} begins at LSN {confirmed}, beyond the connector's {position}: "
             "changes between are lost.",
+            hint=f"{again(capture.topic)}.",
+            topic=capture.topic,
+        )
+    if position > end and position > (end := _slot(settings, capture)[3]):
+        raise CaptureFailed(
+            f"The database's log ends at LSN {end}, before the connector's {position}: the database was restored, and "
+            "changes up to there would be passed over.",
             hint=f"{again(capture.topic)}.",
             topic=capture.topic,
         )
@@ -373,18 +406,21 @@ def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
     return next((entry["offset"] for entry in found.get("offsets", ()) if entry.get("offset")), {})
 
 
-def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int]:
-    """What `pg_replication_slots` says of its log, the bytes of it that are kept, and the LSN from which it goes on."""
+def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, int]:
+    """What `pg_replication_slots` says of a slot, the bytes of the log that are kept for it, two places in the log.
+
+    They are the LSN from which the slot goes on, and where the log ends.
+    """
     found = postgres_server.query(
         settings,
         "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
-        "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0) "
+        "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0), pg_current_wal_lsn() - '0/0'::pg_lsn "
         f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
     )
     if not found:
-        return None, 0, 0
-    status, retained, confirmed = found[0].split("|")
-    return status, int(retained), int(confirmed)
+        return None, 0, 0, 0
+    status, retained, confirmed, end = found[0].split("|")
+    return status, int(retained), int(confirmed), int(end)
 
 
 def main(arguments: list[str]) -> int:

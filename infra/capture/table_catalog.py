@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
 
 from infra.capture import postgres_server
 from infra.settings import Settings
 
 _QUOTED = "'{}'"
-_COLUMNS = """
-SELECT json_build_object(
+_COLUMN = """jsonb_build_object(
     'name', a.attname,
+    'number', a.attnum,
     'type', CASE t.typtype WHEN 'd' THEN format_type(t.typbasetype, t.typtypmod)
                            ELSE format_type(a.atttypid, a.atttypmod) END,
     'kind', t.typtype,
@@ -22,8 +22,45 @@ SELECT json_build_object(
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-WHERE a.attrelid = to_regclass('{}') AND a.attnum > 0 AND NOT a.attisdropped
-ORDER BY a.attnum
+WHERE a.attrelid = to_regclass('{0}') AND a.attnum > 0 AND NOT a.attisdropped
+ORDER BY a.attnum"""
+_TODAY = f"""
+WITH RECURSIVE tree AS (
+    SELECT to_regclass('{{0}}')::oid AS oid, '' AS since
+    UNION ALL SELECT i.inhrelid, i.xmin::text FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
+), parts AS (
+    SELECT jsonb_object_agg(c.oid, jsonb_build_object(
+        'name', c.oid::regclass,
+        'since', t.since,
+        'is_new', EXISTS (
+            SELECT FROM pg_attribute a JOIN pg_attribute made ON made.attrelid = a.attrelid AND made.attnum = -1
+            WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmin = made.xmin AND a.cmin = made.cmin),
+        'file', c.relfilenode::bigint,
+        'is_logged', c.relkind IN ('r', 'p') AND c.relpersistence = 'p',
+        'identity', CASE WHEN c.relreplident = 'i' AND EXISTS (
+            SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisprimary)
+            THEN 'd' ELSE c.relreplident END)) AS parts
+    FROM tree t JOIN pg_class c ON c.oid = t.oid
+)
+SELECT jsonb_build_object(
+    'oid', c.oid::bigint,
+    'is_partitioned', c.relkind = 'p',
+    'named', (SELECT t.xmin::text FROM pg_type t WHERE t.oid = c.reltype),
+    'published', p.xmin || ' ' || r.xmin,
+    'system', (SELECT system_identifier::text FROM pg_control_system()),
+    'timeline', (SELECT timeline_id FROM pg_control_checkpoint()),
+    'day', current_date,
+    'transaction', pg_snapshot_xmin(pg_current_snapshot())::xid::text,
+    'is_deferrable', EXISTS (
+        SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate),
+    'parts', parts.parts,
+    'columns', ARRAY(SELECT {_COLUMN})) AS today,
+    obj_description(p.oid, 'pg_publication') AS noted
+FROM pg_class c
+CROSS JOIN parts
+LEFT JOIN pg_publication p ON p.pubname = '{{1}}'
+LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
+WHERE c.oid = to_regclass('{{0}}')
 """
 
 
@@ -36,6 +73,7 @@ class CatalogColumn:
         kind: as `pg_type.typtype`: `b` base, `d` domain, `e` enum, `r` and `m` ranges, `c` composite.
         is_virtual: it is computed when it is read, so that its values are in no change.
         key: its place in the primary key, from 0; None: it is not in it.
+        number: which no other column of the table ever has.
     """
 
     name: str
@@ -44,6 +82,60 @@ class CatalogColumn:
     not_null: bool
     is_virtual: bool
     key: int | None
+    number: int = 0
+
+
+@dataclass(frozen=True, kw_only=True)
+class TablePart:
+    """A table that holds rows: the captured one itself, or a partition of it, at any depth.
+
+    Attributes:
+        since: the transaction that attached it; empty of the captured table itself.
+        is_new: it was created as a partition, and has been none of another table.
+        file: where its rows are; another one after each rewrite.
+        is_logged: its changes are in the database's log.
+        identity: what a change says of the row before it, as `pg_class.relreplident`; `d`: the primary key.
+    """
+
+    name: str
+    since: str
+    is_new: bool
+    file: int
+    is_logged: bool
+    identity: str
+
+
+@dataclass(frozen=True, kw_only=True)
+class CatalogTable:
+    """What the catalog says of a captured table.
+
+    Attributes:
+        named: the transaction that gave it its name, its schema or its owner.
+        published: the transactions that made the publication as it is, and put the table into it; None: it is not.
+        system: the identifier of the database cluster.
+        timeline: of the cluster; another one after a restore, and after a standby server was promoted.
+        day: when this was asked.
+        transaction: all before it had ended by then.
+        is_deferrable: two rows may have one primary key within a transaction.
+        parts: by OID, the table itself included.
+    """
+
+    oid: int
+    is_partitioned: bool
+    named: str
+    published: str | None
+    system: str
+    timeline: int
+    day: str
+    transaction: str
+    is_deferrable: bool
+    parts: Mapping[str, TablePart]
+    columns: Sequence[CatalogColumn]
+
+    @property
+    def key(self) -> list[str]:
+        """The columns of the primary key, in its order."""
+        return [column.name for column in sorted(self.columns, key=lambda c: c.key or 0) if column.key is not None]
 
 
 def missing_tables(settings: Settings, tables: Sequence[str]) -> list[str]:
@@ -67,5 +159,48 @@ def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
     Raises:
         DatabaseUnreachable: retryable.
     """
-    lines = postgres_server.query(settings, _COLUMNS.format(table))
+    lines = postgres_server.query(settings, f"SELECT {_COLUMN.format(table)}")
     return [CatalogColumn(**json.loads(line)) for line in lines]
+
+
+def table_today(settings: Settings, table: str, publication: str) -> tuple[CatalogTable, CatalogTable | None] | None:
+    """What the catalog says of a table, and what was noted with the publication; None: there is no such table.
+
+    Raises:
+        DatabaseUnreachable: retryable.
+    """
+    asked = f"SELECT unnest(ARRAY[today::text, noted]) FROM ({_TODAY.format(table, publication)}) t"
+    lines = postgres_server.query(settings, asked)
+    if not lines:
+        return None
+    today, noted = lines
+    return _parsed(today), _parsed(noted) if noted else None
+
+
+def note_table(table: str, publication: str) -> str:
+    """The statements, for a transaction, that note with a publication what the catalog says of its table."""
+    noted = f"SELECT today AS twofold_note FROM ({_TODAY.format(table, publication)}) t \\gset\n"
+    return f"{noted}COMMENT ON PUBLICATION \"{publication}\" IS :'twofold_note';\n"
+
+
+def note_again(settings: Settings, publication: str, table: CatalogTable) -> None:
+    """Note this with the publication in place of what was noted."""
+    text = json.dumps(asdict(table)).replace("'", "''")
+    postgres_server.query(settings, f"COMMENT ON PUBLICATION \"{publication}\" IS '{text}';")
+
+
+def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool:
+    """Whether a table still has a row that was written before a transaction, as it has when a VACUUM moved its rows.
+
+    Raises:
+        DatabaseUnreachable: retryable.
+    """
+    [name] = postgres_server.query(settings, f"SELECT {oid}::regclass")
+    older = f"SELECT FROM ONLY {name} WHERE age(xmin) > age('{transaction}'::xid)"
+    return postgres_server.query(settings, f"SELECT EXISTS ({older})") == ["t"]
+
+
+def _parsed(text: str) -> CatalogTable:
+    found = json.loads(text)
+    parts = {oid: TablePart(**part) for oid, part in found.pop("parts").items()}
+    return CatalogTable(parts=parts, columns=[CatalogColumn(**column) for column in found.pop("columns")], **found)

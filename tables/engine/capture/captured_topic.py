@@ -178,13 +178,21 @@ def outbox_of(
 
 def captures(registry: Registry) -> list[Capture]:
     """What is to be captured for the declared topics; the first of changes writes the marks."""
-    found = [
-        Capture(topic=topic.full_name, table=topic.captures, is_outbox=topic.encoding == "json")
-        for topic in registry.topics.values()
-        if topic.captures
-    ]
+    found = [_capture(topic, topic.captures) for topic in registry.topics.values() if topic.captures]
     writer = next((capture for capture in found if not capture.is_outbox), None)
     return [replace(capture, writes_marks=capture is writer) for capture in found]
+
+
+def _capture(topic: Topic, table: str) -> Capture:
+    if topic.encoding == "json":
+        return Capture(topic=topic.full_name, table=table, is_outbox=True)
+    row = {name: kind for name, kind in topic.types.items() if not name.startswith("cdc_")}
+    return Capture(
+        topic=topic.full_name,
+        table=table,
+        columns={name: (kind.element or kind).name for name, kind in row.items()},
+        primary_key=tuple(name for name in topic.dedup_keys if name in row),
+    )
 
 
 def _require_table(table: str) -> None:

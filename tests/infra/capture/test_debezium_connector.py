@@ -56,12 +56,13 @@ def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> N
     ("offsets", "slot", "expected"),
     [
         (None, [], None),
-        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0|50"], None),
-        ([{"offset": {"lsn": 50}}], ["extended|0|30"], None),
+        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0|50|60"], None),
+        ([{"offset": {"lsn": 50}}], ["extended|0|30|60"], None),
         ([{"offset": {"lsn": 50}}], [], "is gone"),
-        ([{"offset": {"lsn": 50}}], ["lost|0|50"], "is lost"),
-        ([{"offset": {"lsn": 50}}], ["unreserved|0|50"], "is unreserved"),
-        ([{"offset": {"lsn": 50}}], ["reserved|0|51"], "beyond the connector's 50"),
+        ([{"offset": {"lsn": 50}}], ["lost|0|50|60"], "is lost"),
+        ([{"offset": {"lsn": 50}}], ["unreserved|0|50|60"], "is unreserved"),
+        ([{"offset": {"lsn": 50}}], ["reserved|0|51|60"], "beyond the connector's 50"),
+        ([{"offset": {"lsn": 50}}], ["reserved|0|30|40"], "log ends at LSN 40, before the connector's 50"),
     ],
 )
 def test_a_slot_without_what_the_connector_needs_is_refused(
@@ -91,5 +92,7 @@ def test_a_connector_that_goes_on_while_one_looks_has_no_gap(
         return found
 
     monkeypatch.setattr(kafka_connect, "ask", lambda *_: moved_on({"offsets": [{"offset": {"lsn": now["position"]}}]}))
-    monkeypatch.setattr(postgres_server, "query", lambda *_: moved_on([f"reserved|0|{now['confirmed']}"]))
+    monkeypatch.setattr(
+        postgres_server, "query", lambda *_: moved_on([f"reserved|0|{now['confirmed']}|{now['position']}"])
+    )
     require_no_gap(settings, CAPTURE)
