@@ -18,7 +18,7 @@ from infra.settings import Settings
 _READ_AS = {"date": "date", "timestamp_ntz": "timestamp without time zone", "binary": "bytea"}
 """Declared type -> the one type of PostgreSQL whose values Debezium writes so: as days, microseconds, or base64."""
 _TIME = "time without time zone"
-_SIZE = re.compile(r"\(\d+(?:,-?\d+)?\)")
+SIZE = re.compile(r"\(\d+(?:,-?\d+)?\)")
 
 
 def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str]]:
@@ -96,7 +96,7 @@ def is_read_as(declared: str, column: CatalogColumn) -> bool:
     Args:
         declared: without a size, `decimal`; of arrays that of their elements.
     """
-    kind = _SIZE.sub("", column.type).removesuffix("[]")
+    kind = SIZE.sub("", column.type).removesuffix("[]")
     if declared in _READ_AS:
         return kind == _READ_AS[declared]
     return kind not in _READ_AS.values() and (kind != _TIME or declared == "long")

@@ -86,7 +86,10 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
     from pyspark.sql import Window
     from pyspark.sql import functions as F
 
-    transaction = ("cdc_snapshot", F.col("cdc_lsn") > 0, "cdc_commit_lsn")
+    # The first one after a snapshot has no commit before it. Numbers of transactions come again, at another time.
+    streamed = F.col("cdc_lsn") > 0
+    number, at = (F.when(streamed, F.col(name)) for name in ("cdc_transaction", "cdc_at"))
+    transaction = (F.col("cdc_snapshot"), streamed, number, at)
     in_transaction = Window.partitionBy(*key, *transaction).orderBy(_order().desc())
     by_key = Window.partitionBy(*key).orderBy(_order())
     so_far = by_key.rowsBetween(Window.unboundedPreceding, Window.currentRow)
@@ -95,7 +98,7 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
         for name in columns
     ]
     filled = changes.where(_IS_CHANGE).select(
-        *key, "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", *values
+        *key, "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", "cdc_transaction", *values
     )
     committed = filled.withColumn("cdc_rank", F.row_number().over(in_transaction)).where("cdc_rank = 1")
     state = F.struct(F.col("cdc_op") == "delete", *(f"cdc_last_{name}" for name in columns))
@@ -119,11 +122,15 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
 
 
 def _order() -> Column:
-    """What orders the changes of a key: a snapshot precedes what is streamed after it, and all is before the next."""
+    """What orders the changes of a key: a snapshot precedes what is streamed after it, and all is before the next.
+
+    A row that the snapshot has, accepted late, is there though a deletion was made for it.
+    """
     from pyspark.sql import functions as F
 
-    streamed = (F.col("cdc_lsn") > 0).alias("streamed")
-    return F.struct("cdc_snapshot", streamed, "cdc_commit_lsn", "cdc_lsn", "cdc_op", "cdc_at")
+    # The last two make the order total: they are what is left of what identifies a change.
+    streamed, is_there = (F.col("cdc_lsn") > 0).alias("streamed"), (F.col("cdc_op") != "delete").alias("is_there")
+    return F.struct("cdc_snapshot", streamed, "cdc_commit_lsn", "cdc_lsn", is_there, "cdc_op", "cdc_at")
 
 
 def _holds(column: str) -> Column:

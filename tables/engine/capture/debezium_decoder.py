@@ -57,6 +57,21 @@ class _Refused(ValueError):
     pass
 
 
+class _Named(msgspec.Struct):
+    name: str
+
+
+class _Sourced(msgspec.Struct):
+    source: _Named
+
+
+class _Change(msgspec.Struct):
+    op: str
+    source: msgspec.Raw
+    before: dict[str, msgspec.Raw] | None = None
+    after: dict[str, msgspec.Raw] | None = None
+
+
 @dataclass(frozen=True)
 class DebeziumParser:
     """Parses change events: makes each a flat JSON object, which the parser of JSON then holds against the schema."""
@@ -81,6 +96,12 @@ class DebeziumParser:
         at = raw.schema.get_field_index("value")
         parsed = self._json.parse(raw.set_column(at, raw.schema.field(at), pa.array(values, pa.binary())))
         return replace(parsed, faults={**parsed.faults, **faults})
+
+    def keys(self, values: Sequence[bytes | None]) -> pa.Table:
+        """The primary keys of the rows that refused changes are about; those that cannot be read are left out."""
+        deletions = pa.array([_as_deletion(value) for value in values], pa.binary())
+        columns = self.parse(pa.table({"value": deletions})).columns
+        return pa.table({name: columns[name] for name in self.topic.dedup_keys if not name.startswith("cdc_")})
 
     def _flat(self, value: bytes) -> bytes:
         change = self._decoder.decode(value)
@@ -176,6 +197,31 @@ def _event(
             "cdc_missing": ", ".join(missing) or None,
         }
     )
+
+
+def snapshot_of(value: bytes | None) -> int | None:
+    """The number of the snapshot that a change belongs to, or follows; None where that cannot be read."""
+    try:
+        return snapshot_number(msgspec.json.decode(value or b"", type=_Sourced).source.name)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+
+
+def is_truncate(value: bytes | None) -> bool:
+    """Whether a change is one of the whole table, which names no row."""
+    try:
+        return msgspec.json.decode(value or b"", type=_Change).op == "t"
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return False
+
+
+def _as_deletion(value: bytes | None) -> bytes | None:
+    """The change with its kind replaced: of a deletion nothing is read but the key."""
+    try:
+        change = msgspec.json.decode(value or b"", type=_Change)
+    except (msgspec.MsgspecError, UnicodeDecodeError):
+        return None
+    return msgspec.json.encode({"op": "d", "source": change.source, "before": change.after or change.before})
 
 
 def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:

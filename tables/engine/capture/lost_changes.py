@@ -2,37 +2,37 @@
 
 from __future__ import annotations
 
+import pyarrow as pa
+
 from infra.duckdb_session import query
+from tables.engine.capture.debezium_decoder import snapshot_of
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.metadata_columns import OFFSET
 
 _NEWEST = f"""
     SELECT
-        min({OFFSET}) AS "begin",
+        cdc_snapshot AS number,
+        coalesce(lead(min({OFFSET})) OVER (ORDER BY cdc_snapshot DESC), 0) AS since,
         min(cdc_commit_lsn) FILTER (cdc_op = 'snapshot') AS first,
         max(cdc_commit_lsn) FILTER (cdc_op = 'snapshot') AS last
     FROM rows GROUP BY cdc_snapshot ORDER BY cdc_snapshot DESC LIMIT 1
 """
+_OF_SNAPSHOTS = f"cdc_lsn = 0 AND cdc_snapshot > 0 AND {OFFSET} IS NOT NULL"
 
 
 def changes_fault(lake: Lake, topic: str) -> str:
     """Why tables may differ from the captured one though all changes arrive; empty: they do not.
 
-    A change that was refused since the newest snapshot began is in quarantine. A snapshot that was interrupted begins
+    A change of the newest snapshot, or since, that was refused is in quarantine. A snapshot that was interrupted begins
     again, of a later moment, and no change says that a row is deleted which was deleted between the two. Of a column
     that was renamed no change says so either.
     """
     if not lake.exists(topic):
         return ""
-    rows = lake.open(topic).scan(
-        columns=["cdc_op", "cdc_snapshot", "cdc_commit_lsn", OFFSET], predicate=f"cdc_lsn = 0 AND {OFFSET} IS NOT NULL"
-    )
+    rows = lake.open(topic).scan(columns=["cdc_op", "cdc_snapshot", "cdc_commit_lsn", OFFSET], predicate=_OF_SNAPSHOTS)
     newest = [row.values() for row in query(_NEWEST, rows=rows).to_pylist()]
-    [(begin, first, last)] = newest or [(0, None, None)]
-    refused = 0
-    if lake.exists(f"{topic}{QUARANTINE}"):
-        since = lake.open(f"{topic}{QUARANTINE}").scan(columns=[OFFSET], predicate=f"{OFFSET} >= {begin}")
-        refused = query("SELECT count(*) AS n FROM rows", rows=since)["n"][0].as_py()
+    [(number, since, first, last)] = newest or [(0, 0, None, None)]
+    refused = len(refused_changes(lake, topic, number, since))
     if refused:
         return (
             f"its tables lack changes that were refused: {refused:,}, with their reasons in {topic}{QUARANTINE} "
@@ -44,7 +44,7 @@ def changes_fault(lake: Lake, topic: str) -> str:
             "may still be in its tables"
         )
     lacking = lake.open(topic).scan(
-        columns=["cdc_missing"], predicate=f"cdc_missing IS NOT NULL AND {OFFSET} >= {begin}"
+        columns=["cdc_missing"], predicate=f"cdc_missing IS NOT NULL AND cdc_snapshot >= {number}"
     )
     missing = query("SELECT DISTINCT cdc_missing FROM rows ORDER BY ALL", rows=lacking)["cdc_missing"].to_pylist()
     if missing:
@@ -53,3 +53,16 @@ def changes_fault(lake: Lake, topic: str) -> str:
             "declare the columns that it has"
         )
     return ""
+
+
+def refused_changes(lake: Lake, topic: str, snapshot: int, since: int = 0) -> list[bytes | None]:
+    """The values, in quarantine, of changes that belong to a snapshot or a later one, or of which that cannot be read.
+
+    Args:
+        since: an offset before all of them.
+    """
+    if not lake.exists(f"{topic}{QUARANTINE}"):
+        return []
+    found = pa.table(lake.open(f"{topic}{QUARANTINE}").scan(columns=["value"], predicate=f"{OFFSET} >= {since}"))
+    values: list[bytes | None] = found["value"].to_pylist()
+    return [value for value in values if (snapshot_of(value) or snapshot) >= snapshot]

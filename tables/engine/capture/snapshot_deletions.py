@@ -11,7 +11,10 @@ import msgspec
 
 from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
-from tables.engine.capture.debezium_decoder import EPOCH, EPOCH_DAY
+from infra.errors import CaptureFailed
+from tables.engine.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, is_truncate
+from tables.engine.capture.lost_changes import refused_changes
+from tables.engine.delta.lake import QUARANTINE
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -19,7 +22,7 @@ if TYPE_CHECKING:
     from tables.engine.declarations.declaration import Topic
     from tables.engine.delta.lake import Lake
 
-_PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn"
+PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn, cdc_op != 'delete'"
 
 
 def newest_snapshot(lake: Lake, capture: Capture) -> int:
@@ -35,17 +38,22 @@ def newest_snapshot(lake: Lake, capture: Capture) -> int:
 def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = None) -> Iterator[tuple[bytes, bytes]]:
     """Key and value of the change event, as Debezium writes them, for each row that is gone with this snapshot.
 
-    The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes.
-    Of an outbox nothing is gone: what happened stays so.
+    The events must have the whole snapshot. What is streamed after it counts as there, in whatever order it comes. So
+    does a row that was refused: the database has it, and its tables keep what they have. Of an outbox nothing is gone:
+    what happened stays so.
+
+    Raises:
+        CaptureFailed: a change was refused whose key cannot be read.
     """
     if capture.is_outbox:
         return
-    key = [name for name in topic.dedup_keys if not name.startswith("cdc_")]
+    refused = _refused_keys(lake, topic, capture)
+    key = refused.column_names
     columns = [*key, "cdc_op", "cdc_at", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"]
 
     def asked(sql: str) -> pa.Table:
         rows = lake.open(topic.full_name, version).scan(columns=columns, predicate=topic.row_condition)
-        return query(sql, [capture.snapshot], rows=rows)
+        return query(sql, [capture.snapshot], rows=rows, refused=refused)
 
     moment = "SELECT max(greatest(cdc_commit_lsn, cdc_lsn)) AS lsn, max(cdc_at) AS at FROM rows WHERE cdc_snapshot"
     [at] = asked(f"{moment} = ? AND cdc_lsn = 0").to_pylist()
@@ -54,11 +62,26 @@ def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = 
         at["at"] = datetime.now(UTC)
     names = ", ".join(f'"{name}"' for name in key)
     gone = asked(
-        f"SELECT {names} FROM rows GROUP BY ALL "
-        f"HAVING max(cdc_snapshot) < ? AND arg_max(cdc_op, row({_PLACE})) != 'delete' ORDER BY ALL"
+        f"WITH gone AS (SELECT {names} FROM rows GROUP BY ALL "
+        f"HAVING max(cdc_snapshot) < ? AND arg_max(cdc_op, row({PLACE})) != 'delete') "
+        f"FROM gone ANTI JOIN refused USING ({names}) ORDER BY ALL"
     )
     for row in gone.to_pylist():
         yield _deletion(capture, row, at["lsn"], at["at"])
+
+
+def _refused_keys(lake: Lake, topic: Topic, capture: Capture) -> pa.Table:
+    """The keys of rows in quarantine that belong to the snapshot, or to changes after it."""
+    refused = [value for value in refused_changes(lake, topic.full_name, capture.snapshot) if not is_truncate(value)]
+    keys = DebeziumParser(topic).keys(refused)
+    if len(keys) < len(refused):
+        raise CaptureFailed(
+            f"{topic.full_name}: {len(refused) - len(keys)} changes of snapshot {capture.snapshot} were refused whose "
+            "key cannot be read: the rows that are gone are not known.",
+            hint=f"`./twofold sql` shows {topic.full_name}{QUARANTINE} with the reasons; declare the key as it is.",
+            topic=topic.full_name,
+        )
+    return keys
 
 
 def _deletion(capture: Capture, key: Mapping[str, object], lsn: int, at: datetime) -> tuple[bytes, bytes]:

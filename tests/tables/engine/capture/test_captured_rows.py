@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 SCHEMA = (
     "id long, name string, photo string, cdc_op string, cdc_snapshot long, cdc_commit_lsn long, cdc_lsn long, "
-    "cdc_at timestamp, cdc_unchanged array<string>, cdc_missing string"
+    "cdc_at timestamp, cdc_transaction long, cdc_unchanged array<string>, cdc_missing string"
 )
 
 
@@ -32,12 +32,16 @@ def change(
     name: str | None = None,
     photo: str | None = None,
     snapshot: int = 1,
+    transaction: int | None = None,
 ) -> tuple[Any, ...]:
-    """A change; `~` is a photo that did not travel, `!` one of a table without that column."""
+    """A change; `~` is a photo that did not travel, `!` one of a table without that column.
+
+    Its transaction is numbered as the commit before it, unless another number is given.
+    """
     unchanged = ["photo"] if photo == "~" else []
     missing = "other, photo" if photo == "!" else None
     known = None if unchanged or missing else photo
-    return id_, name, known, op, snapshot, commit, lsn, at(minute), unchanged, missing
+    return id_, name, known, op, snapshot, commit, lsn, at(minute), transaction or commit, unchanged, missing
 
 
 CHANGES = [
@@ -198,3 +202,28 @@ def test_at_a_mark_after_a_restore_each_key_has_one_row(spark: SparkSession, ord
     changes = ordered(spark, restored, order).dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn"])
     rows = history(changes, key=["id"], columns=["name"]).collect()
     assert {lsn: names_at(rows, lsn) for lsn in (550, 650)} == {550: ["a", "same"], 650: ["a", "new"]}
+
+
+def test_a_first_transaction_after_a_snapshot_is_one(spark: SparkSession, order: str) -> None:
+    """It has no commit before it: the place of each of its changes stands there. Its number comes again much later."""
+    rows = [
+        change(1, "snapshot", 100, 0, 0, "a"),
+        change(1, "update", 105, 105, 1, "never seen", transaction=7),
+        change(1, "update", 106, 106, 1, "b", transaction=7),
+        change(1, "update", 190, 191, 9, "c", transaction=7),
+    ]
+    changes = ordered(spark, rows, order).dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn"])
+    found = history(changes, key=["id"], columns=["name"]).orderBy("valid_from").collect()
+    assert [row.name for row in found] == ["a", "b", "c"]
+
+
+def test_a_row_that_is_accepted_late_outlives_its_deletion(spark: SparkSession, order: str) -> None:
+    """It was refused, so that the recapture deleted it; both have the place of the snapshot."""
+    rows = [
+        change(1, "snapshot", 100, 0, 0, "a", "p"),
+        change(1, "delete", 300, 0, 20, snapshot=2),
+        change(1, "snapshot", 300, 0, 20, "b", "p", snapshot=2),
+    ]
+    changes = ordered(spark, rows, order).dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn", "cdc_op"])
+    assert [r.name for r in latest_rows(changes, key=["id"], columns=["name"]).collect()] == ["b"]
+    assert [r.name for r in history(changes, key=["id"], columns=["name"]).where("is_current").collect()] == ["b"]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
@@ -48,10 +50,25 @@ def test_a_refused_change_is_a_fault_until_it_leaves_quarantine(lake: Lake) -> N
     assert changes_fault(lake, "bank.people") == ""
 
 
+def refused(lake: Lake, offset: int, number: int) -> None:
+    change = {"op": "r", "source": {"name": f"twofold_{number}_bank_people"}, "after": {"id": 9, "name": "NaN"}}
+    row = {"_offset": offset, "value": json.dumps(change).encode(), "reasons": ["at `name`"]}
+    write_deltalake(lake.uri("bank.people_quarantine"), pa.Table.from_pylist([row], QUARANTINE_SCHEMA), mode="append")
+
+
+@pytest.mark.parametrize("number", [1, 2])
+def test_a_refused_first_row_of_a_snapshot_is_a_fault(lake: Lake, number: int) -> None:
+    """Also where all its rows were refused, and where it precedes every row that was accepted."""
+    snapshot_of(lake, 100)
+    refused(lake, 10, number)
+    assert "refused: 1" in changes_fault(lake, "bank.people")
+    snapshot_of(lake, 400, number=2, offset=11)
+    assert ("refused: 1" in changes_fault(lake, "bank.people")) == (number == 2)
+
+
 def test_a_new_snapshot_heals_what_was_before_it(lake: Lake) -> None:
     snapshot_of(lake, 100, 250)
-    rows = pa.Table.from_pylist([{"_offset": 7, "reasons": ["the table was truncated"]}], QUARANTINE_SCHEMA)
-    write_deltalake(lake.uri("bank.people_quarantine"), rows)
+    refused(lake, 7, 1)
     assert "refused: 1" in changes_fault(lake, "bank.people")
     snapshot_of(lake, 400, 400, number=2, offset=8)
     assert changes_fault(lake, "bank.people") == ""

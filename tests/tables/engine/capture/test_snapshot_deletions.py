@@ -12,11 +12,12 @@ import pytest
 from deltalake import write_deltalake
 
 from infra.capture.captured_table import Capture
+from infra.errors import CaptureFailed
 from tables.engine.capture.captured_topic import changes_of
 from tables.engine.capture.snapshot_deletions import deletions, newest_snapshot
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder, events_schema
+from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
 from tests.tables.declared import bound_as
 
 KEY = {
@@ -74,6 +75,34 @@ def test_an_empty_snapshot_deletes_every_row(lake: Lake) -> None:
     topic = declared({"id": "long"})
     write(lake, topic, [event(1, "snapshot", 1, 10, 0), event(2, "insert", 1, 20, 21)])
     assert gone(lake, topic) == [1, 2]
+
+
+def quarantine(lake: Lake, value: bytes) -> None:
+    row = {"_offset": 90, "value": value, "reasons": ["at `ratio`"]}
+    target = lake.uri("bank.people_quarantine")
+    write_deltalake(target, pa.Table.from_pylist([row], QUARANTINE_SCHEMA), mode="append")
+
+
+def test_a_row_that_the_snapshot_has_and_was_refused_is_not_deleted(lake: Lake) -> None:
+    topic = declared({"id": "long", "born": "date"})
+    days = [date(1931, 5, 6), date(1931, 5, 7)]
+    write(lake, topic, [event(n, "snapshot", 1, 10, 0, born=day) for n in (1, 2) for day in days])
+    source = {"name": AGAIN.name, "snapshot": "true", "sequence": '[null,"80"]', "lsn": 80, "ts_us": 0}
+    row = {"op": "r", "source": source, "before": None, "after": {"id": 1, "born": -14_120, "ratio": "NaN"}}
+    quarantine(lake, json.dumps(row).encode())
+    earlier = {"op": "r", "source": {**source, "name": "twofold_1_bank_people"}, "after": {"id": 2, "born": -14_120}}
+    quarantine(lake, json.dumps(earlier).encode())
+    quarantine(lake, json.dumps({"op": "t", "source": source}).encode())
+    found = [json.loads(key) for key, _ in deletions(lake, topic, AGAIN)]
+    assert found == [{"id": 1, "born": -14_119}, {"id": 2, "born": -14_120}, {"id": 2, "born": -14_119}]
+
+
+def test_nothing_is_deleted_where_the_key_of_a_refused_row_is_unknown(lake: Lake) -> None:
+    topic = declared({"id": "long"})
+    write(lake, topic, [event(1, "snapshot", 1, 10, 0)])
+    quarantine(lake, b"cut off")
+    with pytest.raises(CaptureFailed, match="1 changes of snapshot 2 were refused whose key cannot be read"):
+        gone(lake, topic)
 
 
 @pytest.mark.parametrize("in_snapshot", [True, False])
