@@ -30,6 +30,7 @@ class Capture:
         snapshot: 1; each time that the table is captured again, the next number.
         is_outbox: each inserted row holds a record of the topic; what else happens to it is no record.
         writes_marks: its connector writes the marks that all captures of the database meet.
+        largest_record: bytes that a record of the topic may have, those included that are refused into quarantine.
         columns: column -> the declared type, without a size; of arrays that of their elements. None of an outbox.
         primary_key: as declared; none of an outbox.
     """
@@ -39,6 +40,7 @@ class Capture:
     snapshot: int = 1
     is_outbox: bool = False
     writes_marks: bool = False
+    largest_record: int = 1 << 20
     columns: Mapping[str, str] = field(default_factory=dict)
     primary_key: tuple[str, ...] = ()
 

@@ -84,6 +84,11 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         else f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
         # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.
         "tombstones.on.delete": "false",
+        # A row that is larger than a record may be would stop the connector; one that is too large for its topic is
+        # refused there, and reported.
+        "producer.override.max.request.size": str(capture.largest_record),
+        "producer.override.buffer.memory": str(2 * capture.largest_record + (16 << 20)),
+        "max.queue.size.in.bytes": str(64 << 20),
         "topic.creation.default.replication.factor": "1",
         "topic.creation.default.partitions": "1",
         "errors.tolerance": "none",

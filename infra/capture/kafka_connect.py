@@ -101,7 +101,6 @@ def properties(settings: Settings) -> dict[str, object]:
         "producer.acks": "all",
         "producer.enable.idempotence": "true",
         "producer.linger.ms": 5,
-        "producer.max.request.size": 1 << 20,
         "producer.compression.type": "lz4",
     }
 

@@ -185,11 +185,12 @@ def captures(registry: Registry) -> list[Capture]:
 
 def _capture(topic: Topic, table: str) -> Capture:
     if topic.encoding == "json":
-        return Capture(topic=topic.full_name, table=table, is_outbox=True)
+        return Capture(topic=topic.full_name, table=table, is_outbox=True, largest_record=topic.largest_record)
     row = {name: kind for name, kind in topic.types.items() if not name.startswith("cdc_")}
     return Capture(
         topic=topic.full_name,
         table=table,
+        largest_record=topic.largest_record,
         columns={name: (kind.element or kind).name for name, kind in row.items()},
         primary_key=tuple(name for name in topic.dedup_keys if name in row),
     )

@@ -209,6 +209,15 @@ class Topic:
         ]
 
     @property
+    def largest_record(self) -> int:
+        """How many bytes of one record the broker takes: one that is longer than `max_bytes` is to reach quarantine.
+
+        Of a captured table as many as fit into a segment: a row that the broker refuses stops the capture.
+        """
+        wanted = 32 << 20 if self.captures else max(1 << 20, 2 * self.max_bytes)
+        return min(self.segment_bytes, wanted)
+
+    @property
     def row_condition(self) -> str:
         """Of events, in SQL: whether table functions see one, which no heartbeat and no mark is for."""
         of_change = f" AND {OPERATION} <> '{MARK}'" if self.encoding == "debezium" else ""
@@ -273,6 +282,8 @@ class Topic:
         for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
             if getattr(self, name) < least:
                 found.append(f"{name}={getattr(self, name)}: expected at least {least}.")
+        if self.max_bytes > self.segment_bytes:
+            found.append(f"max_bytes={self.max_bytes}: expected at most segment_bytes={self.segment_bytes}.")
         if self.idle_timeout is not None and not found_by(lambda: self.idle_timeout_ms) and not self.idle_timeout_ms:
             found.append(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
         require_none([BadDeclaration(message) for message in found])

@@ -6,6 +6,8 @@ from infra.kafka.topic_admin import TopicSpec
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
 
+_TOMBSTONES_MS = 180 * 24 * 3_600_000
+
 
 def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
     """One specification per topic, of one domain or of all."""
@@ -19,9 +21,11 @@ def spec(topic: Topic) -> TopicSpec:
         "retention.ms": "-1",
         "retention.bytes": "-1",
         "segment.bytes": str(topic.segment_bytes),
+        "max.message.bytes": str(topic.largest_record),
     }
     if topic.compacted:
-        configs["cleanup.policy"] = "compact"
+        # A tombstone that is removed before a stopped stream has read it would leave its key for ever.
+        configs |= {"cleanup.policy": "compact", "delete.retention.ms": str(_TOMBSTONES_MS)}
     if topic.tiered:
         configs |= {"remote.storage.enable": "true", "local.retention.ms": str(topic.local_retention_ms)}
     return TopicSpec(name=topic.full_name, partitions=topic.partitions, configs=configs)

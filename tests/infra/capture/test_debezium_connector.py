@@ -50,6 +50,8 @@ def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> N
     assert found["include.unknown.datatypes"] == "true"
     assert found["decimal.handling.mode"] == "string"
     assert found["errors.tolerance"] == "none"
+    larger = configuration(settings, replace(CAPTURE, largest_record=1 << 24))
+    assert larger["producer.override.max.request.size"] == str(1 << 24)
 
 
 @pytest.mark.parametrize(

@@ -61,6 +61,8 @@ def test_elsewhere_a_reason_says_how_tombstones_are_declared() -> None:
 def test_a_compacted_topic_has_no_archive_on_the_broker() -> None:
     configs = spec(prices()).configs
     assert configs["cleanup.policy"] == "compact"
+    # A stream that is down for a quarter still reads each tombstone.
+    assert int(configs["delete.retention.ms"]) > 90 * 24 * 3_600_000
     assert not {"remote.storage.enable", "local.retention.ms"} & configs.keys()
     assert spec(a_topic()).configs["remote.storage.enable"] == "true"
 
