@@ -11,15 +11,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from batch.audit.database_audit import ComparedTable, compare_with_database
 from batch.audit.missing_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
 from batch.unexplained import differences_of, name_rows
+from infra.capture.captured_table import Capture, again
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.process.file_locks import is_held
 from infra.spark.spark_client import failing_alone
+from tables.engine.capture.captured_topic import captures
 from tables.engine.checks.completeness import Coverage, coverage
 from tables.engine.checks.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
@@ -51,12 +54,14 @@ class AuditedTopic:
         partitions: what became of the offsets that were ingested, or lost.
         waiting: records on the broker that were not ingested yet; None when the broker did not answer.
         faults: what is wrong, for people.
+        database: what a comparison with the captured table found; None: none was made.
     """
 
     topic: str
     partitions: Sequence[Coverage]
     waiting: int | None
     faults: Sequence[str] = ()
+    database: ComparedTable | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -110,7 +115,8 @@ def audit(
 ) -> Report:
     """Recompute a share of the closed rows of tables, and hold the log against events and quarantine.
 
-    The share goes round with the days: within 1/share days every row was looked at. Of a table that is small, as are
+    Where tables come from a captured table, the share of its rows is compared with the database itself. The share
+    goes round with the days: within 1/share days every row was looked at. Of a table that is small, as are
     its inputs, all rows are compared each time. Nothing is repaired.
 
     Args:
@@ -130,7 +136,7 @@ def audit(
     faults = registry.left_out(tables) if tables or not spans else {}
     domains = [table.domain for table in wanted] + [topic.domain for topic, _ in spans]
     with opened(settings, "audit", domains) as platform:
-        topics = audit_topics(platform, wanted)
+        topics = compare_databases(platform, audit_topics(platform, wanted), turn)
         audited = audit_tables(platform, wanted, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
         return Report(tables=audited, topics=topics, logs=compared)
@@ -249,6 +255,28 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
         _audit_topic(platform, topic, None if on_broker is None else on_broker.get(topic.full_name, {}))
         for topic in topics.values()
     ]
+
+
+def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
+    """The same, and of each topic of changes whether they give the rows that the database has."""
+    captured = {one.topic: one for one in captures(platform.registry) if not one.is_outbox}
+    return [
+        _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic
+        for topic in topics
+    ]
+
+
+def _with_database(platform: Platform, topic: AuditedTopic, capture: Capture, turn: Turn) -> AuditedTopic:
+    lake, name = platform.lake, topic.topic
+    if not lake.exists(name):
+        return topic
+    small = lake.rows(name) <= most_rows(lake.settings, COMMITTED)
+    try:
+        found = compare_with_database(lake, platform.registry.topics[name], capture, Turn() if small else turn)
+    except TwofoldError as error:
+        return replace(topic, faults=[*topic.faults, f"{name} is not compared with the database: {error.message}"])
+    faults = [f"{name}: {found.fault}; {again(name)}"] if found.fault else []
+    return replace(topic, faults=[*topic.faults, *faults], database=found)
 
 
 def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:

@@ -16,7 +16,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from batch.audit.table_audit import Report
+    from batch.audit.table_audit import AuditedTopic, Report
     from batch.audit.topic_audit import TopicReport
     from tables.engine.checks.completeness import Certificate
 
@@ -39,6 +39,8 @@ def audit(
     is both archived and on the broker must be equal, and no offset may be without a reason. Where
     all is well, a certificate is kept, which `certify TOPIC` checks later without the log. --from, --to and
     --partitions check a part of one TOPIC, for which none is kept.
+
+    Of a TABLE that comes from a captured table, the share of that one's rows is compared with the database as well.
 
     It finds damage that no late record explains; nothing is repaired. Fails when rows differ or records are
     missing; with --json it only reports it, in `passed`.
@@ -237,8 +239,31 @@ def _print_report(report: Report) -> None:
             spare=["in transactions"],
         )
     )
+    _print_databases(report.topics)
     if any(topic.waiting is None for topic in report.topics):
         out.print("No broker answered: events and quarantine were held against what ingest says of itself.")
+
+
+def _print_databases(topics: Sequence[AuditedTopic]) -> None:
+    """What was compared with captured databases."""
+    rows = [
+        (
+            topic.topic,
+            topic.database.table,
+            f"{topic.database.rows:,}",
+            *(
+                f"[bold red]{len(keys):,}[/]" if keys else "0"
+                for keys in (topic.database.missing, topic.database.extra, topic.database.different)
+            ),
+            ", ".join(topic.database.left_out),
+        )
+        for topic in topics
+        if topic.database
+    ]
+    if rows:
+        counts = ["rows", "missing", "extra", "different"]
+        columns = ["topic", "table of the database", *counts, "columns left out"]
+        out.print(make_table(None, columns, rows, right=counts, spare=["columns left out"]))
 
 
 def _share(turn: int, of: int) -> str:

@@ -1,0 +1,323 @@
+"""Compares the rows that a captured table's changes amount to with the database's own, as of one snapshot of it.
+
+No lock is taken. A transaction of the database sees some transactions and not others, and says which; of the changes
+those count that it sees. A mark that is written in it, once it is among the events, says that they have them all.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.capture import postgres_server
+from infra.capture.captured_table import Capture
+from infra.capture.catalog_changes import SIZE
+from infra.capture.debezium_connector import WRITE_MARK
+from infra.capture.table_catalog import CatalogColumn, columns_of
+from infra.duckdb_session import query
+from infra.errors import CaptureFailed
+from tables.engine.capture.debezium_decoder import EPOCH
+from tables.engine.capture.snapshot_deletions import PLACE
+from tables.engine.checks.hash_buckets import Turn
+
+if TYPE_CHECKING:
+    from tables.engine.declarations.declaration import Topic
+    from tables.engine.delta.lake import Lake
+
+BUCKETS = 4096
+EXAMPLES = 5
+ARRIVAL_S = 60.0
+_TIMEOUT_S = 3600.0
+_WHOLE = ("smallint", "integer", "bigint")
+_FINITE = "CASE WHEN isfinite({{0}}) THEN ({0})::text ELSE {{0}}::text END"
+_MICROS = _FINITE.format("(extract(epoch FROM {0}) * 1000000)::bigint")
+_TRIMMED = "CASE WHEN contains({0}::VARCHAR, '.') THEN rtrim(rtrim({0}::VARCHAR, '0'), '.') ELSE {0}::VARCHAR END"
+_ELEMENT = "coalesce(length(e::{0}) || ':' || e::{0}, 'n')"
+_WRITTEN: dict[str, tuple[Sequence[str], str, str]] = {
+    "string": (
+        ("text", "character varying", "character", "citext", "name", "uuid", "numeric"),
+        "CASE WHEN {0} IS NOT NULL THEN concat({0}) END",
+        "{0}",
+    ),
+    "boolean": (("boolean",), "{0}::text", "{0}::VARCHAR"),
+    "int": (_WHOLE, "{0}::text", "{0}::VARCHAR"),
+    "long": (_WHOLE, "{0}::text", "{0}::VARCHAR"),
+    "decimal": ((*_WHOLE, "numeric", "money"), "trim_scale({0}::numeric)::text", _TRIMMED),
+    "double": (
+        ("double precision", "real"),
+        "('x' || encode(float8send({0}::text::float8), 'hex'))::bit(64)::bigint::text",
+        "{0}::VARCHAR",
+    ),
+    "date": (("date",), _FINITE.format("{0} - date '1970-01-01'"), "date_diff('day', DATE '1970-01-01', {0})::VARCHAR"),
+    "timestamp": (("timestamp with time zone",), _MICROS, "epoch_us({0})::VARCHAR"),
+    "timestamp_ntz": (("timestamp without time zone",), _MICROS, "epoch_us({0})::VARCHAR"),
+    "binary": (("bytea",), "encode({0}, 'hex')", "lower(hex({0}))"),
+    "json": (("jsonb",), "{0}::text", "{0}"),
+    "array": (
+        ("text[]", "character varying[]", "uuid[]", "smallint[]", "integer[]", "bigint[]"),
+        (
+            f"(SELECT concat('[', string_agg({_ELEMENT.format('text')}, ',' ORDER BY n), ']') "
+            "FROM unnest({0}) WITH ORDINALITY u(e, n) HAVING {0} IS NOT NULL)"
+        ),
+        f"'[' || array_to_string(list_transform({{0}}, lambda e: {_ELEMENT.format('VARCHAR')}), ',') || ']'",
+    ),
+}
+"""Declared type -> types of PostgreSQL, and how PostgreSQL and DuckDB write a value of it as one and the same text.
+
+A double is written as the whole number of its bits, as which DuckDB is given it.
+"""
+_PLACED_BY = (
+    "cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", "cdc_transaction", "cdc_unchanged", "cdc_missing"
+)  # fmt: skip
+_LACKS = (
+    "list_contains(coalesce(cdc_unchanged, []), '{0}') "
+    "OR list_contains(string_split(coalesce(cdc_missing, ''), ', '), '{0}')"
+)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ComparedTable:
+    """What a comparison with the database found.
+
+    Attributes:
+        rows: of the database that were compared.
+        missing, extra, different: primary keys of rows that only the database has, that only the changes amount to,
+            and that both have with other values.
+        left_out: columns that are not compared: two systems write their type in two ways.
+    """
+
+    table: str
+    rows: int
+    missing: Sequence[str] = ()
+    extra: Sequence[str] = ()
+    different: Sequence[str] = ()
+    left_out: Sequence[str] = ()
+
+    @property
+    def fault(self) -> str:
+        """What differs, for people; empty when nothing does."""
+        kinds = {"missing": self.missing, "extra": self.extra, "different": self.different}
+        found = [
+            f"{len(keys):,} {kind} ({'; '.join(keys[:EXAMPLES])}{'; ...' if len(keys) > EXAMPLES else ''})"
+            for kind, keys in kinds.items()
+            if keys
+        ]
+        return f"its changes do not give the rows of {self.table} in the database: {', '.join(found)}" if found else ""
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Seen:
+    """What a transaction of the database saw.
+
+    Attributes:
+        before: the number of the first transaction that had not begun.
+        running: numbers of those that had not ended.
+        at: its time.
+        mark: the LSN of the mark that it wrote.
+    """
+
+    before: int
+    running: Sequence[int]
+    at: datetime
+    mark: int
+
+    @property
+    def unseen(self) -> str:
+        """Whether a change is of a transaction that was not seen, in SQL.
+
+        Numbers of transactions have 32 bits and come again; what was not seen was committed later.
+        """
+        running = ", ".join(str(number % 2**32) for number in self.running) or "NULL"
+        later = f"(cdc_transaction - {self.before % 2**32} + {2**32}) % {2**32} < {2**31}"
+        return (
+            f"coalesce(cdc_lsn > 0 AND cdc_at > TIMESTAMPTZ '{self.at.isoformat()}' - INTERVAL 1 DAY AND "
+            f"({later} OR coalesce(cdc_transaction IN ({running}), false)), false)"
+        )
+
+
+@dataclass(frozen=True)
+class _Dialect:
+    """How an engine takes a digest of a text, of its first digits a number, and makes a list."""
+
+    digest: str
+    number: str
+    list: str
+
+    def placed(self, key: Sequence[str], columns: Sequence[str], texts: str) -> str:
+        """A query of the bucket, the hash, the key and the hash of each column of rows whose columns are texts."""
+
+        def joined(names: Sequence[str]) -> str:
+            return " || ".join(f"coalesce(length({name}) || ':' || {name}, 'n')" for name in names)
+
+        bucket = self.number.format(self.digest.format(joined(key)), 8, 32)
+        row = self.number.format(self.digest.format(joined([*key, *columns])), 15, 60)
+        each = ", ".join(f"coalesce({self.digest.format(name)}, 'n')" for name in columns)
+        return (
+            f"SELECT {bucket} % {BUCKETS} AS bucket, {row} AS hash, {self.list.format(', '.join(key))} AS key, "
+            f"{self.list.format(each)} AS hashes FROM ({texts}) texts"
+        )
+
+
+_POSTGRES = _Dialect(
+    "md5(convert_to({0}, 'UTF8'))", "('x' || substr({0}, 1, {1}))::bit({2})::bigint", "ARRAY[{0}]::text[]"
+)
+_DUCKDB = _Dialect("md5({0})", "('0x' || substr({0}, 1, {1}))::BIGINT", "[{0}]::VARCHAR[]")
+_TOTALS = "SELECT bucket, count(*) AS rows, sum(hash)::text AS total FROM ({0}) placed WHERE {1} GROUP BY bucket"
+
+
+def compare_with_database(lake: Lake, topic: Topic, capture: Capture, turn: Turn) -> ComparedTable:
+    """Hold the rows of the database against what its changes amount to: hashes of buckets first, then rows.
+
+    Args:
+        turn: the part of the buckets, by primary key, that is compared.
+
+    Raises:
+        CaptureFailed: the changes do not arrive within a minute.
+        DatabaseUnreachable: retryable.
+    """
+    comparison = _Comparison(lake, topic, capture.table, columns_of(lake.settings, capture.table))
+    wanted = f"bucket % {turn.of} = {turn.number}"
+    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, wanted))
+    ours = comparison.ours(seen, f"{_TOTALS.format('{0}', wanted)}").to_pylist()
+    one = {int(bucket): (int(rows), total) for bucket, rows, total in (line.split("|") for line in lines)}
+    other = {row["bucket"]: (row["rows"], row["total"]) for row in ours}
+    found = ComparedTable(table=capture.table, rows=sum(rows for rows, _ in one.values()), left_out=comparison.left_out)
+    differing = [bucket for bucket in one.keys() | other.keys() if one.get(bucket) != other.get(bucket)]
+    return comparison.by_row(found, differing) if differing else found
+
+
+@dataclass(frozen=True)
+class _Comparison:
+    lake: Lake
+    topic: Topic
+    table: str
+    catalog: Sequence[CatalogColumn]
+
+    @cached_property
+    def written(self) -> dict[str, tuple[str, str]]:
+        """Column -> its value as text, in SQL of PostgreSQL and of DuckDB; the primary key first."""
+        found = {}
+        types = {column.name: column for column in self.catalog if not column.is_virtual}
+        declared = {name: kind for name, kind in self.topic.types.items() if not name.startswith("cdc_")}
+        for name, kind in sorted(declared.items(), key=lambda item: item[0] not in self.topic.dedup_keys):
+            kinds, theirs, ours = _WRITTEN[kind.name]
+            column = types.get(name)
+            if column and (SIZE.sub("", column.type) in kinds or (kind.name == "string" and column.kind in "er")):
+                found[name] = theirs.format(f'"{name}"'), ours.format(f'"{name}"')
+        return found
+
+    @cached_property
+    def key(self) -> list[str]:
+        return [name for name in self.topic.dedup_keys if not name.startswith("cdc_")]
+
+    @property
+    def left_out(self) -> list[str]:
+        return [name for name in self.topic.types if not name.startswith("cdc_") and name not in self.written]
+
+    @property
+    def theirs(self) -> str:
+        """The rows of the database, placed, in its SQL."""
+        texts = ", ".join(f'{theirs} AS "{name}"' for name, (theirs, _) in self.written.items())
+        return self._placed(_POSTGRES, f"SELECT {texts} FROM {self.table}")
+
+    def _placed(self, dialect: _Dialect, texts: str) -> str:
+        key = [f'"{name}"' for name in self.key]
+        return dialect.placed(key, [f'"{name}"' for name in self.written if name not in self.key], texts)
+
+    def asked(self, select: str) -> tuple[_Seen, list[str]]:
+        """The lines of a query, and what its transaction saw, once the events have all of that."""
+        sql = (
+            "BEGIN ISOLATION LEVEL REPEATABLE READ;\nSET LOCAL TimeZone = 'UTC';\n"
+            "SELECT pg_current_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;\n"
+            f"SELECT mark - '0/0'::pg_lsn FROM ({WRITE_MARK} AS mark) t;\n{select};\nCOMMIT;"
+        )
+        [first, mark, *lines] = postgres_server.query(self.lake.settings, sql, timeout_s=_TIMEOUT_S)
+        snapshot, micros = first.split("|")
+        _, before, running = snapshot.split(":")
+        at = datetime.fromtimestamp(int(micros) / 1e6, UTC)
+        self._wait_for(int(mark))
+        return _Seen(
+            before=int(before), running=[int(n) for n in running.split(",") if n], at=at, mark=int(mark)
+        ), lines
+
+    def _wait_for(self, mark: int) -> None:
+        deadline, name = time.monotonic() + ARRIVAL_S, self.topic.full_name
+        passed = f"cdc_op = 'mark' AND cdc_lsn >= {mark}"
+        while not pa.table(self.lake.open(name).scan(columns=["cdc_lsn"], predicate=passed)).num_rows:
+            if time.monotonic() > deadline:
+                raise CaptureFailed(
+                    f"{name} is not compared with the database: its events have not reached LSN {mark} within "
+                    f"{ARRIVAL_S:.0f} s.",
+                    hint="`./twofold status` shows whether the capture and the stream run.",
+                    topic=name,
+                )
+            time.sleep(0.5)
+
+    def ours(self, seen: _Seen, select: str) -> pa.Table:
+        """The rows of a query over those, placed, that the changes amount to which a transaction saw."""
+        others = [name for name in self.written if name not in self.key]
+        changes = self.lake.open(self.topic.full_name).scan(
+            columns=[*self.key, *others, *_PLACED_BY], predicate=self.topic.row_condition
+        )
+        key = ", ".join(f'"{name}"' for name in self.key)
+        values = [
+            f'(arg_max(struct_pack(v := "{name}"), row({PLACE})) '
+            f"FILTER (cdc_op != 'delete' AND NOT ({_LACKS.format(name)}))).v AS \"{name}\""
+            for name in others
+        ]
+        rows = query(
+            f"SELECT {', '.join([key, *values])} FROM changes WHERE cdc_snapshot > 0 AND NOT {seen.unseen} "
+            f"GROUP BY {key} HAVING arg_max(cdc_op, row({PLACE})) != 'delete'",
+            changes=changes,
+        )
+        bits = {name: _bits(rows[name]) for name in rows.column_names}
+        texts = ", ".join(f'{ours} AS "{name}"' for name, (_, ours) in self.written.items())
+        return query(select.format(self._placed(_DUCKDB, f"SELECT {texts} FROM rows")), rows=pa.table(bits))
+
+    def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
+        """The result with the rows of these buckets that differ, at a later moment."""
+        wanted = f"bucket IN ({', '.join(map(str, buckets))})"
+        rows = "SELECT {0} FROM ({1}) placed WHERE {2}"
+        seen, lines = self.asked(rows.format("jsonb_build_array(key, hashes)", self.theirs, wanted))
+        ours = self.ours(seen, rows.format("key, hashes", "{0}", wanted)).to_pylist()
+        one = {tuple(key): hashes for key, hashes in map(json.loads, lines)}
+        other = {tuple(row["key"]): row["hashes"] for row in ours}
+        columns = [name for name in self.written if name not in self.key]
+        return replace(
+            found,
+            missing=[self._shown(key) for key in sorted(one.keys() - other.keys())],
+            extra=[self._shown(key) for key in sorted(other.keys() - one.keys())],
+            different=[
+                f"{self._shown(key)}: "
+                + ", ".join(n for n, a, b in zip(columns, one[key], other[key], strict=True) if a != b)
+                for key in sorted(one.keys() & other.keys())
+                if one[key] != other[key]
+            ],
+        )
+
+    def _shown(self, key: Sequence[str]) -> str:
+        """The key as a person writes it."""
+        return ", ".join(
+            f"{name}={_as_written(text, self.topic.types[name].name)}" for name, text in zip(self.key, key, strict=True)
+        )
+
+
+def _bits(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    if not pa.types.is_float64(column.type):
+        return column
+    return pa.chunked_array([chunk.view(pa.int64()) for chunk in column.chunks], pa.int64())
+
+
+def _as_written(text: str, kind: str) -> str:
+    if kind == "date":
+        return (EPOCH + timedelta(days=int(text))).date().isoformat()
+    if kind in ("timestamp", "timestamp_ntz"):
+        return (EPOCH + timedelta(microseconds=int(text))).replace(tzinfo=None).isoformat()
+    return text
