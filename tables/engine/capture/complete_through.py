@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
+import pyarrow as pa
+
 from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
 from infra.errors import BadArgument, CaptureFailed
@@ -14,17 +16,12 @@ from tables.engine.capture.snapshot_deletions import deletions
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import Lake
-from tables.engine.events.metadata_columns import OFFSET
+from tables.engine.events.metadata_columns import MARK, OFFSET
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
-_NEWEST = f"""
-    SELECT
-        cdc_snapshot AS snapshot,
-        max(cdc_commit_lsn) FILTER (cdc_lsn = 0) AS since,
-        max(cdc_lsn) FILTER (cdc_op = 'mark') AS lsn,
-        arg_max(cdc_at, cdc_lsn) FILTER (cdc_op = 'mark') AS at
-    FROM rows WHERE {OFFSET} IS NOT NULL AND cdc_snapshot > 0
-    GROUP BY cdc_snapshot ORDER BY cdc_snapshot DESC LIMIT 1
+_NEWEST = """
+    SELECT cdc_snapshot AS snapshot, coalesce(max(cdc_commit_lsn) FILTER (cdc_lsn = 0), 0) AS since
+    FROM rows GROUP BY cdc_snapshot ORDER BY cdc_snapshot DESC LIMIT 1
 """
 
 
@@ -51,14 +48,18 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
         BadArgument: a table does not read changes alone.
         CaptureFailed: a table lacks changes, or has not passed a mark since its snapshot. Says which, and what to do.
     """
-    marks = [_of_topic(lake, topic, table, n) for table in tables for n, topic in enumerate(_changes(registry, table))]
-    first = min(marks)
-    if first.at > min(mark.at for mark in marks):
+    common: set[Mark] | None = None
+    for table in tables:
+        for number, topic in enumerate(_changes(registry, table)):
+            marks = _of_topic(lake, topic, table, number)
+            common = marks if common is None else common & marks
+    if not common:
         raise CaptureFailed(
-            f"The log of the database went back: LSN {first.lsn} is of {first.at}, later than a mark of another table.",
-            hint="The database was restored. `./twofold status` shows which captures are still of the time before.",
+            f"{', '.join(table.full_name for table in tables)} have met no mark in common since their snapshots.",
+            hint="One is written every 10 s while the captures run. After the database was restored, "
+            "`./twofold status` shows which captures are still of the time before.",
         )
-    return first
+    return max(common)
 
 
 def _changes(registry: Registry, table: Table) -> list[Topic]:
@@ -73,8 +74,10 @@ def _changes(registry: Registry, table: Table) -> list[Topic]:
     return found
 
 
-def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> Mark:
-    """The newest mark of the changes that the table has taken.
+def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> set[Mark]:
+    """The marks since the newest snapshot, of the changes that the table has taken.
+
+    A restored database writes marks at places again; their times are others.
 
     Args:
         number: of the topic among the table's inputs.
@@ -89,15 +92,19 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> Mark:
             f"{table.full_name} has not taken changes yet.", hint="`./twofold up` starts its stream.", topic=name
         )
     version = position[number] - 1
-    columns = ["cdc_op", "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_at", OFFSET]
-    [*found] = query(_NEWEST, rows=lake.open(name, version).scan(columns=columns)).to_pylist()
-    if not found or found[0]["lsn"] is None or found[0]["lsn"] <= (found[0]["since"] or 0):
+    changes = lake.open(name, version)
+    of_snapshots = changes.scan(
+        columns=["cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"], predicate=f"{OFFSET} IS NOT NULL AND cdc_snapshot > 0"
+    )
+    [newest] = query(_NEWEST, rows=of_snapshots).to_pylist() or [{"snapshot": 1, "since": 0}]
+    wanted = f"cdc_op = '{MARK}' AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
+    marks = pa.table(changes.scan(columns=["cdc_lsn", "cdc_at"], predicate=wanted))
+    if not len(marks):
         raise CaptureFailed(
             f"{table.full_name} has met no mark since the newest snapshot of {topic.captures}.",
             hint="One is written every 10 s while the captures run: see `./twofold status`.",
             topic=name,
         )
-    [newest] = found
     capture = Capture(topic=name, table=topic.captures or "", snapshot=newest["snapshot"])
     if capture.snapshot > 1 and any(True for _ in deletions(lake, topic, capture, version)):
         raise CaptureFailed(
@@ -105,4 +112,4 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> Mark:
             hint=f"`./twofold recapture {name}` continues.",
             topic=name,
         )
-    return Mark(newest["lsn"], newest["at"])
+    return {Mark(row["cdc_lsn"], row["cdc_at"]) for row in marks.to_pylist()}
