@@ -36,6 +36,7 @@ WITH RECURSIVE tree AS (
             SELECT FROM pg_attribute a JOIN pg_attribute made ON made.attrelid = a.attrelid AND made.attnum = -1
             WHERE a.attrelid = c.oid AND a.attnum > 0 AND a.xmin = made.xmin AND a.cmin = made.cmin),
         'file', c.relfilenode::bigint,
+        'inserted', CASE WHEN pg_relation_size(c.oid) = 0 THEN pg_stat_get_tuples_inserted(c.oid) END,
         'is_logged', c.relkind IN ('r', 'p') AND c.relpersistence = 'p',
         'identity', CASE WHEN c.relreplident = 'i' AND EXISTS (
             SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisreplident AND i.indisprimary)
@@ -93,6 +94,7 @@ class TablePart:
         since: the transaction that attached it; empty of the captured table itself.
         is_new: it was created as a partition, and has been none of another table.
         file: where its rows are; another one after each rewrite.
+        inserted: how many rows were ever inserted into it, where it is empty; None: it is not.
         is_logged: its changes are in the database's log.
         identity: what a change says of the row before it, as `pg_class.relreplident`; `d`: the primary key.
     """
@@ -101,6 +103,7 @@ class TablePart:
     since: str
     is_new: bool
     file: int
+    inserted: int | None
     is_logged: bool
     identity: str
 

@@ -189,6 +189,17 @@ def test_a_later_partition_that_is_dropped_is_found(database: Settings) -> None:
 
 
 @pytest.mark.platform
+def test_a_rewrite_of_an_empty_partition_is_no_fault_but_of_a_filled_one(database: Settings) -> None:
+    postgres_server.query(database, "CREATE TABLE later PARTITION OF payments FOR VALUES FROM (2021) TO (2022);")
+    assert lost(database, PAYMENTS) == ""
+    postgres_server.query(database, "VACUUM FULL payments;")
+    assert lost(database, PAYMENTS) == ""
+    postgres_server.query(database, "INSERT INTO payments VALUES (5, 2021, 5); SELECT pg_stat_force_next_flush();")
+    postgres_server.query(database, "TRUNCATE later;")
+    assert lost(database, PAYMENTS).startswith("later was truncated or rewritten")
+
+
+@pytest.mark.platform
 def test_a_restored_or_another_database_is_found(database: Settings) -> None:
     today, noted = looked_at(database, PEOPLE)
     assert "is another one" in lost_since(database, PEOPLE, noted, replace(today, system="1"))
