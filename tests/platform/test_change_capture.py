@@ -435,8 +435,8 @@ def test_an_outbox_is_captured_again_without_a_second_event(database: Database, 
     recapture.wait_ingested(database.settings, world.lake, topic)
     assert recapture.finish(database.settings, world.lake, topic, again) == 0
     assert debezium_connector.known(database.settings, database.orders) == [again]
-    slots = database.run("SELECT slot_name, failover FROM pg_replication_slots ORDER BY slot_name DESC LIMIT 2;")
-    assert slots == ["twofold_2_bank_orders|t", "twofold_1_bank_people|f"]
+    slots = database.run("SELECT slot_name, failover FROM pg_replication_slots;")
+    assert {"twofold_2_bank_orders|t", "twofold_1_bank_people|f"} < {*slots}
     database.orders = again
     database.wait_ordered()
     ingest(world, "orders_made")
@@ -714,10 +714,10 @@ def test_columns_that_change_in_mid_stream_are_followed_or_reported(database: Da
     [kept] = [r["_rest"] for r in world.rows("bank.people").to_pylist() if r["cdc_missing"] == "mood"]
     assert json.loads(kept)["spirit"] == "happy"
     assert "lack changes that were refused: 2" in changes_fault(world.lake, database.capture.topic)
-    refused = world.rows(f"{database.capture.topic}_quarantine").sort_by("_offset")["reasons"].to_pylist()
-    assert "at `balance`" in refused[0][0]
+    reasons = str(world.rows(f"{database.capture.topic}_quarantine")["reasons"].to_pylist())
+    assert "at `balance`" in reasons
     # A row that is too large is refused by its topic, and stops no connector.
-    assert "bytes: expected at most 1048576" in refused[1][0]
+    assert "bytes: expected at most 1048576" in reasons
     assert debezium_connector.state(database.settings, database.capture).fault == ""
     database.run("UPDATE people SET balance = 0, photo = NULL WHERE id IN (11, 12);")
 
