@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from batch.log_reader import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
-from infra.offset_ranges import Range, Ranges, Spans, within
+from infra.offset_ranges import Range, Ranges, Spans, subtract, within
 from tables.engine.checks.completeness import missing
 from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import OFFSET, PARTITION
+from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION
+from tables.engine.events.topic_specs import TOMBSTONES_MS
+from tables.engine.ledgers import lost_offsets
+from tables.engine.ledgers.lost_offsets import Gap
 from tables.engine.ledgers.transaction_offsets import record
 from tables.engine.refresh.open_platform import Platform
 
@@ -18,6 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 _BEFORE = "_before"
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def missing_offsets(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]]:
@@ -61,14 +71,52 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
 def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
     """What explains offsets at which the log gives no record; the ledger names it from then on.
 
-    Transactions fill some. Of a compacted topic the broker has removed the others.
+    Transactions fill some. Of a compacted topic the broker has removed the others; those that may have been tombstones
+    which were removed before they were read are gaps, as long as nobody acknowledges them.
 
     Raises:
         BrokerUnreachable: retryable.
     """
+    lake, name, session = platform.lake, topic.full_name, platform.spark
+    known = read_ingested_offsets(lake, topic).log
     if topic.compacted:
         found = {partition: list(here) for partition, here in empty.items()}
+        unread = unread_tombstones(lake, topic, empty, datetime.now(UTC))
+        if unread:
+            lost_offsets.record(lake, [replace(gap, log=known) for gap in unread], session)
+            found = subtract(found, lost_offsets.places(unread))
     else:
-        found = log.in_transactions(topic.full_name, empty)
-    record(platform.lake, topic.full_name, read_ingested_offsets(platform.lake, topic).log, found, platform.spark)
+        found = log.in_transactions(name, empty)
+    record(lake, name, known, found, session)
+    return found
+
+
+def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> list[Gap]:
+    """The offsets of a compacted topic where the broker may have removed a tombstone before it was read.
+
+    It keeps one for `TOMBSTONES_MS` from when it has removed what the tombstone deletes. So none is missed by who has
+    read the record before the hole less than that ago, or has begun to read the topic since.
+
+    Args:
+        empty: offsets that the log does not have any more.
+        now: when they had been passed, at the latest.
+    """
+    kept = timedelta(milliseconds=TOMBSTONES_MS)
+    events = lake.open(topic.full_name)
+    if now - _EPOCH - timedelta(milliseconds=events.metadata().created_time or 0) < kept:
+        return []
+    found = []
+    for partition, holes in empty.items():
+        for start, end in holes:
+            before = f"{PARTITION} = {partition} AND {OFFSET} < {start}"
+            appended = pa.table(events.scan(columns=[APPENDED_AT], predicate=before))[APPENDED_AT]
+            last = pc.max(appended).as_py()
+            if last is not None and now - last >= kept:
+                why = (
+                    f"a tombstone may have been removed before it was read, the record before is of {last:%Y-%m-%d}; "
+                    "publish a tombstone again for each key that is gone"
+                )
+                found.append(
+                    Gap(topic=topic.full_name, partition=partition, start=start, end=end, recorded_at=now, why=why)
+                )
     return found

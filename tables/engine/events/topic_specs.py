@@ -6,7 +6,8 @@ from infra.kafka.topic_admin import TopicSpec
 from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
 
-_TOMBSTONES_MS = 180 * 24 * 3_600_000
+TOMBSTONES_MS = 180 * 24 * 3_600_000
+"""How long the broker keeps a tombstone of a compacted topic, at least."""
 
 
 def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
@@ -25,7 +26,7 @@ def spec(topic: Topic) -> TopicSpec:
     }
     if topic.compacted:
         # A tombstone that is removed before a stopped stream has read it would leave its key for ever.
-        configs |= {"cleanup.policy": "compact", "delete.retention.ms": str(_TOMBSTONES_MS)}
+        configs |= {"cleanup.policy": "compact", "delete.retention.ms": str(TOMBSTONES_MS)}
     if topic.tiered:
         configs |= {"remote.storage.enable": "true", "local.retention.ms": str(topic.local_retention_ms)}
     return TopicSpec(name=topic.full_name, partitions=topic.partitions, configs=configs)
