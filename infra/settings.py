@@ -66,6 +66,7 @@ class Settings:
     spark_master: str = _setting(
         "local[2]", "Spark master of stream drivers, of the Spark server, and of work in process"
     )
+    spark_cores: int = _setting(2, "cores of a Spark cluster that each stream driver, and the Spark server, take")
     driver_memory: str = _setting("1500m", "heap of a stream driver, of the Spark server, or of work in process")
     shuffle_partitions: int = _setting(2, "shuffle partitions; fixed for the life of a stateful checkpoint")
     engine: Engine = _setting("auto", "who commits to Delta: `spark`, `delta-rs`, or `auto`: by size")

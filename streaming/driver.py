@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import re
 import signal
 import threading
 import time
@@ -38,6 +39,7 @@ from tables.engine.refresh.open_platform import Platform, ensure_table, opened
 if TYPE_CHECKING:
     from infra.settings import Settings
 
+_RAISED = re.compile(r"(Caused by: )?[\w.]+(Error|Exception)\b.*: ")
 _POLL_S = 0.5
 _LONGEST_PAUSE_S = 60.0
 _CALM_S = 1.0
@@ -299,9 +301,10 @@ def finish(query: Running) -> None:
 
 
 def _reason(error: Exception | None) -> str:
-    """The line of a stream's failure that a person can use."""
+    """The line of a stream's failure that a person can use: its cause, which stands last."""
     if isinstance(error, TwofoldError):
         return str(error)
     lines = [line.strip() for line in str(error).splitlines() if line.strip()]
     ours = [line for line in lines if line.startswith("infra.errors.")]
-    return (ours or lines or ["unknown"])[0][:2_000]
+    causes = [line for line in lines if _RAISED.match(line)]
+    return (ours[:1] or causes[-1:] or lines or ["unknown"])[0][:2_000]

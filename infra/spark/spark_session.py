@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 from infra.errors import BadSetting, MissingTool
 from infra.java import java, late_c2
 from infra.settings import ROOT
-from infra.spark import class_data_sharing
+from infra.spark import class_data_sharing, executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -37,6 +37,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.
+        SparkUnreachable: a cluster gives it no executor. Retryable.
     """
     options = configuration(settings, class_data_sharing.options(settings) if java_options is None else java_options)
     os.environ.update(environment(settings))
@@ -51,7 +52,15 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
         builder = builder.config(key, value)
     spark = builder.getOrCreate()
     spark.sparkContext.setLogLevel("ERROR")
+    if is_cluster(settings):
+        executors.require(spark, settings)
+        executors.watch(spark)
     return spark
+
+
+def is_cluster(settings: Settings) -> bool:
+    """Whether work runs on executors, in processes of their own."""
+    return not settings.spark_master.startswith("local")
 
 
 def jvm_exit_code() -> int | None:
@@ -101,6 +110,7 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
     scratch.mkdir(parents=True, exist_ok=True)
     return {
         **_found_by_the_jvm(settings, [str(jar) for jar in jars]),
+        **(executors.configuration(settings, environment(settings)["PYTHONPATH"]) if is_cluster(settings) else {}),
         "spark.driver.memory": settings.driver_memory,
         # What a job hands over at once; a larger result fails the job instead of the JVM.
         "spark.driver.maxResultSize": str(_bytes(settings.driver_memory) // 4),
@@ -170,6 +180,6 @@ def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]
     Of those on its own class path nothing is copied when it starts, and their classes are in the archive, which holds
     none of jars that are added later.
     """
-    if settings.spark_master.startswith("local"):
+    if not is_cluster(settings):
         return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     return {"spark.jars": ",".join(jars)}

@@ -1,0 +1,36 @@
+"""Works through flights on a Spark cluster, a printed line for each step: `python -m MODULE TABLE...`.
+
+At the end it reconciles, and verifies the whole.
+"""
+
+from __future__ import annotations
+
+import sys
+
+from batch.rewrite.backfill import recompute
+from infra.settings import Settings
+from infra.spark.spark_session import session
+from tests.chaos.worker import parts, values
+from tests.late_reading import platform
+from tests.worlds import World
+
+LEGS = 2
+
+
+def main(*tables: str) -> None:
+    """Feed two legs; after the first row of each step the cluster may lose a worker."""
+    settings = Settings.from_environment()
+    world = World(session(settings, "cluster"), settings)
+    for number, part in enumerate(parts(LEGS)):
+        world.append(values(part))
+        print(f"streams {number}", flush=True)
+        world.maintain(tables)
+    print("backfill", flush=True)
+    for name in tables:
+        recompute(platform(world), world.registry.find_table(name), None)
+    unexplained = {o.table: o.unexplained for o in world.reconcile(tables, verify=True) if o.unexplained}
+    print(f"unexplained {unexplained}", flush=True)
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])
