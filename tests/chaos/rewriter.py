@@ -28,8 +28,8 @@ from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import RunResult
-from tests.chaos.executioner import Executioner, stepped
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
+from tests.support.crashes import Executioner, stepped
 from tests.tables.declared import TOPIC_FILE, edited, written
 from tests.worlds import World
 

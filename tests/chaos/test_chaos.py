@@ -12,10 +12,9 @@ import pytest
 from infra.settings import Settings
 from tables.engine.declarations.registry import load
 from tests.changelog import assert_ledger_explains
-from tests.chaos.executioner import Obstructor
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.worker import STEPS, STEPS_PER_TABLE, work
-from tests.killed_process import run_until_killed
+from tests.support.crashes import Obstructor, run_until_killed
 from tests.worlds import World
 
 if TYPE_CHECKING:

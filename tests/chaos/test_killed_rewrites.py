@@ -22,11 +22,10 @@ from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.shadow_lake import shadow_settings
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
-from tests.chaos.executioner import Obstructor, stepped
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
-from tests.killed_process import run_until_killed
 from tests.plant import reading
+from tests.support.crashes import Obstructor, run_until_killed, stepped
 from tests.worlds import World
 
 if TYPE_CHECKING:

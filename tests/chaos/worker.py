@@ -15,7 +15,7 @@ from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.registry import load
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
-from tests.chaos.executioner import Executioner, stepped
+from tests.support.crashes import Executioner, stepped
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection, Message
 from traffic.producer import messages

@@ -1,7 +1,7 @@
 """Ends a stream driver at a stage of a micro-batch.
 
 `python -m tests.platform.crashing_driver STAGE` kills its process there; `failing_at` lets what a test runs in its own
-process fail there, and go no further. The platform has no hooks for this: its functions are replaced from outside.
+process fail there, and go no further.
 
 A stage of ingest is reached with records that no micro-batch had before; one that was interrupted earlier ends first.
 """
@@ -18,7 +18,6 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
-from unittest.mock import patch
 
 from infra.settings import Settings
 from streaming import driver
@@ -27,6 +26,7 @@ from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import QUARANTINE
 from tables.engine.events.record_decoder import Decoder
 from tables.engine.refresh.refresh import Refresher
+from tests.support.crashes import Died, watched
 
 DOMAIN = "flights"
 TABLES = ("flights.delays_by_hour", "flights.airport_weather", "flights.carrier_days")
@@ -34,10 +34,6 @@ TABLES = ("flights.delays_by_hour", "flights.airport_weather", "flights.carrier_
 KEPT = ("flights.flights", *TABLES)
 LAST_COMMIT = dict.fromkeys(TABLES, 2) | {"flights.carrier_days": 1}
 """A change-driven table takes all that its inputs bring while they are behind in one refresh."""
-
-
-class Died(Exception):
-    """Stands for the end of the process, where a test survives it."""
 
 
 class Crash:
@@ -75,19 +71,14 @@ class Crash:
         after: Callable[..., object] | None = None,
     ) -> None:
         """Call `before` with the method's arguments, the method, and `after` with the object and what that gave."""
-        method = getattr(owner, name)
 
-        def wrapped(self_: object, *arguments: object, **named: object) -> object:
+        def if_alive(self_: object, *arguments: object) -> None:
             if self._is_dead.is_set():
                 raise Died
             if before:
                 before(self_, *arguments)
-            result = method(self_, *arguments, **named)
-            if after:
-                after(self_, result)
-            return result
 
-        self.replaced.enter_context(patch.object(owner, name, wrapped))
+        self.replaced.enter_context(watched([(owner, name)], before=if_alive, after=after))
 
 
 def before_decoding(crash: Crash) -> None:

@@ -21,12 +21,12 @@ from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
-from tests.killed_process import run_until_killed
 from tests.platform import crashing_driver
 from tests.platform.acknowledged_records import faults
 from tests.platform.crashing_driver import Stage
 from tests.platform.supervised_driver import DOMAIN, FIRST, MESSY, kill, live_driver, sending, works_since
 from tests.servers import wait_until
+from tests.support.crashes import run_until_killed
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection
 from traffic.producer import Summary, run

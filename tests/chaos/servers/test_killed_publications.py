@@ -25,8 +25,8 @@ from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.shadow_lake import shadow
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tests.chaos import test_killed_server as killed_server
-from tests.chaos.executioner import stepped
 from tests.late_reading import platform
+from tests.support.crashes import stepped
 from tests.worlds import World
 
 if TYPE_CHECKING:
