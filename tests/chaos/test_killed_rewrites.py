@@ -31,11 +31,11 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
+KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
 REAL = KILLS if "CHAOS_KILLS" in os.environ else 0
 """Of the kills so many end a process; after the others this one goes on, which spares the start of a JVM."""
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
-KILLS_PER_HOME = 3
+KILLS_PER_HOME = min(KILLS, 3)
 TABLES = [TABLE, "plant.days"]
 WRITTEN_WHEN = {"_late_by_ms"}
 """What a row says of the micro-batch that brought it: in a shadow they are cut anew where a life goes on."""
