@@ -56,12 +56,14 @@ class PrunedFiles:
     Attributes:
         rows: in these files, by their statistics; None when one has none.
         size: bytes of the files.
+        is_undated: some of their rows lack the time of the bounds.
     """
 
     table: DeltaTable
     paths: Sequence[str]
     rows: int | None
     size: int
+    is_undated: bool = False
 
     def frame(self, spark: SparkSession) -> DataFrame:
         """All rows of the files."""
@@ -122,7 +124,21 @@ def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
             files = files.filter(_has_values(files, column, sorted(values)))
     has_rows = "num_records" in files.column_names and not files["num_records"].null_count
     rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None
-    return PrunedFiles(table, files["path"].to_pylist(), rows, pc.sum(files["size_bytes"]).as_py() or 0)
+    size = pc.sum(files["size_bytes"]).as_py() or 0
+    return PrunedFiles(table, files["path"].to_pylist(), rows, size, bool(pc.any(_lacks(files, bounds.time)).as_py()))
+
+
+def has_undated(table: DeltaTable, time: str) -> bool:
+    """Whether a row of the table lacks this time, by the statistics of its files."""
+    return bool(pc.any(_lacks(pa.table(table.get_add_actions(flatten=True)), time)).as_py())
+
+
+def _lacks(files: pa.Table, column: str | None) -> pa.ChunkedArray | pa.Array:
+    """Of each file whether a row of it has no value in the column."""
+    name = f"null_count.{column}"
+    if name not in files.column_names:
+        return pa.array(np.zeros(len(files), bool))
+    return pc.greater(pc.fill_null(files[name].cast(pa.int64()), 0), 0)
 
 
 def is_plain(table: DeltaTable) -> bool:
@@ -140,7 +156,7 @@ def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.Ch
 
 
 def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
-    """Of each file whether it can hold a row within the ranges."""
+    """Of each file whether it can hold a row within the ranges, or one without a time."""
     extent = _extent(files, bounds.time)
     if not bounds.ranges or extent is None:
         return pa.array(np.ones(len(files), bool))
@@ -150,7 +166,7 @@ def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
     starts, ends = (np.array(edges) for edges in zip(*((r.start, r.end) for r in bounds.ranges), strict=True))
     after = np.searchsorted(ends, first)
     meets = starts[np.minimum(after, len(starts) - 1)] <= last
-    unknown = np.asarray(pc.or_(pc.is_null(extent[0]), pc.is_null(extent[1])))
+    unknown = np.asarray(pc.or_(pc.is_null(extent[0]), pc.is_null(extent[1]))) | np.asarray(_lacks(files, bounds.time))
     return pa.array(((after < len(ends)) & meets) | unknown)
 
 

@@ -19,7 +19,7 @@ from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.datafusion_sql import span
 from tables.engine.delta.delta_writer import CHANGE, Written
-from tables.engine.delta.file_pruning import PrunedFiles, prune_files
+from tables.engine.delta.file_pruning import PrunedFiles, has_undated, prune_files
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.open_table import OpenTable
 from tables.engine.delta.sizes import (
@@ -45,7 +45,7 @@ from tables.engine.refresh.derived_rows import (
     repeats_agree_in,
 )
 from tables.engine.refresh.row_diff import matching
-from tables.engine.refresh.scope import Scope, from_epoch_ms, whole
+from tables.engine.refresh.scope import Scope, from_epoch_ms, merged, whole
 from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tables.engine.refresh.target import Target
 
@@ -101,6 +101,7 @@ class Refresher:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
         self._closings: Mapping[Scope, int] = {}
         self._most_held: int | None = None
+        self._is_undated = False
         self._inputs: dict[str, OpenTable] = {}
         self._open: dict[str, DeltaTable] = {}
 
@@ -146,6 +147,7 @@ class Refresher:
 
         Of a key whose live row is open there is none: the stream may still revise that row.
         """
+        scopes = self._of_every_date(scopes)
         wanted, live = self._wanted(scopes), self._target.live()
         should = wanted.exact(self._derived(scopes)[0])
         if wanted.leaves_open_rows:
@@ -158,12 +160,18 @@ class Refresher:
         Returns:
             A table in memory where rows are few, else a frame.
         """
-        scopes = self._whole(scopes)
+        scopes = self._of_every_date(self._whole(scopes))
         small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
+        if self._is_undated and any(scope.interval for scope in scopes):
+            return self.difference(scopes)
         if small is not None:
             return self._target.difference(*small)
         self._closings = self._next_closings(self._target.newest(), scopes)
-        return self._target.difference(*self.sides(scopes))
+        should, live = self.sides(scopes)
+        if self._may_be_undated(scopes) and not should.where(f"`{self.table.event_time}` IS NULL").isEmpty():
+            self._is_undated = True
+            return self.difference(scopes)
+        return self._target.difference(should, live)
 
     def next_closing_ms(self, scope: Scope) -> int:
         """Until when no row of a scope closes, as far as the last difference has seen its open rows.
@@ -277,6 +285,20 @@ class Refresher:
         spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
         return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
 
+    def _of_every_date(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
+        """The scopes, of every date where rows lack theirs: by what inputs these are, no time says."""
+        time = self.table.event_time
+        if time is None or all(scope.interval is None for scope in scopes):
+            return scopes
+        self._is_undated = self._is_undated or has_undated(self._target.newest(), time)
+        return merged(Scope(scope.values, None) for scope in scopes) if self._is_undated else scopes
+
+    def _may_be_undated(self, scopes: Sequence[Scope]) -> bool:
+        """Whether it pays to look for rows without a date among many: those of windows, and of keys by it, have one."""
+        time = self.table.event_time
+        is_one = time is not None and time not in self.table.primary_key and self.table.closes_at is None
+        return is_one and any(scope.interval for scope in scopes)
+
     def _small_sides(self, scopes: Sequence[Scope]) -> tuple[pa.Table, pa.Table] | None:
         """Both sides where they are few rows; None where they are not.
 
@@ -298,6 +320,10 @@ class Refresher:
             should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
         if not isinstance(should, pa.Table) or len(should) > bound:
             return None
+        if self.table.event_time and should[self.table.event_time].null_count:
+            self._is_undated = True
+            if any(scope.interval for scope in scopes):
+                return None
         schema = pa.schema(table.schema())
         connection = duckdb_utc()
         known = wanted.as_table({f.name: f.type for f in schema})
@@ -385,7 +411,10 @@ class Refresher:
             columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
         scopes = wanted.as_table({f.name: f.type for f in schema}, self.table.scope_in(declaration))
         rows = files.read_if_small(
-            wanted.input_join(declaration, schema), scopes, most_rows(settings, HANDED_OVER), columns
+            wanted.input_join(declaration, schema, is_undated=files.is_undated),
+            scopes,
+            most_rows(settings, HANDED_OVER),
+            columns,
         )
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
             return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))

@@ -60,7 +60,7 @@ class ScopeFilter:
         by = {n: column for n, column in self._own.items() if column in columns}
         return self._bounds(by, self.table.event_time, 0)
 
-    def input_join(self, source: Topic | Table, schema: pa.Schema) -> str:
+    def input_join(self, source: Topic | Table, schema: pa.Schema, *, is_undated: bool = False) -> str:
         """DuckDB's clauses that keep of an input, as `rows`, those within `depends_within` of a scope in `scopes`.
 
         A column that the input lacks, or of which a scope is of any value, does not count; without one that does they
@@ -68,13 +68,14 @@ class ScopeFilter:
 
         Args:
             schema: the input's.
+            is_undated: rows of it may lack their time: these are near every scope.
         """
         time, slack_ms = source.event_time, self._input_slack_ms(source)
         texts = self._of_each(restricting(self.table, source, schema.names))
         by = {n: sql for n, text in texts.items() if (sql := duckdb_sql(text, schema.names))}
         if not by:
-            return f"WHERE ({self._in_ranges(schema, time, slack_ms)})"
-        return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms))
+            return f"WHERE ({self._in_ranges(schema, time, slack_ms, is_undated=is_undated)})"
+        return " ".join(self._join("SEMI JOIN", schema, by, time, slack_ms, is_undated=is_undated))
 
     def near(self, frame: DataFrame) -> DataFrame:
         """A superset of the table's rows that lie in the scopes."""
@@ -257,7 +258,14 @@ class ScopeFilter:
         return [Interval(ranges[0].start, ranges[-1].end)] if len(ranges) > _MANY_RANGES else ranges
 
     def _join(
-        self, kind: str, schema: pa.Schema, by: Mapping[int, str], time: str | None, slack_ms: int
+        self,
+        kind: str,
+        schema: pa.Schema,
+        by: Mapping[int, str],
+        time: str | None,
+        slack_ms: int,
+        *,
+        is_undated: bool = False,
     ) -> tuple[str, str]:
         """DuckDB's join of `rows` with `scopes`, these widened by the slack, and a condition that prunes."""
         match, scopes, where = ["true"], "scopes", "true"
@@ -273,17 +281,20 @@ class ScopeFilter:
                 f"{instant}((_end + {slack_ms}) * 1000) AS _until FROM scopes) AS scopes"
             )
             inside = f"{at} >= scopes._from AND {at} < scopes._until"
-            match.append(inside if all(s.interval for s in self.scopes) else f"(scopes._start IS NULL OR {inside})")
-            where = self._in_ranges(schema, time, slack_ms)
+            otherwise = [] if all(s.interval for s in self.scopes) else ["scopes._start IS NULL"]
+            otherwise += [f"{at} IS NULL"] if is_undated else []
+            match.append(f"({' OR '.join([*otherwise, inside])})" if otherwise else inside)
+            where = self._in_ranges(schema, time, slack_ms, is_undated=is_undated)
         return f"{kind} {scopes} ON {' AND '.join(match)}", f"WHERE ({where})"
 
-    def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int) -> str:
+    def _in_ranges(self, schema: pa.Schema, time: str | None, slack_ms: int, *, is_undated: bool = False) -> str:
         """DuckDB's condition that a row lies within the times of all scopes, widened by the slack."""
         if time is None:
             return "true"
         at, instant = _comparable(schema, time)
         edges = [(f"{instant}({r.start * 1_000})", f"{instant}({r.end * 1_000})") for r in self._ranges(slack_ms)]
-        return " OR ".join(f"{at} BETWEEN {first} AND {last}" for first, last in edges) or "true"
+        parts = [f"{at} BETWEEN {first} AND {last}" for first, last in edges]
+        return " OR ".join([*parts, *([f"{at} IS NULL"] if is_undated and parts else [])]) or "true"
 
     def _bounds(self, by: Mapping[int, str], time: str | None, slack_ms: int) -> Bounds:
         return Bounds(
@@ -308,7 +319,7 @@ class ScopeFilter:
         if time:
             at = F.unix_millis(rows[time].cast("timestamp"))
             inside = (at >= F.col("_start") - slack_ms) & (at < F.col("_end") + slack_ms)
-            match &= F.col("_start").isNull() | inside
+            match &= F.col("_start").isNull() | at.isNull() | inside
         return rows.join(wanted, match, "left_semi")
 
     def _coarse(self, frame: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
@@ -321,7 +332,7 @@ class ScopeFilter:
         ranges = self._ranges(slack_ms)
         if time and ranges:
             is_date = dict(frame.dtypes)[time] == "date"
-            condition = F.lit(False)
+            condition = F.col(time).isNull()
             for r in ranges:
                 first, last = from_epoch_ms(r.start), from_epoch_ms(r.end)
                 bounds: tuple[date | datetime, date | datetime] = (

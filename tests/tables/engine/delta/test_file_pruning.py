@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import time
+from collections.abc import Sequence
 from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -22,8 +23,8 @@ NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 HOUR = timedelta(hours=1)
 
 
-def file_of(path: Path, at: list[datetime], airport: list[str]) -> None:
-    days = [t.date() for t in at]
+def file_of(path: Path, at: Sequence[datetime | None], airport: list[str]) -> None:
+    days = [t and t.date() for t in at]
     table = pa.table(
         {"at": pa.array(at, pa.timestamp("us", "UTC")), "day": pa.array(days, pa.date32()), "airport": airport}
     )
@@ -117,6 +118,13 @@ def test_files_below_a_folder_with_a_space_are_read_in_this_process(tmp_path: Pa
     )
     assert rows is not None
     assert rows["airport"].to_pylist() == ["EWR"]
+
+
+def test_a_file_with_a_row_that_lacks_the_time_is_read(tmp_path: Path) -> None:
+    file_of(tmp_path, [NOON], ["EWR"])
+    file_of(tmp_path, [NOON, None], ["EWR", "JFK"])
+    found = prune_files(DeltaTable(str(tmp_path)), Bounds(time="at", ranges=between(NOON + HOUR, NOON + HOUR)))
+    assert (found.rows, found.is_undated) == (2, True)
 
 
 def test_many_files_are_chosen_in_a_tenth_of_a_second(tmp_path: Path) -> None:

@@ -245,6 +245,27 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0), (None, 0, 1, 1.0)]
 
 
+def test_a_row_without_a_time_counts_inputs_of_every_time(plant: Plant, engine: Engine) -> None:
+    def paid(readings: DataFrame) -> DataFrame:
+        from pyspark.sql import functions as F
+
+        return readings.groupBy("sensor").agg(
+            F.max(F.when(F.col("value") > 0, F.col("read_at"))).alias("hour"),
+            F.lit(None).cast("timestamp").alias("closes_at"),
+            F.count("*").alias("readings"),
+            F.sum("value").alias("total"),
+        )
+
+    undated = {"derive": paid, "primary_key": ["sensor"], "closes_at": None, "watermark": None, "checks": []}
+    table, found = bound_as(replace(HOURS, **undated), "hours"), []
+    for hours, value in ((0, -1.0), (5, -2.0), (9, 4.0)):
+        plant.read(("a", TEN + hours * HOUR, value))
+        using(plant, engine).refresher(table).publish([around("a", hours, hours)], {}, check=True)
+        [row] = pa.table(plant.lake.open(HOURS.full_name).scan()).to_pylist()
+        found.append((row["hour"], row["readings"], row["total"]))
+    assert found == [(None, 1, -1.0), (None, 2, -3.0), (TEN + 9 * HOUR, 3, 1.0)]
+
+
 def test_no_scope_is_nothing_to_do(plant: Plant) -> None:
     plant.live(("a", 0, 9, 9.0))
     assert plant.publish() == Written()
