@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
@@ -37,6 +38,9 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamWriter
 
 
+_log = logging.getLogger("twofold.maintain")
+
+
 class Maintain(TableStream):
     """Keeps a table fresh by a query of its own.
 
@@ -59,9 +63,8 @@ class Maintain(TableStream):
             pace: when to take the next micro-batch; None: whenever there is one.
         """
         self._begin_by_one_definition()
-        has_state, is_new = self._strategy.has_state, self._checkpoint.is_new
-        if has_state and not is_new and self._fence.is_of_another(self._checkpoint.stream):
-            # Open rows that another stream has written since may be of records which this one counted long ago.
+        has_state = self._strategy.has_state
+        if not self._checkpoint.is_new and self._must_begin_again():
             self._checkpoint.set_aside()
             self._guard.record_watermark_once()
         writer, self._pace = self._query(), pace
@@ -77,6 +80,19 @@ class Maintain(TableStream):
         """Start the query for the one micro-batch that the checkpoint has planned and that has not ended."""
         self._begin_by_one_definition()
         return self._query().trigger(once=True).start()
+
+    def _must_begin_again(self) -> bool:
+        """Whether the stream cannot go on from its checkpoint, but from a snapshot of its inputs."""
+        # Open rows that another stream has written since may be of records which this one counted long ago.
+        if self._strategy.has_state and self._fence.is_of_another(self._checkpoint.stream):
+            _log.warning("begins again table=%s: another stream went on", self.table.full_name)
+            return True
+        for source, version in zip(self._sources, self._checkpoint.first_unread(), strict=False):
+            name = source.full_name
+            if version <= self.lake.version(name) and not self.lake.has_version(name, version):
+                _log.warning("begins again table=%s: cleaned log of %s from=%d", self.table.full_name, name, version)
+                return True
+        return False
 
     def _query(self) -> DataStreamWriter:
         frame, mode = self._derived_with_state() if self._strategy.has_state else (self._derived(), "append")

@@ -55,6 +55,16 @@ def test_a_table_is_corrected_though_logs_were_cleaned(world: World, cleaned: li
     assert world.reconcile(["hours"])[0].changed == 0
 
 
+def test_a_stream_that_was_down_while_the_log_was_cleaned_begins_again(world: World) -> None:
+    world.append({TOPIC: [reading("b", 20.5, 2.0), reading("b", 21, 1.0)]})
+    world.append({TOPIC: [reading("b", 22, 1.0)]})
+    clean(world, TOPIC)
+    world.maintain(["hours"])
+    assert (hours(world)["a", 0], hours(world)["b", 20], hours(world)["b", 21]) == (7.0, 3.0, 1.0)
+    assert world.reconcile(["hours"], verify=True)[-1].unexplained == 0
+    assert hours(world)["a", 0] == 15.0
+
+
 def test_what_a_replay_took_out_is_taken_out_though_the_log_was_cleaned(world: World) -> None:
     world.reconcile(["hours"])
     assert hours(world)["b", 0] == 5.0

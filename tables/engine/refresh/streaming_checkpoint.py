@@ -269,6 +269,11 @@ class Checkpoint:
         # A change data feed that ends with a version may say so by the index of its last file, not by the next version.
         return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
 
+    def first_unread(self) -> list[int]:
+        """Of each Delta source the oldest version of which the last micro-batch that ended has left something."""
+        ends = [] if self.committed is None else self.sources(self.committed)
+        return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
+
     def split_versions(self, batch: int) -> list[int | None]:
         """Of each Delta source that is no change data feed the version that a micro-batch read in part, else None."""
         return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
