@@ -40,7 +40,7 @@ LEDGERS: Mapping[str, Ledger] = {
             "deleted": "rows deleted",
             "unexplained": "rows that differ although nothing touched them",
             "files_written": "data files of the publication",
-            "version_before": "version of the Delta table before the publication; restoring it undoes the run",
+            "version_before": "version of the Delta table before the publication; `rollback --run` undoes the run",
             "version_after": "version after it",
             "seconds": "duration",
             "fingerprint": _FINGERPRINT,

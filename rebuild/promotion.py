@@ -23,6 +23,7 @@ from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
 from tables.engine.delta.delta_writer import CHANGE, CommitTag
+from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.run_ledgers import Ledgers
@@ -238,31 +239,37 @@ class Promotion:
         return min((ms for ms in found if ms is not None), default=None)
 
 
-def rollback(platform: Platform, table: Table) -> RunResult:
-    """Take back what last gave the table other rows as a whole: a promotion, or the acceptance of a new definition.
+def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
+    """Take back, row by row, what a run of the ledger changed in the table.
 
-    Rows that were changed since stay as they are. Where the columns changed, the table as a whole is what it was
-    before; the stream of the old definition adds later rows.
+    Rows that were changed since stay as they are, and so does what others wrote beside the run. Where the run changed
+    the columns, the table as a whole is what it was before; the stream of the old definition adds later rows.
+
+    Args:
+        run: its name in the ledger; empty: what last gave the table other rows as a whole, a promotion or the
+            acceptance of a new definition.
 
     Raises:
-        BadArgument: there is no such run, or the newest was taken back already.
+        BadArgument: there is no such run, it was taken back already, or the table has another definition since.
+        ChangesGone: what it changed cannot be read any more.
     """
     lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
     ledgers.catch_up(table)
-    taken_back = _promoted(ledgers, name)
+    taken_back = _changing_run(ledgers, name, run)
     first, last = taken_back["version_before"], taken_back["version_after"]
-    before = str((lake.newest_info(name, FINGERPRINT, at=first) or {}).get(FINGERPRINT) or "")
-    run = Run(lake, ledgers, table, "rollback")
+    _require_not_undone(lake, table, taken_back["run"], last)
+    before = _definition_at(lake, name, first)
+    own = Run(lake, ledgers, table, "rollback")
     target = Target.of_table(platform.spark, lake, table)
-    info = {**run.info, "undoes": last, FINGERPRINT: before}
+    info = {**own.info, "undoes": last, FINGERPRINT: before}
     if lake.open(name, last).schema() != lake.open(name, first).schema():
         stamp = CommitTag(app=FENCE, version=target.writer.next_number(FENCE), info=info)
         written = target.writer.restore(first, stamp)
     else:
-        commits = lake.commits(name, first, last)
+        commits = lake.commits(name, first, last, kept=True)
         versions = [c.version for c in commits if c.info.get("run") == taken_back["run"] and c.changes]
         written = target.publish(lambda _: (_undone(target, versions), info), check=False)
-    return run.end(written, keep=True, definition=before, scopes=1)
+    return own.end(written, keep=True, definition=before, scopes=1)
 
 
 def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
@@ -287,10 +294,28 @@ def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
     return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
 
 
-def _promoted(ledgers: Ledgers, name: str) -> Mapping[str, Any]:
-    """The newest run that gave the table other rows as a whole."""
-    found = ledgers.newest_run(name, ("rebuild", "definition", "rollback"))
-    if found is None or found["cause"] == "rollback":
-        why = "was never promoted from a rebuild" if found is None else "has its newest promotion taken back already"
-        raise BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions.")
+def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
+    """The run of this name, or the newest that gave the table other rows as a whole."""
+    found = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
+    if found is None:
+        why = f"has no run {run} that changed it" if run else "was never promoted from a rebuild"
+        raise BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions and runs.")
     return found
+
+
+def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
+    name = table.full_name
+    if any(commit.info.get("undoes") == last for commit in lake.commits(name, last, lake.version(name), kept=True)):
+        raise BadArgument(
+            f"{name} has {run} taken back already.", hint=f"`./twofold show {name}` lists its versions and runs."
+        )
+    if recorded(lake, table) != (_definition_at(lake, name, last) or None):
+        raise BadArgument(
+            f"{name} has another definition since {run}: its rows would be of two.",
+            hint=f"Take the newer definition back first: `./twofold rollback {name}`.",
+        )
+
+
+def _definition_at(lake: Lake, name: str, version: int) -> str:
+    """The fingerprint by which the newest rows were computed at a version; empty where none says so."""
+    return str((lake.newest_info(name, FINGERPRINT, at=version) or {}).get(FINGERPRINT) or "")

@@ -31,7 +31,7 @@ CAUSES = {
     "definition": "a backfill, for a new definition",
     "repair": "a repair that a person approved",
     "rebuild": "a rebuild from the log",
-    "rollback": "a rollback of a rebuild",
+    "rollback": "a rollback of a run",
     "unknown": "[bold red]a writer outside of the platform[/]",
 }
 

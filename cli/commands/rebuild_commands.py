@@ -71,8 +71,17 @@ def rebuild(
         print_json(documents if is_domain else documents[0])
 
 
-def rollback(table: TableName, as_json: Json = False) -> None:
-    """Revert the newest promotion of TABLE, in one commit."""
+def rollback(
+    table: TableName,
+    run: Annotated[
+        str, typer.Option("--run", metavar="RUN", help="Any run of `ledger.runs`, instead of the newest promotion.")
+    ] = "",
+    as_json: Json = False,
+) -> None:
+    """Revert what a run changed in TABLE, in one commit: the newest promotion, or the run that --run names.
+
+    Rows that were changed since stay as they are.
+    """
     settings = Settings.from_environment()
     from rebuild.promotion import rollback as take_back
     from tables.engine.declarations.registry import load
@@ -80,7 +89,7 @@ def rollback(table: TableName, as_json: Json = False) -> None:
 
     declared = load().find_table(table)
     with opened(settings, "rollback", [declared.domain]) as platform:
-        print_outcomes([take_back(platform, declared)], as_json)
+        print_outcomes([take_back(platform, declared, run)], as_json)
 
 
 def _print(comparison: Comparison) -> None:

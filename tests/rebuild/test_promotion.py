@@ -139,6 +139,23 @@ def test_a_promotion_leaves_rows_alone_that_changed_since_they_were_shown(
     assert [run["updated"] for run in world.rows(RUNS).to_pylist() if run["cause"] == "rebuild"] == [1]
 
 
+def test_any_run_is_taken_back_by_rows_and_what_streams_wrote_since_stays(world: World) -> None:
+    live, table = Platform(world.spark, world.lake, world.registry), world.registry.find_table("hours")
+    world.append({"readings": [reading("a", 6.7, 2), reading("c", 6.8, 1)]})
+    world.maintain(["hours"])
+    [run] = [row for row in world.rows(RUNS).to_pylist() if (row["table"], row["cause"]) == (NAME, "late")]
+    undone = rollback(live, table, run["run"])
+    assert (undone.cause, undone.changed) == ("rollback", run["updated"] + run["inserted"])
+    found = totals(world)
+    assert (found["a", hour(1)], found["a", hour(6)], found["c", hour(6)]) == (1, 3, 1)
+    with pytest.raises(BadArgument, match=r"plant\.hours has late-.* taken back already"):
+        rollback(live, table, run["run"])
+    with pytest.raises(BadArgument, match=r"plant\.hours has no run late-0 that changed it"):
+        rollback(live, table, "late-0")
+    with pytest.raises(BadArgument, match="was never promoted"):
+        rollback(live, table)
+
+
 def test_open_rows_stay_the_stream_s(world: World) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "99"}, predicate="hour >= '2013-01-01T05:00:00Z'")
     assert rebuild(world).compare().is_equal

@@ -50,7 +50,7 @@ class RunResult:
         approved_by: who wanted it, where a person was asked.
         compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
-        version_before, version_after: of the Delta table; restoring the first undoes the run.
+        version_before, version_after: of the Delta table.
     """
 
     table: str
