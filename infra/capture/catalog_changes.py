@@ -112,6 +112,8 @@ def lost_since(settings: Settings, capture: Capture, noted: CatalogTable | None,
         DatabaseUnreachable: retryable.
     """
     table = capture.table
+    if noted and today.oid != noted.oid:
+        return f"{table} is another table than the one that was captured (OID {today.oid}, then {noted.oid})"
     if today.published is None:
         return f"{table} is not in the publication {capture.name}: its changes are not captured"
     if noted is None:
@@ -120,8 +122,6 @@ def lost_since(settings: Settings, capture: Capture, noted: CatalogTable | None,
         return f"the database is another one, of system identifier {today.system} in place of {noted.system}"
     if today.timeline != noted.timeline and settings.slot_failover != "on":
         return f"the database was restored: its timeline is {today.timeline} in place of {noted.timeline}"
-    if today.oid != noted.oid:
-        return f"{table} is another table than the one that was captured (OID {today.oid}, then {noted.oid})"
     if today.named != noted.named:
         return f"{table} was renamed or given another owner, and has its name again: changes may be lost"
     if today.published != noted.published:
