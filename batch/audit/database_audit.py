@@ -150,19 +150,23 @@ class _Dialect:
     number: str
     list: str
 
+    def bucket(self, key: Sequence[str]) -> str:
+        """The bucket of a row with this primary key, given as texts."""
+        return f"{self.number.format(self.digest.format(_joined(key)), 8, 32)} % {BUCKETS}"
+
     def placed(self, key: Sequence[str], columns: Sequence[str], texts: str) -> str:
         """A query of the bucket, the hash, the key and the hash of each column of rows whose columns are texts."""
-
-        def joined(names: Sequence[str]) -> str:
-            return " || ".join(f"coalesce(length({name}) || ':' || {name}, 'n')" for name in names)
-
-        bucket = self.number.format(self.digest.format(joined(key)), 8, 32)
-        row = self.number.format(self.digest.format(joined([*key, *columns])), 15, 60)
+        row = self.number.format(self.digest.format(_joined([*key, *columns])), 15, 60)
         each = ", ".join(f"coalesce({self.digest.format(name)}, 'n')" for name in columns)
         return (
-            f"SELECT {bucket} % {BUCKETS} AS bucket, {row} AS hash, {self.list.format(', '.join(key))} AS key, "
+            f"SELECT {self.bucket(key)} AS bucket, {row} AS hash, {self.list.format(', '.join(key))} AS key, "
             f"{self.list.format(each)} AS hashes FROM ({texts}) texts"
         )
+
+
+def _joined(texts: Sequence[str]) -> str:
+    """One text of several, from which each can be read again, in SQL."""
+    return " || ".join(f"coalesce(length({text}) || ':' || {text}, 'n')" for text in texts)
 
 
 _POSTGRES = _Dialect(
@@ -179,13 +183,20 @@ def compare_with_database(lake: Lake, topic: Topic, capture: Capture, turn: Turn
         turn: the part of the buckets, by primary key, that is compared.
 
     Raises:
-        CaptureFailed: the changes do not arrive within a minute.
+        CaptureFailed: the changes do not arrive within a minute, or there is no such key in the database.
         DatabaseUnreachable: retryable.
     """
     comparison = _Comparison(lake, topic, capture.table, columns_of(lake.settings, capture.table))
-    wanted = f"bucket % {turn.of} = {turn.number}"
-    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, wanted))
-    ours = comparison.ours(seen, f"{_TOTALS.format('{0}', wanted)}").to_pylist()
+    unlike = [name for name in comparison.key if name not in comparison.written]
+    if unlike:
+        raise CaptureFailed(
+            f"{topic.full_name} cannot be compared with {capture.table} by its key: {', '.join(unlike)} is not there, "
+            "or of a type that two systems write in two ways.",
+            topic=topic.full_name,
+        )
+    wanted = f"{{0}} % {turn.of} = {turn.number}"
+    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, wanted.format("bucket")))
+    ours = comparison.ours(seen, _TOTALS, wanted).to_pylist()
     one = {int(bucket): (int(rows), total) for bucket, rows, total in (line.split("|") for line in lines)}
     other = {row["bucket"]: (row["rows"], row["total"]) for row in ours}
     found = ComparedTable(table=capture.table, rows=sum(rows for rows, _ in one.values()), left_out=comparison.left_out)
@@ -260,8 +271,13 @@ class _Comparison:
                 )
             time.sleep(0.5)
 
-    def ours(self, seen: _Seen, select: str) -> pa.Table:
-        """The rows of a query over those, placed, that the changes amount to which a transaction saw."""
+    def ours(self, seen: _Seen, select: str, wanted: str) -> pa.Table:
+        """The rows of a query over those, placed, that the changes amount to which a transaction saw.
+
+        Args:
+            select: with a place for the rows, and for a condition.
+            wanted: a condition with a place for the bucket; of others nothing is computed.
+        """
         others = [name for name in self.written if name not in self.key]
         changes = self.lake.open(self.topic.full_name).scan(
             columns=[*self.key, *others, *_PLACED_BY], predicate=self.topic.row_condition
@@ -272,21 +288,24 @@ class _Comparison:
             f"FILTER (cdc_op != 'delete' AND NOT ({_LACKS.format(name)}))).v AS \"{name}\""
             for name in others
         ]
+        chosen = wanted.format(f"({_DUCKDB.bucket([self.written[name][1] for name in self.key])})")
         rows = query(
-            f"SELECT {', '.join([key, *values])} FROM changes WHERE cdc_snapshot > 0 AND NOT {seen.unseen} "
+            f"SELECT {', '.join([key, *values])} FROM changes "
+            f"WHERE {chosen} AND cdc_snapshot > 0 AND NOT {seen.unseen} "
             f"GROUP BY {key} HAVING arg_max(cdc_op, row({PLACE})) != 'delete'",
             changes=changes,
         )
         bits = {name: _bits(rows[name]) for name in rows.column_names}
         texts = ", ".join(f'{ours} AS "{name}"' for name, (_, ours) in self.written.items())
-        return query(select.format(self._placed(_DUCKDB, f"SELECT {texts} FROM rows")), rows=pa.table(bits))
+        placed = self._placed(_DUCKDB, f"SELECT {texts} FROM rows")
+        return query(select.format(placed, wanted.format("bucket")), rows=pa.table(bits))
 
     def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
         """The result with the rows of these buckets that differ, at a later moment."""
-        wanted = f"bucket IN ({', '.join(map(str, buckets))})"
+        wanted = f"{{0}} IN ({', '.join(map(str, buckets))})"
         rows = "SELECT {0} FROM ({1}) placed WHERE {2}"
-        seen, lines = self.asked(rows.format("jsonb_build_array(key, hashes)", self.theirs, wanted))
-        ours = self.ours(seen, rows.format("key, hashes", "{0}", wanted)).to_pylist()
+        seen, lines = self.asked(rows.format("jsonb_build_array(key, hashes)", self.theirs, wanted.format("bucket")))
+        ours = self.ours(seen, "SELECT key, hashes FROM ({0}) placed WHERE {1}", wanted).to_pylist()
         one = {tuple(key): hashes for key, hashes in map(json.loads, lines)}
         other = {tuple(row["key"]): row["hashes"] for row in ours}
         columns = [name for name in self.written if name not in self.key]

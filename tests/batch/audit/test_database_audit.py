@@ -193,6 +193,12 @@ def test_the_shares_of_all_turns_are_the_whole(lake: Lake, topic: Topic) -> None
     assert sum(len(one.missing) for one in found) == 1
 
 
+def test_a_table_whose_key_is_gone_is_not_compared(lake: Lake) -> None:
+    other = bound_as(changes_of("public.people", columns={"number": "long"}, primary_key=["number"]), "people", "bank")
+    with pytest.raises(CaptureFailed, match="by its key: number is not there"):
+        compared(lake, other)
+
+
 def test_changes_that_do_not_arrive_are_not_compared(
     server: Settings, lake: Lake, topic: Topic, monkeypatch: pytest.MonkeyPatch
 ) -> None:
