@@ -243,6 +243,14 @@ WITH_SPARK: Mapping[str, Mistake] = {
         "event_time='at' is a string; expected a timestamp or a date.",
         'F.to_timestamp("at")',
     ),
+    "a newest row among rows with maps": Mistake(
+        a_table(
+            rows='readings.select("sensor", "read_at", F.create_map("sensor", "value").alias("by_name"))',
+            parameters='primary_key=["sensor"], sequence_by=["read_at"]',
+        ),
+        "sequence_by compares all columns, and by_name holds a map, which has no order",
+        'F.to_json("by_name")',
+    ),
     "a rule on a column that there is not": Mistake(
         a_table(parameters='checks=[not_null("totl")]'), "the rule not_null(totl) names totl", "Did you mean 'total'?"
     ),

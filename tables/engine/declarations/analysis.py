@@ -128,7 +128,8 @@ def _analyse(
         known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
         return [_explained(place, error, known)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
-    wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *_wrong_rules(table, rows)]
+    unordered = wrong_order(table, schema)
+    wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *unordered, *_wrong_rules(table, rows)]
     return [*impure, *wrong], schema
 
 
@@ -164,6 +165,17 @@ def wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
                 if kind == "string"
                 else "Name a column that says when.",
             )
+
+
+def wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns that cannot be compared, where `sequence_by` keeps the greatest row: it compares all columns."""
+    maps = [f.name for f in schema.fields if "map<" in f.dataType.simpleString()]
+    if table.sequence_by and maps:
+        yield BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: sequence_by compares all columns, and {', '.join(maps)} holds a "
+            "map, which has no order.",
+            hint=f'Return it as text, F.to_json("{maps[0]}"), or as entries, F.sort_array(F.map_entries("{maps[0]}")).',
+        )
 
 
 def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
