@@ -20,12 +20,15 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from infra.capture import postgres_server
+from batch import recapture
+from infra.capture import debezium_connector, postgres_server
+from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
-from infra.errors import TwofoldError
+from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import ROOT, Settings
 from streaming import progress
 from streaming.ingest.ingest_query import Ingest
+from tables.engine.capture.captured_topic import captures
 from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake
@@ -83,8 +86,15 @@ def branches(accounts_now):
     return accounts_now.groupBy("branch").agg(F.count("*").alias("accounts"), F.sum("balance").alias("balance"))
 ''',
 }
-SCHEMA = """
-CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, branch int, balance numeric(20,4));
+TABLE = """
+CREATE TABLE accounts (id bigint PRIMARY KEY, owner text, branch int, balance numeric(20,4)) PARTITION BY RANGE (id);
+CREATE TABLE {0}_first PARTITION OF accounts FOR VALUES FROM (MINVALUE) TO (30);
+CREATE TABLE {0}_second PARTITION OF accounts FOR VALUES FROM (30) TO (1500000);
+CREATE TABLE {0}_third PARTITION OF accounts FOR VALUES FROM (1500000) TO (2000000);
+CREATE TABLE {0}_other PARTITION OF accounts DEFAULT;
+"""
+SCHEMA = f"""
+{TABLE.format("part")}
 INSERT INTO accounts SELECT n, 'owner ' || n, n % 5, n FROM generate_series(1, 50) n;
 """
 ACCOUNTS = "SELECT concat_ws('|', id, owner, branch, balance) AS line FROM {0}"
@@ -135,6 +145,39 @@ def column_change(dice: random.Random, number: int) -> str:
     )
 
 
+def definition_change(dice: random.Random, number: int) -> str:
+    """Changes which rows the table has, or what it is, by the catalog alone; or looks as if it did."""
+    part = dice.choice(["first", "second", "third"])
+    found = f"(SELECT inhrelid::regclass::text FROM pg_inherits WHERE inhrelid::regclass::text LIKE '%_{part}')"
+    detach = "EXECUTE format('ALTER TABLE accounts DETACH PARTITION %s', part)"
+    attach = "EXECUTE format('ALTER TABLE accounts ATTACH PARTITION %s %s', part, bounds)"
+    bounds = "(SELECT pg_get_expr(relpartbound, oid) FROM pg_class WHERE oid = part::regclass)"
+    of_part = f"DO $$DECLARE part text := {found}; bounds text := {bounds}; BEGIN {{}}; END$$;"
+    copied = "CREATE TABLE copied AS SELECT id, owner, branch, balance FROM accounts WHERE id % 3 > 0;"
+    return dice.choice(
+        [
+            (
+                f"{copied} ALTER TABLE accounts RENAME TO before_{number};"
+                "ALTER TABLE copied RENAME TO accounts; ALTER TABLE accounts ADD PRIMARY KEY (id);"
+            ),
+            (
+                f"{copied} DROP TABLE accounts; {TABLE.format(f'part_{number}')}"
+                "INSERT INTO accounts SELECT * FROM copied; DROP TABLE copied;"
+            ),
+            of_part.format(detach),
+            of_part.format(f"{detach}; EXECUTE format('UPDATE %s SET balance = 7', part); {attach}"),
+            of_part.format("EXECUTE format('TRUNCATE %s', part)"),
+            "TRUNCATE accounts;",
+            "ALTER TABLE accounts ALTER COLUMN balance TYPE numeric(24,4) USING balance + 1;",
+            "ALTER TABLE accounts ALTER COLUMN branch TYPE bigint USING branch + 1;",
+            "ALTER TABLE accounts DROP COLUMN balance; ALTER TABLE accounts ADD balance numeric(20,4) DEFAULT 3;",
+            "ALTER TABLE accounts RENAME TO away; UPDATE away SET branch = 4; ALTER TABLE away RENAME TO accounts;",
+            "VACUUM FULL accounts;",
+            "ALTER TABLE accounts ALTER COLUMN owner TYPE varchar; ALTER TABLE accounts ALTER COLUMN owner TYPE text;",
+        ]
+    )
+
+
 @dataclass
 class Bank:
     """A captured database under random load."""
@@ -148,10 +191,21 @@ class Bank:
     def __post_init__(self) -> None:
         self.lake = Lake(self.settings)
 
+    @property
+    def capture(self) -> Capture:
+        """Of the accounts, as declared."""
+        [found] = captures(self.registry)
+        return found
+
+    def fault(self) -> str:
+        """What is reported of the capture, as in `./twofold status`."""
+        return debezium_connector.state(self.settings, self.capture).fault or changes_fault(self.lake, "bank.accounts")
+
     def mark(self) -> None:
         """Commit a row after all that was committed before."""
         self.marks -= 1
-        postgres_server.query(self.settings, f"INSERT INTO accounts VALUES ({self.marks}, 'mark', 0, 0);")
+        columns = "id, owner, branch, balance"
+        postgres_server.query(self.settings, f"INSERT INTO accounts ({columns}) VALUES ({self.marks}, 'mark', 0, 0);")
 
     def differing(self) -> list[str]:
         """Tables that do not hold what the database says, with some of the rows."""
@@ -166,8 +220,8 @@ class Bank:
         return found
 
     @contextmanager
-    def under_load(self, seed: int) -> Iterator[None]:
-        """Writers change rows and definitions until the block ends."""
+    def under_load(self, seed: int, *, columns: bool = True) -> Iterator[None]:
+        """Writers change rows, and columns where they may, until the block ends."""
         stopped = threading.Event()
 
         def write(worker: int) -> None:
@@ -175,7 +229,7 @@ class Bank:
             first = self.firsts.get(worker, 1_000_000 * (worker + 1))
             while not stopped.is_set():
                 first += 10
-                statement = column_change(dice, first) if dice.random() < 0.1 else transaction(dice, first)
+                statement = column_change(dice, first) if columns and dice.random() < 0.1 else transaction(dice, first)
                 with contextlib.suppress(TwofoldError):  # two writers chose one key: neither row is in the database
                     postgres_server.query(self.settings, statement)
                 stopped.wait(dice.uniform(0, 0.1))
@@ -215,6 +269,53 @@ def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, 
         assert bank.differing() == [], told
         assert [result for result in world.reconcile(verify=True) if result.unexplained] == [], told
     assert changes_fault(bank.lake, "bank.accounts") == ""
+
+
+@pytest.mark.skipif("FUZZ_WORLDS" not in os.environ, reason="takes long: `make fuzz` runs it")
+def test_a_table_whose_definition_changes_is_equal_or_reported(bank: Bank, spark: SparkSession) -> None:
+    """Never another one without a word; and a recapture ends what was reported."""
+    print(f"CHAOS_SEED={SEED} FUZZ_WORLDS={WORLDS}")
+    dice, world = random.Random(SEED), World(spark, bank.settings, "bank", bank.registry)
+    reported = 0
+    for number in range(WORLDS):
+        ddl = definition_change(dice, number)
+        told = f"seed={SEED} world={number} {ddl}"
+        with bank.under_load(SEED + 10 * number, columns=False):
+            time.sleep(dice.uniform(0, 2))
+            _take_in(world)
+            with contextlib.suppress(TwofoldError):  # there is no such partition any more
+                postgres_server.query(bank.settings, ddl)
+            time.sleep(dice.uniform(0, 1))
+        fault = bank.fault()
+        if not fault:
+            bank.mark()
+            _wait_for_mark(bank, world)
+            fault = bank.fault()
+        if fault:
+            reported += 1
+            _capture_again(bank, world)
+            bank.mark()
+            _wait_for_mark(bank, world)
+        print(f"{told}: {fault or 'no fault'}")
+        assert bank.fault() == "", told
+        assert bank.differing() == [], told
+    print(f"{reported} of {WORLDS} were reported")
+
+
+def _capture_again(bank: Bank, world: World) -> None:
+    topic = world.registry.topics["bank.accounts"]
+    capture = recapture.begin(bank.settings, world.lake, bank.capture)
+    debezium_connector.wait_snapshot(bank.settings, capture, 60)
+
+    def is_ingested() -> bool:
+        _take_in(world)
+        with contextlib.suppress(ProcessFailed):  # a mark came meanwhile
+            recapture.wait_ingested(bank.settings, world.lake, topic, stalled_s=0.1)
+            return True
+        return False
+
+    wait_until(is_ingested, timeout_s=120)
+    recapture.finish(bank.settings, world.lake, topic, capture)
 
 
 def _wait_for_mark(bank: Bank, world: World) -> None:
