@@ -15,7 +15,6 @@ LANDED_LATE_MIN, LEFT_LATE_MIN = 30, 15
 @table(
     primary_key=["landed_flight_id"],
     event_time="departed_at",
-    recompute_by=["tail_number"],
     depends_within="27 hours",  # a flight lands within 24 hours, and its plane leaves within three
     lineage_columns=["landed_record", "left_record"],
     trigger_interval="5 seconds",

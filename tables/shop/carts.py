@@ -12,7 +12,6 @@ from tables import RECORD, DataFrame, Event, Match, expression, find_matches, on
 @table(
     primary_key=["cart_id", "version"],
     event_time="valid_from",
-    recompute_by=["cart_id"],
     lineage_columns=["record"],
     checks=[one_of("state", ["open", "ordered"]), expression("fault IS NULL")],
 )

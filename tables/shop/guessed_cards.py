@@ -15,7 +15,6 @@ ATTEMPTS = 3
     primary_key=["payment_id"],
     event_time="paid_at",
     lineage_columns=["records"],
-    recompute_by=["card"],
     depends_within="10 minutes",
     checks=[unique("payment_id"), expression("size(records) = 4")],
 )

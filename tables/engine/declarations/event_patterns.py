@@ -9,14 +9,15 @@ match from the moment of A on, with a column that says when it is final, and no 
 
 from __future__ import annotations
 
+import re
 import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from datetime import timedelta
-from itertools import chain
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
+from tables.engine.plans.connect_plan import is_analysed
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -42,8 +43,10 @@ def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str],
             the stream and the batch may disagree.
         find: gets all events of one key; a pure function, of nothing else.
         returns: the columns of a match and their types, as Spark SQL writes them: `"plane string, at timestamp"`; a
-            match that lacks one has null in it.
+            match that lacks one has null in it. One with the name of a key's column holds the key of its events.
     """
+    if is_analysed():
+        return _stated(events, key, returns)
     from pyspark import cloudpickle
     from pyspark.sql.pandas.types import to_arrow_schema
     from pyspark.sql.types import StructType
@@ -52,10 +55,12 @@ def find_matches(events: DataFrame, *, key: Sequence[str], order: Sequence[str],
     if not isinstance(declared, StructType):
         raise BadDeclaration(f"returns={returns!r}: expected columns with their types.", hint='Write "at timestamp".')
     schema = to_arrow_schema(declared, timezone="UTC")
+    said = [column for column in key if column in schema.names]
 
     def found(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for one_batch in _by_key(batches, key):
-            yield from _as_table(chain.from_iterable(map(find, one_batch)), schema).to_batches()
+            matches = (_of_key(match, one, said) for one in one_batch for match in find(one))
+            yield from _as_table(matches, schema).to_batches()
 
     # A worker could not import a declaration, which is loaded from its file.
     cloudpickle.register_pickle_by_value(sys.modules[find.__module__])  # type: ignore[no-untyped-call]
@@ -85,6 +90,32 @@ def times_then(
             held.clear()
         elif first(event):
             held.append(event)
+
+
+def _stated(events: DataFrame, key: Sequence[str], returns: str) -> DataFrame:
+    """What the plan of the matches says without running: several rows of each key, which hold its columns."""
+    from pyspark.sql import functions as F
+
+    names = [part.split()[0].strip("`") for part in re.split(r",(?![^<(]*[>)])", returns)]
+    found = events.groupBy(*key).agg(F.call_function("find_matches").alias("matches"))
+    each = found.withColumn("matches", F.explode("matches"))
+    return each.select(*(F.col(name) if name in key else F.col(f"matches.{name}").alias(name) for name in names))
+
+
+def _of_key(match: Match, events: Sequence[Event], said: Sequence[str]) -> Match:
+    """The match with the key of its events.
+
+    Raises:
+        BadDeclaration: it has another one: late events of that key would not change it.
+    """
+    for column in said:
+        value, expected = match.get(column, events[0][column]), events[0][column]
+        if value != expected and (value == value or expected == expected):
+            raise BadDeclaration(
+                f"a match has {column}={value!r}; expected {expected!r}, the value of its events' key.",
+                hint=f"Give the other value a column of another name than {column}.",
+            )
+    return {**match, **{column: events[0][column] for column in said}}
 
 
 def _by_key(batches: Iterable[pa.RecordBatch], key: Sequence[str]) -> Iterator[list[list[Event]]]:

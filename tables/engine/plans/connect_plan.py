@@ -49,6 +49,11 @@ def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[st
     return _Reader(PlanBuilder(inputs)).relation(_plan_of(function, inputs))
 
 
+def is_analysed() -> bool:
+    """Whether a function runs to be read, not to make rows."""
+    return _analysing.get()
+
+
 class _Session:
     """As much of a Connect session as a plan takes."""
 

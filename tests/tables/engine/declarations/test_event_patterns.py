@@ -164,13 +164,22 @@ def test_each_key_is_searched_by_itself_in_the_order_of_time(spark: SparkSession
 
 
 @pytest.mark.spark
-def test_a_column_that_is_not_declared_is_refused(spark: SparkSession) -> None:
-    def misspelt(events: Sequence[Event]) -> Iterator[Match]:
-        yield {"lime": "a"}
+@pytest.mark.parametrize(
+    ("found", "message"),
+    [
+        ({"lime": "a"}, "a match has lime"),
+        ({"line": "b"}, "a match has line='b'; expected 'a', the value of its events' key"),
+    ],
+)
+def test_a_match_that_its_declaration_does_not_allow_is_refused(
+    spark: SparkSession, found: Match, message: str
+) -> None:
+    def wrong(events: Sequence[Event]) -> Iterator[Match]:
+        yield found
 
     events = spark.createDataFrame([("a", NOON)], "line string, at timestamp")
-    with pytest.raises(Exception, match="a match has lime"):
-        find_matches(events, key=["line"], order=["at"], find=misspelt, returns="line string").collect()
+    with pytest.raises(Exception, match=message):
+        find_matches(events, key=["line"], order=["at"], find=wrong, returns="line string").collect()
 
 
 CALLS = '''\
@@ -194,7 +203,7 @@ from tables.engine.declarations.event_patterns import find_matches
 HOUR = timedelta(hours=1)
 
 
-@table(primary_key=["line", "called_at"], event_time="called_at", recompute_by=["line"], depends_within="1 hour")
+@table(primary_key=["line", "called_at"], event_time="called_at", depends_within="1 hour")
 def unanswered(calls):
     return find_matches(
         calls, key=["line"], order=["at", "kind"], find=_unanswered,
@@ -216,6 +225,7 @@ def test_an_answer_that_comes_late_takes_the_match_away(
 ) -> None:
     folder = written(tmp_path, {"phones/calls.py": CALLS, "phones/unanswered.py": UNANSWERED})
     world = World(spark, settings, "phones", registry.load(folder))
+    assert world.registry.find_table("unanswered").recompute_by == ("line",)
 
     def hear(*events: tuple[str, str, int]) -> list[tuple[str, datetime]]:
         records = [
