@@ -325,8 +325,9 @@ def test_check_says_which_changes_recompute_a_whole_table(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
 ) -> None:
     monkeypatch.setattr("cli.author._analysed", lambda _, declared, tables: analyse(spark, declared, tables))
-    rows = 'readings.groupBy(F.hour("read_at").alias("hour")).agg(F.count("*").alias("n"))'
-    declared = registry.load(written(tmp_path / "tables", Mistake(a_table(rows=rows), "").files))
+    rows = 'readings.agg(F.count("*").alias("n")).withColumn("id", F.lit(1))'
+    whole = a_table(rows=rows, parameters='primary_key=["id"], recompute_by=[]')
+    declared = registry.load(written(tmp_path / "tables", Mistake(whole, "").files))
     monkeypatch.setattr(registry, "load", lambda: declared)
     ran = cli("check")
     assert "plant.hours: a change of plant.readings recomputes the whole table." in ran.out

@@ -6,6 +6,7 @@ digest of all that it follows from. Loading declarations then imports no Spark.
 
 from __future__ import annotations
 
+import difflib
 import functools
 import hashlib
 import json
@@ -372,9 +373,10 @@ def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]
         wanted = [value] if isinstance(value, str) else list(value)
         missing = [column for column in wanted if isinstance(column, str) and column.lower() not in known]
         if missing:
+            near = difflib.get_close_matches(missing[0], inference.columns, n=1)
             yield BadDeclaration(
                 f"{what} names {', '.join(missing)}, which {draft.derive.__name__} does not return.",
-                hint=f"It returns {', '.join(inference.columns)}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(inference.columns)}.",
             )
 
 

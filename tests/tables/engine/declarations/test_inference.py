@@ -249,7 +249,7 @@ def inference_of(table: Table) -> dict[str, Any]:
         ),
         pytest.param(
             edited(BY_ALARM.format(given=""), '"a.alarm", "r.read_at"', '"a.*"'),
-            "primary_key names read_at, which t does not return.\nHint: It returns alarm, sensor, raised_at",
+            "primary_key names read_at, which t does not return.\nHint: Did you mean 'raised_at'",
             id="all columns of one side",
         ),
         pytest.param(
