@@ -28,6 +28,7 @@ from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
+from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.run_result import Cause, Difference, RunResult
 from tables.engine.refresh.scope import epoch_ms, from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
@@ -144,7 +145,7 @@ class Promotion:
             written = self._target.replace(self._settled(self._made), info)
         else:
             written = self._target.publish(lambda _: (self._shown, info), check=True, as_shown=True)
-            left = self._shown.count() - written.changed
+            left = self._left() if self._shown.count() > written.changed else 0
         if cause == "definition":
             accept_definition(lake, self.table, info)
         result = run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
@@ -155,6 +156,13 @@ class Promotion:
                 hint=self._look_again,
             )
         return result
+
+    def _left(self) -> int:
+        """How many of the rows that were shown are not so by now; streams may have made some so before."""
+        rows = self._shown.where(f"{CHANGE} <> 'delete'").select(self._target.columns())
+        return self._target.difference(
+            rows, matching(self._target.live(), self._shown, self._target.key, "left_semi")
+        ).count()
 
     @property
     def _look_again(self) -> str:
