@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import BadArgument
-from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.code_fingerprint import definition, is_same
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import Lake, LoggedCommit
@@ -111,7 +111,11 @@ def _facts(commit: LoggedCommit) -> _Facts:
 
 def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosition | None) -> ReconcilePosition | None:
     """Where reconcile stands with the table after a look at its logs; None where it has work."""
-    name, checkpoint, mark = table.full_name, Checkpoint.of_table(logs.lake.settings, table), fingerprint(table)
+    name, checkpoint, mark = (
+        table.full_name,
+        Checkpoint.of_table(logs.lake.settings, table),
+        definition(table, registry),
+    )
     now_ms = checkpoint.watermark_ms() if table.closes_at else None
     own, is_open = logs.version(name), table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
     if before is None and is_open:
@@ -123,7 +127,7 @@ def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosit
             return None
         if is_open:
             return replace(before, consumed={**before.consumed, name: own})
-        if before.stream != checkpoint.stream or before.fingerprint != mark:
+        if before.stream != checkpoint.stream or not is_same(before.fingerprint, mark):
             return None
         if any(now_ms is None or closes_ms < now_ms for closes_ms in before.pending.values()):
             return None

@@ -14,7 +14,7 @@ import pyarrow as pa
 from batch.find_causes import causes_of, touch
 from batch.pending_work import has_taken_in
 from infra.process.file_locks import is_held
-from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.code_fingerprint import definition
 from tables.engine.declarations.column_types import FIRST_US
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
@@ -113,7 +113,7 @@ class Pinned:
         name = self.table.full_name
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
         consumed = {**self.settled, name: self.platform.lake.version(name), **seen}
-        mark = fingerprint(self.table)
+        mark = definition(self.table, self.platform.registry)
         return ReconcilePosition(consumed=consumed, stream=self.stream, pending=pending or {}, fingerprint=mark)
 
     def refresher(self, versions: Mapping[str, int] | None = None) -> Refresher:

@@ -125,7 +125,7 @@ class Reconcile:
         Raises:
             DefinitionChanged: its rows were computed by another definition.
         """
-        require_one_definition(self.platform.lake, self.table)
+        require_one_definition(self.platform.lake, self.table, self.platform.registry)
         pinned = self._pinned
         before = pinned.before()
         pinned.ledgers.catch_up(self.table)

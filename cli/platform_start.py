@@ -191,16 +191,14 @@ def _wait_airflow(settings: Settings) -> None:
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
     from infra.process import supervisor
-    from tables.engine.declarations.code_fingerprint import fingerprint, recorded
+    from tables.engine.declarations.code_fingerprint import is_accepted
     from tables.engine.delta.lake import Lake
 
     lake = Lake(settings)
     tables = registry.in_order(domain)
     declared = [d.full_name for d in registry.domain_topics(domain)] + [d.full_name for d in tables]
     # The driver refuses these, and reports why.
-    changed = {
-        t.full_name for t in tables if lake.exists(t.full_name) and recorded(lake, t) not in (None, fingerprint(t))
-    }
+    changed = {t.full_name for t in tables if lake.exists(t.full_name) and not is_accepted(lake, t, registry)}
 
     name, deadline = stream_program_name(domain), time.monotonic() + STREAM_READY_S
     while True:

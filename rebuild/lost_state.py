@@ -23,7 +23,7 @@ from rebuild.state_replay import (
     whole_steps,
 )
 from tables.engine.checks.state_store_diff import StateComparison, compare
-from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
+from tables.engine.declarations.code_fingerprint import definition, is_same, require_one_definition
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.shadow_lake import drop, shadow
 from tables.engine.events.ingested_offsets import offsets_at
@@ -131,9 +131,9 @@ class Recover:
         return Checkpoint.of_table(self.live.lake.settings, self.table)
 
     def _last(self) -> MicroBatch:
-        name, now = self.table.full_name, fingerprint(self.table)
-        require_one_definition(self.live.lake, self.table)
-        if self._lost.definition not in ("", now):
+        name, now = self.table.full_name, definition(self.table, self.live.registry)
+        require_one_definition(self.live.lake, self.table, self.live.registry)
+        if self._lost.definition and not is_same(self._lost.definition, now):
             raise BadArgument(
                 f"{name}: its checkpoint is of the definition {self._lost.definition}; the declaration now says {now}.",
                 hint="Nothing of it is needed: the stream of the new definition restarts from the beginning by itself.",

@@ -19,7 +19,7 @@ from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, TwofoldError, WriteConflict
 from infra.offset_ranges import condition
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
-from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, recorded
+from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_accepted, is_same, recorded
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
 from tables.engine.delta.delta_writer import CHANGE, CommitTag
@@ -137,9 +137,9 @@ class Promotion:
                 f"{digest}; nothing was published.",
                 hint=self._look_again,
             )
-        cause: Cause = "rebuild" if recorded(lake, self.table) in (None, fingerprint(self.table)) else "definition"
+        cause: Cause = "rebuild" if is_accepted(lake, self.table, self.live.registry) else "definition"
         run = Run(lake, ledgers, self.table, cause)
-        info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: fingerprint(self.table)}
+        info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: definition(self.table, self.live.registry)}
         left = 0
         if self._is_of_other_columns:
             written = self._target.replace(self._settled(self._made), info)
@@ -147,7 +147,7 @@ class Promotion:
             written = self._target.publish(lambda _: (self._shown, info), check=True, as_shown=True)
             left = self._left() if self._shown.count() > written.changed else 0
         if cause == "definition":
-            accept_definition(lake, self.table, info)
+            accept_definition(self.live, self.table, info)
         result = run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
         if left > 0:
             raise TwofoldError(
@@ -317,7 +317,7 @@ def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
         raise BadArgument(
             f"{name} has {run} taken back already.", hint=f"`./twofold show {name}` lists its versions and runs."
         )
-    if recorded(lake, table) != (_definition_at(lake, name, last) or None):
+    if not is_same(recorded(lake, table) or "", _definition_at(lake, name, last)):
         raise BadArgument(
             f"{name} has another definition since {run}: its rows would be of two.",
             hint=f"Take the newer definition back first: `./twofold rollback {name}`.",

@@ -16,7 +16,7 @@ from streaming.driver import finish
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
 from streaming.maintain.stream_fence import StreamFence
-from tables.engine.declarations.code_fingerprint import fingerprint
+from tables.engine.declarations.code_fingerprint import definition
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
@@ -110,7 +110,7 @@ def replay_state(
         Number in the lost checkpoint -> number in the new one.
     """
     checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
-    checkpoint.note_definition(fingerprint(table))
+    checkpoint.note_definition(definition(table, in_shadow.registry))
     stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
     settings = {**state_settings(in_shadow.spark), **settings}
     numbers: dict[int, int] = {}
@@ -140,7 +140,7 @@ def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -
     for source in live.registry.upstream(table):
         for version in made.splits.versions_of(source.full_name):
             lost.splits.add(source.full_name, version)
-    lost.note_definition(fingerprint(table))
+    lost.note_definition(definition(table, live.registry))
     made.take_place_of(lost)
 
 
@@ -148,7 +148,7 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     """Let the stream of a table without state go on where the lost one was."""
     checkpoint = Checkpoint.of_table(live.lake.settings, table)
     checkpoint.take_away()
-    checkpoint.note_definition(fingerprint(table))
+    checkpoint.note_definition(definition(table, live.registry))
     if live.registry.strategy(table).follows_changes:
         checkpoint.take(last.number or 0, last.versions)
     else:

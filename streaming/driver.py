@@ -30,7 +30,7 @@ from streaming.maintain.stateful_query import Maintain
 from streaming.maintain.table_stream import Running, use_pool
 from streaming.progress import Progress, read, write
 from tables.engine.declarations.analysis import require_no_mistake
-from tables.engine.declarations.code_fingerprint import fingerprint, recorded
+from tables.engine.declarations.code_fingerprint import is_accepted
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
 from tables.engine.events.topic_specs import specs
@@ -128,7 +128,7 @@ def _drain_table(platform: Platform, table: Table) -> None:
 
 def _ensure(platform: Platform, table: Table) -> None:
     ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
-    if recorded(platform.lake, table) not in (None, fingerprint(table)):
+    if not is_accepted(platform.lake, table, platform.registry):
         # Its stream will refuse the changed definition until a backfill; a mistake in it is of more use to the author.
         require_no_mistake(platform.spark, platform.registry, table)
     platform.lake.describe(table.full_name, table.columns)

@@ -181,7 +181,7 @@ def audit_table(platform: Platform, table: Table, turn: Turn) -> Audited:
         DefinitionChanged: its rows were computed by another definition.
     """
     began = time.monotonic()
-    require_one_definition(platform.lake, table)
+    require_one_definition(platform.lake, table, platform.registry)
     pinned = Pinned(platform, table)
     version = platform.lake.version(table.full_name)
     turn = Turn() if _is_small(pinned) else turn

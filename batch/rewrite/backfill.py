@@ -15,7 +15,8 @@ from infra.errors import BadArgument
 from tables.engine.declarations.code_fingerprint import (
     ACCEPTED,
     FINGERPRINT,
-    fingerprint,
+    definition,
+    is_accepted,
     recorded,
     require_one_definition,
 )
@@ -61,11 +62,11 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ru
     """
     lake = platform.lake
     if interval is not None:
-        require_one_definition(lake, table)
+        require_one_definition(lake, table, platform.registry)
     pinned = Pinned(platform, table)
     refresher = pinned.refresher({})
     has_other_columns = interval is None and refresher.has_other_columns
-    is_same = recorded(lake, table) in (None, fingerprint(table)) and not has_other_columns
+    is_same = is_accepted(lake, table, platform.registry) and not has_other_columns
     cause: Cause = "backfill" if is_same else "definition"
     run = Run(lake, pinned.ledgers, table, cause)
     scopes = [Scope(tuple(... for _ in table.recompute_by), interval)]
@@ -76,7 +77,7 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ru
     else:
         written = refresher.publish(scopes, run.info, check=True)
     if cause == "definition":
-        accept_definition(lake, table, {**run.info, "watermark_ms": pinned.watermark_ms})
+        accept_definition(platform, table, {**run.info, "watermark_ms": pinned.watermark_ms})
     compared = refresher.live_rows(scopes) + written.deleted
     outcome = run.end(written, keep=cause == "definition", scopes=1, compared=compared)
     if interval is not None and not compared:
@@ -97,11 +98,11 @@ def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: i
     )
 
 
-def accept_definition(lake: Lake, table: Table, info: Mapping[str, object]) -> None:
+def accept_definition(platform: Platform, table: Table, info: Mapping[str, object]) -> None:
     """Note in a commit without rows that those that are there are right by today's definition, where none says so."""
-    now = fingerprint(table)
-    if recorded(lake, table) != now:
-        writer = Writer(lake, table.full_name)
+    now = definition(table, platform.registry)
+    if recorded(platform.lake, table) != now:
+        writer = Writer(platform.lake, table.full_name)
         rows = pa.schema(writer.newest().schema()).empty_table()
         stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
         writer.append(rows, stamp)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from infra.errors import DefinitionChanged
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.progress import Progress, write
-from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint, require_one_definition
+from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import compact
@@ -67,7 +67,7 @@ class TableStream:
         self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
-        self._fingerprint = fingerprint(self.table)
+        self._fingerprint = definition(self.table, self.registry)
         self._guard = ClosedRowGuard(self._checkpoint, self.lake, self.table)
 
     @property
@@ -81,13 +81,13 @@ class TableStream:
         The new stream reads its inputs from the beginning. Rows that were closed were recomputed when the
         new definition was accepted; those that were open are taken out here, since this stream writes them again.
         """
-        require_one_definition(self.lake, self.table)
+        require_one_definition(self.lake, self.table, self.registry)
         before = self._checkpoint.definition
-        if before != self._fingerprint and not self._checkpoint.is_new:
+        if not is_same(before, self._fingerprint) and not self._checkpoint.is_new:
             self._checkpoint.note_definition(before or "unknown")
             self._checkpoint.set_aside()
         self._guard.record_watermark_once()
-        if self._checkpoint.definition not in ("", self._fingerprint):
+        if (noted := self._checkpoint.definition) and not is_same(noted, self._fingerprint):
             self._guard.delete_open_rows(self._writer)
         self._checkpoint.note_definition(self._fingerprint)
 
@@ -101,7 +101,7 @@ class TableStream:
         if version == self._seen:
             return
         info = self.lake.newest_info(self.table.full_name, FINGERPRINT, at=version)
-        if info and info[FINGERPRINT] != self._fingerprint:
+        if info and not is_same(info[FINGERPRINT], self._fingerprint):
             raise DefinitionChanged(
                 f"{self.table.full_name}: its rows are of the definition {info[FINGERPRINT]} since version {version}; "
                 f"this stream computes by {self._fingerprint}.",

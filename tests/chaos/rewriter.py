@@ -22,7 +22,7 @@ from rebuild.promotion import Promotion
 from rebuild.rebuild_table import rebuild_in_shadow
 from streaming.ingest.topic_writer import TopicWriter
 from streaming.maintain.table_stream import TableStream
-from tables.engine.declarations.code_fingerprint import fingerprint, recorded
+from tables.engine.declarations.code_fingerprint import is_accepted
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.ledgers.run_ledgers import Ledgers
@@ -77,7 +77,7 @@ def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[RunResul
     """
     now = world(spark, settings, kind)
     table, topic = now.registry.find_table(TABLE), now.registry.topics[TOPIC]
-    then = now if recorded(now.lake, table) == fingerprint(table) else world(spark, settings, "same")
+    then = now if is_accepted(now.lake, table, now.registry) else world(spark, settings, "same")
     with patch.object(replay, "Log", lambda platform, topics: then):
         outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, OffsetSelection())
     live = Platform(spark, now.lake, now.registry)

@@ -17,13 +17,16 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import DefinitionChanged
 from tables.engine.declarations.declaration import BOUND, Table, Topic, table
 from tables.engine.declarations.spark_names import SparkName
 from tables.engine.delta.lake import Lake
 from tables.engine.schemas.schema_files import SUFFIXES
+
+if TYPE_CHECKING:
+    from tables.engine.declarations.registry import Registry
 
 FINGERPRINT = "fingerprint"
 """The key under which a commit names the definition that its rows were computed by."""
@@ -49,6 +52,25 @@ def fingerprint(table: Table) -> str:
     return _digest([_parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
 
 
+def definition(table: Table, registry: Registry) -> str:
+    """The fingerprint; behind a hyphen, where repeated records count once, a digest of what distinguishes records.
+
+    That is said by the topics that the table reads: `dedup_keys` and `clock`. How they decode records is no part of it:
+    events stay what they are until a replay, which reconcile carries through every table.
+    """
+    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    if not topics or not registry.strategy(table).removes_repeats:
+        return fingerprint(table)
+    return f"{fingerprint(table)}-{_digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether both name one definition. Older versions noted nothing behind the fingerprint."""
+    if "-" in one and "-" in other:
+        return one == other
+    return one.partition("-")[0] == other.partition("-")[0]
+
+
 def read_code(function: Callable[..., object]) -> tuple[str, ...]:
     """Lines that change when what the function does may change."""
     return tuple(_Reader().read(function))
@@ -66,17 +88,29 @@ def recorded(lake: Lake, table: Table) -> str | None:
     return None if info is None else str(info[FINGERPRINT])
 
 
-def require_one_definition(lake: Lake, table: Table) -> None:
+def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
+    """Whether the table's rows, where there are some, were computed by today's definition."""
+    before = recorded(lake, table)
+    return before is None or is_same(before, definition(table, registry))
+
+
+def require_one_definition(lake: Lake, table: Table, registry: Registry) -> None:
     """Refuse to add rows of this definition to rows of another one.
 
     Raises:
         DefinitionChanged: names both fingerprints, and what accepts the new definition.
     """
-    before, now = recorded(lake, table), fingerprint(table)
-    if before not in (None, now):
+    before, now = recorded(lake, table), definition(table, registry)
+    if before is not None and not is_same(before, now):
+        by_topics = before.partition("-")[0] == now.partition("-")[0]
         raise DefinitionChanged(
             f"{table.full_name}: its rows were computed by the definition {before}; "
-            f"tables/{table.domain}/{table.name}.py now says {now}.",
+            + (
+                "its topics' dedup_keys or clock say"
+                if by_topics
+                else f"tables/{table.domain}/{table.name}.py now says"
+            )
+            + f" {now}.",
             hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
             "keep the old one, take the change back.",
             table=table.full_name,

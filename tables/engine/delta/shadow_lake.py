@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Literal
 
 from infra.settings import Settings
-from tables.engine.declarations.code_fingerprint import decoding, fingerprint, recorded
+from tables.engine.declarations.code_fingerprint import decoding, is_accepted
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.lake import QUARANTINE, Lake
@@ -62,7 +62,7 @@ def is_stale(shadow: Platform) -> bool:
     except (OSError, ValueError):  # its writer was killed
         return True
     return bool(decoded != _decodings(shadow.registry)) or any(
-        recorded(shadow.lake, table) not in (None, fingerprint(table)) for table in shadow.registry.tables.values()
+        not is_accepted(shadow.lake, table, shadow.registry) for table in shadow.registry.tables.values()
     )
 
 

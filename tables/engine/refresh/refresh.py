@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from infra.duckdb_session import duckdb_utc, query
 from infra.spark.local_rows import frame_of
 from infra.spark.spark_session import tune_for_batch_size
-from tables.engine.declarations.code_fingerprint import FINGERPRINT, fingerprint
+from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.datafusion_sql import span
@@ -220,7 +220,7 @@ class Refresher:
         """What the commit of the last recomputation says of itself."""
         closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
         read = {name: int(table.version()) for name, table in self._open.items()}
-        return {**info, FINGERPRINT: fingerprint(self.table), **closed, "inputs": read}
+        return {**info, FINGERPRINT: definition(self.table, self.registry), **closed, "inputs": read}
 
     def moved(self, changes: Rows) -> Rows:
         """A difference, each insert that meets a row of its key as an update of that row.

@@ -7,14 +7,23 @@ import sys
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
 
 from infra.errors import DefinitionChanged
-from tables.engine.declarations.code_fingerprint import _parsed, decoding, fingerprint, recorded, require_one_definition
-from tables.engine.declarations.declaration import Table
-from tables.engine.declarations.registry import load
+from tables.engine.declarations.code_fingerprint import (
+    _parsed,
+    decoding,
+    definition,
+    fingerprint,
+    is_accepted,
+    recorded,
+    require_one_definition,
+)
+from tables.engine.declarations.declaration import DeviceClock, Table
+from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.derived_rows import version_columns
@@ -204,21 +213,45 @@ def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
     Writer(lake, table.full_name).append(rows, CommitTag(app="stream/a", version=version, info={"fingerprint": mark}))
 
 
+def declared(table: Table, **topic: Any) -> Registry:
+    return Registry({"plant.readings": a_topic(**topic)}, {table.full_name: table})
+
+
 def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
-    table = a_table()
+    table, registry = a_table(), declared(a_table())
     lake.ensure(table.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
-    require_one_definition(lake, table)
+    require_one_definition(lake, table, registry)
     assert recorded(lake, table) is None
+    committed(lake, table, definition(table, registry))
+    require_one_definition(lake, table, registry)
+    assert recorded(lake, table) == definition(table, registry)
+
+
+def test_other_dedup_keys_or_another_clock_are_another_definition(lake: Lake) -> None:
+    table, clock = a_table(), DeviceClock(event="read_at", sent="sent_at")
+    device = {"clock": clock, "event_time": "at", "schema": {**READINGS.schema, "sent_at": "timestamp"}}
+    changed = [declared(table, dedup_keys=["sensor", "value"]), declared(table, **device)]
     committed(lake, table, fingerprint(table))
-    require_one_definition(lake, table)
-    assert recorded(lake, table) == fingerprint(table)
+    for registry in (declared(table), *changed):
+        require_one_definition(lake, table, registry)  # older versions did not note it
+    committed(lake, table, definition(table, declared(table)), 2)
+    require_one_definition(lake, table, declared(table))
+    for registry in changed:
+        with pytest.raises(DefinitionChanged, match=r"plant\.hours: .* its topics' dedup_keys or clock say"):
+            require_one_definition(lake, table, registry)
+        assert not is_accepted(lake, table, registry)
+
+
+def test_dedup_keys_are_no_part_of_tables_that_keep_all_records(lake: Lake) -> None:
+    each = a_table(closes_at=None, watermark=None, event_time=None, depends_within=None, recompute_by=["sensor"])
+    assert definition(each, declared(each)) == fingerprint(each)
 
 
 def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
     table = a_table()
     committed(lake, table, "0123456789ab")
     with pytest.raises(DefinitionChanged, match=f"definition 0123456789ab; .* says {fingerprint(table)}") as raised:
-        require_one_definition(lake, table)
+        require_one_definition(lake, table, declared(table))
     assert "./twofold backfill plant.hours" in (raised.value.hint or "")
     assert not raised.value.retryable
 

@@ -178,7 +178,7 @@ def test_the_scopes_are_corrected_and_a_second_time_changes_nothing(plant: Plant
     assert (written.inserted, written.updated, written.deleted, written.version) == (1, 1, 1, 2)
     assert plant.stored() == [("a", 0, 2, 3.0), ("a", 1, 1, 4.0), ("b", 0, 9, 9.0)]
     (commit,) = plant.lake.commits(HOURS.full_name, 1, 2)
-    assert (commit.info["cause"], commit.info["run"], len(commit.info["fingerprint"])) == ("late", "r", 12)
+    assert (commit.info["cause"], commit.info["run"], len(commit.info["fingerprint"])) == ("late", "r", 25)
     assert plant.publish(around("a", 0, 5)) == Written()
     assert plant.lake.version(HOURS.full_name) == 2
 
