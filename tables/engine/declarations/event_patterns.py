@@ -18,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration
 from tables.engine.plans.connect_plan import is_analysed
+from tables.engine.plans.spark_functions import MATCHES
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -97,7 +98,7 @@ def _stated(events: DataFrame, key: Sequence[str], returns: str) -> DataFrame:
     from pyspark.sql import functions as F
 
     names = [part.split()[0].strip("`") for part in re.split(r",(?![^<(]*[>)])", returns)]
-    found = events.groupBy(*key).agg(F.call_function("find_matches").alias("matches"))
+    found = events.groupBy(*key).agg(F.call_function(MATCHES).alias("matches"))
     each = found.withColumn("matches", F.explode("matches"))
     return each.select(*(F.col(name) if name in key else F.col(f"matches.{name}").alias(name) for name in names))
 

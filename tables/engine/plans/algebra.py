@@ -158,6 +158,11 @@ class Relation:
         return any(not column.name for column in self.columns)
 
     @property
+    def is_counted(self) -> bool:
+        """Whether it is known how many columns it has, be it without their names."""
+        return not any(isinstance(column.value, Rest) for column in self.columns)
+
+    @property
     def names(self) -> tuple[str, ...]:
         return tuple(column.name for column in self.columns if column.name)
 

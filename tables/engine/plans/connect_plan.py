@@ -115,7 +115,6 @@ class _Reader:
 
     def __init__(self, builder: PlanBuilder) -> None:
         self._build = builder
-        self._views: Mapping[str, Any] = {}
 
     def relation(self, message: Any) -> Relation:
         """The relation that a message says."""
@@ -188,7 +187,7 @@ class _Reader:
 
     def _to_df(self, one: Any) -> Relation:
         below = self.relation(one.input)
-        if below.is_open or len(below.columns) != len(one.column_names):
+        if not below.is_counted or len(below.columns) != len(one.column_names):
             return self._build.projected(
                 below, [Named(name, Opaque(self._build.node(), "a column by its place")) for name in one.column_names]
             )
@@ -203,22 +202,20 @@ class _Reader:
         return self._build.without(below, names, values)
 
     def _fill_na(self, one: Any) -> Relation:
-        below, node = self.relation(one.input), self._build.node()
-        literals = [self._literal(value) for value in one.values]
-        if not one.cols:
-            changed = [Named(c.name, Opaque(node, "fillna", (c.value,)), c.under) for c in below.columns if c.name]
-            return self._build.with_columns(below, changed)
-        by_column = zip(one.cols, literals * len(one.cols) if len(literals) == 1 else literals, strict=False)
-        filled = [Named(n, Call("coalesce", (self._build.column([n], [below]), value))) for n, value in by_column]
-        return self._build.with_columns(below, filled)
+        """Columns of other types than the value's stay as they are, and NaN is filled, too: no expression says that."""
+        return self._changed(one, "fillna")
 
     def _drop_na(self, one: Any) -> Relation:
         return self.relation(one.input)
 
     def _replace(self, one: Any) -> Relation:
+        return self._changed(one, "replace")
+
+    def _changed(self, one: Any, why: str) -> Relation:
+        """The rows with columns, all where none is named, changed value by value."""
         below, node = self.relation(one.input), self._build.node()
         names = list(one.cols) or below.names
-        changed = [Named(n, Opaque(node, "replace", (self._build.column([n], [below]),))) for n in names]
+        changed = [Named(n, Opaque(node, why, (self._build.column([n], [below]),))) for n in names]
         return self._build.with_columns(below, changed)
 
     def _deduplicate(self, one: Any) -> Relation:
@@ -228,9 +225,8 @@ class _Reader:
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
         columns = [c for expression in one.aggregate_expressions for c in self._columns(expression, below, node)]
-        named = by if by else []
         is_plain = one.group_type == type(one).GROUP_TYPE_GROUPBY
-        return self._build.grouped(below, by, [*named, *columns], is_plain=is_plain)
+        return self._build.grouped(below, by, [*by, *columns], is_plain=is_plain)
 
     def _group(self, expression: Any, below: Relation, node: int) -> Named:
         named = self._columns(expression, below, node)
@@ -364,13 +360,11 @@ class _Reader:
         return self._build.call(one.function_name, self._values(one.arguments, below, node), node)
 
     def _of_cast(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
-        value = self._value(one.expr, below, node)
-        name = type(one).EvalMode.Name(one.eval_mode)
-        to = one.type_str or one.type.WhichOneof("kind") or ""
-        detail = one.type_str or str(one.type)
-        is_plain = bool(one.type_str) or to in _PLAIN_TYPES
-        sql = _PLAIN_TYPES.get(to, one.type_str) if is_plain else ""
-        return Call("try_cast" if name == "EVAL_MODE_TRY" else "cast", (value, Literal(sql or detail, sql)))
+        value, kind = self._value(one.expr, below, node), one.type.WhichOneof("kind") or ""
+        written = one.type_str.upper() if one.type_str.isalpha() else one.type_str
+        sql = written or _PLAIN_TYPES.get(kind, "")
+        is_try = type(one).EvalMode.Name(one.eval_mode) == "EVAL_MODE_TRY"
+        return Call("try_cast" if is_try else "cast", (value, Literal(sql or str(one.type), sql)))
 
     def _of_unresolved_extract_value(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         return extracted(self._value(one.child, below, node), self._value(one.extraction, below, node))

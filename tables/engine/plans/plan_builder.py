@@ -79,8 +79,10 @@ class PlanBuilder:
         """The same rows under an alias."""
         return replace(below, columns=tuple(replace(column, under=alias) for column in below.columns), plan_id=None)
 
-    def filtered(self, below: Relation, conditions: Iterable[Expr], *, is_sort: bool = False) -> Relation:
-        """The rows for which the conditions hold, or all of them sorted."""
+    def filtered(self, below: Relation, conditions: Sequence[Expr], *, is_sort: bool = False) -> Relation:
+        """The rows for which the conditions hold, or all of them sorted; what they say of a join the join knows."""
+        if isinstance(below, Join) and not is_sort:
+            below = _knowing(below, [one for condition in conditions for one in conjuncts(condition)])
         return Filter(input=below, conditions=tuple(conditions), is_sort=is_sort, columns=below.columns)
 
     def limited(self, below: Relation, what: str) -> Relation:
@@ -90,11 +92,11 @@ class PlanBuilder:
     def projected(self, below: Relation, columns: Iterable[Named]) -> Relation:
         """Columns computed of the rows; of all of them together, where one is an aggregate."""
         columns = tuple(columns)
-        computed = tuple(column.value for column in columns)
         known = {part for column in below.columns for part in parts(column.value)}
-        if any(isinstance(one, Aggregate) and one not in known for value in computed for one in _outside(value)):
-            return Group(input=below, by=(), computed=computed, columns=columns)
-        return Project(input=below, computed=computed, columns=columns)
+        of_rows = (one for column in columns for one in _outside(column.value))
+        if any(isinstance(one, Aggregate) and one not in known for one in of_rows):
+            return self.grouped(below, (), columns)
+        return Project(input=below, computed=tuple(column.value for column in columns), columns=columns)
 
     def with_columns(self, below: Relation, new: Iterable[Named]) -> Relation:
         """The rows with columns replaced where there are some of that name, else added."""
@@ -117,28 +119,32 @@ class PlanBuilder:
         """The rows with columns renamed, one after the other."""
         columns = list(below.columns)
         for old, new in renames:
-            found = [column.name.lower() == old.lower() for column in columns]
-            if not any(found) and below.is_open:
-                value = below.value([old])
-                hidden = [] if value is None else [Named(new, value)]
-                columns = [*_without(columns, [old]), *hidden]
-            columns = (
-                [replace(c, name=new) if hit else c for c, hit in zip(columns, found, strict=False)]
-                if any(found)
-                else columns
-            )
+            if below.is_open and not any(column.name.lower() == old.lower() for column in columns):
+                hidden = below.value([old])
+                columns = [*_without(columns, [old]), *([] if hidden is None else [Named(old, hidden)])]
+            columns = [replace(c, name=new) if c.name.lower() == old.lower() else c for c in columns]
         return self.projected(below, columns)
 
     def grouped(
         self, below: Relation, by: Sequence[Named], columns: Iterable[Named], *, is_plain: bool = True
     ) -> Relation:
-        """A row for each group."""
+        """A row for each group; window functions and generators among its columns are of these rows."""
         if not is_plain:
             opaque = {one.value: Opaque(self.node(), "`rollup`, `cube`, `pivot` or grouping sets") for one in by}
             columns = [replace(c, value=mapped(c.value, opaque.get)) for c in columns]
         columns = tuple(columns)
-        computed = tuple(column.value for column in columns)
-        return Group(input=below, by=tuple(by), computed=computed, columns=columns, is_plain=is_plain)
+        known = {part for column in below.columns for part in parts(column.value)}
+        of_groups = [
+            column
+            for column in columns
+            if any(isinstance(one, Windowed | Generated) and one not in known for one in parts(column.value))
+        ]
+        own = tuple(column for column in columns if column not in of_groups)
+        computed = tuple(column.value for column in own)
+        group = Group(input=below, by=tuple(by), computed=computed, columns=own, is_plain=is_plain)
+        if not of_groups:
+            return group
+        return Project(input=group, computed=tuple(column.value for column in columns), columns=columns)
 
     def distinct(self, below: Relation, names: Sequence[str] | None = None) -> Relation:
         """One row of all that agree in these columns; None: in all."""
@@ -163,7 +169,7 @@ class PlanBuilder:
         for name, (a, b) in zip(using, shared, strict=True):
             value = {"right_outer": b, "full_outer": Call("coalesce", (Optional(node, a), Optional(node, b)))}
             merged.append(Named(name, value.get(how, a)))
-        ours, theirs = (_without(side.columns, using, keep_rest=True) for side in (left, right))
+        ours, theirs = (_without(side.columns, using) for side in (left, right))
         columns = [
             replace(c, value=v) for c, v in zip(ours, lifted(join, [c.value for c in ours], "left"), strict=True)
         ]
@@ -179,9 +185,9 @@ class PlanBuilder:
             by_name: columns of the same name are one; else those in the same place.
             fills: a column that one of them lacks is null there.
         """
-        if any(one.is_open for one in inputs):
+        if not all(one.is_counted for one in inputs) or (by_name and any(one.is_open for one in inputs)):
             return self.unknown(inputs, f"a {kind} of columns that are not known")
-        names = list(inputs[0].names)
+        names = [column.name for column in inputs[0].columns]
         if by_name and fills:
             spelt = {name.lower(): name for one in reversed(inputs) for name in reversed(one.names)}
             names = list(dict.fromkeys(spelt[name.lower()] for one in inputs for name in one.names))
@@ -227,7 +233,11 @@ class PlanBuilder:
         return Missing(".".join(path), tuple(dict.fromkeys(name for one in below for name in one.names)))
 
     def call(self, function: str, values: Iterable[Expr], node: int, *, is_distinct: bool = False) -> Expr:
-        """A call of a function of Spark by the relation of that number."""
+        """A call of a function of Spark by the relation of that number.
+
+        Raises:
+            NotUnderstood: it may be of one row, or of several.
+        """
         name, values = function.lower(), tuple(values)
         if name in AGGREGATES:
             return Aggregate(node, name, values, is_distinct=is_distinct)
@@ -235,7 +245,7 @@ class PlanBuilder:
             return Generated(node, name, values)
         if name in ROW or name in IMPURE or name in TIME_WINDOWS or name in WINDOW:
             return Call(name, values)
-        return Opaque(self.node(), f"{name}(), of which nothing is known", values)
+        raise NotUnderstood(f"{name}(), of which nothing is known")
 
 
 def struct_of(members: Iterable[tuple[str, Expr]]) -> Expr:
@@ -288,6 +298,15 @@ def starred(path: Sequence[str], below: Relation, builder: PlanBuilder) -> list[
     return [Named("", Rest("", builder.node()))]
 
 
+def _knowing(join: Join, conditions: Sequence[Expr]) -> Join:
+    """The join, and those below it, with what conditions on its rows set equal: `FROM a, b WHERE a.x = b.x`."""
+    if join.how not in ("inner", "cross"):
+        return join
+    sides = [_knowing(side, conditions) if isinstance(side, Join) else side for side in join.below]
+    equal = dict.fromkeys([*join.equal, *_equal(conditions, *join.below)])
+    return replace(join, left=sides[0], right=sides[1], equal=tuple(equal))
+
+
 def _equal(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[tuple[Expr, Expr]]:
     """Pairs of values of the left and of the right side that the conditions set equal."""
     found = []
@@ -301,7 +320,7 @@ def _equal(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[
     return found
 
 
-def _without(columns: Iterable[Named], names: Iterable[str], *, keep_rest: bool = False) -> list[Named]:
+def _without(columns: Iterable[Named], names: Iterable[str]) -> list[Named]:
     gone = frozenset(name.lower() for name in names)
     kept = [column for column in columns if column.name.lower() not in gone or not column.name]
     return [

@@ -40,6 +40,9 @@ ORDERED: dict[str, str] = {
 }
 """Aggregates whose result depends on the order of rows or on chance -> what to use instead."""
 
+MATCHES = "find_matches"
+"""Stands in a plan for what Python makes of the rows of a key."""
+
 AGGREGATES = _names(
     """
     any approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine avg bit_and
@@ -53,8 +56,9 @@ AGGREGATES = _names(
     tuple_sketch_agg_integer tuple_union_agg_double tuple_union_agg_integer var_pop var_samp variance vector_avg
     vector_sum
     """
-) | frozenset(ORDERED)
+) | {*ORDERED, MATCHES}
 """Functions of the rows of a group."""
+
 
 WINDOW = _names("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 """Functions that stand before `.over(...)` alone."""

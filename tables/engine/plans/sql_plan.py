@@ -63,6 +63,7 @@ class SqlReader:
     def __init__(self, builder: PlanBuilder, views: Mapping[str, View], variables: Collection[str] = ()) -> None:
         self._build, self._variables = builder, variables
         self._views = {name.lower(): view for name, view in views.items()}
+        self._aliases: dict[str, Expr] = {}
 
     def query(self, written: str) -> Relation:
         """The rows of a query."""
@@ -86,7 +87,7 @@ class SqlReader:
             return within._tail(self._build.united(inputs, kind, by_name=bool(one.args.get("by_name"))), one)
         if not isinstance(one, exp.Select):
             raise NotUnderstood(f"SQL text that is no SELECT ({type(one).__name__})")
-        return within._select(one)
+        return SqlReader(self._build, within._views)._select(one)
 
     def _with(self, one: exp.Expr) -> SqlReader:
         """A reader that knows the relations that WITH names, too."""
@@ -120,7 +121,10 @@ class SqlReader:
         if where := one.args.get("where"):
             rows = self._build.filtered(rows, [self._value(where.this, [rows], self._build.node())])
         group, having, below, node = one.args.get("group"), one.args.get("having"), rows, self._build.node()
-        columns = [c for e in one.expressions for c in self._columns(e, below, node)]
+        columns: list[Named] = []
+        for expression in one.expressions:  # each may name those before it
+            columns += self._columns(expression, below, node)
+            self._aliases = {column.name.lower(): column.value for column in columns if column.name}
         if group is not None or having is not None:
             by = [] if group is None else [self._by(e, columns, below, node) for e in group.expressions]
             is_plain = group is None or not any(group.args.get(kind) for kind in _MANY_GROUPINGS)
@@ -134,13 +138,10 @@ class SqlReader:
         return self._tail(rows, one)
 
     def _by(self, one: exp.Expr, columns: Sequence[Named], below: Relation, node: int) -> Named:
-        """What a term of GROUP BY is: a place or an alias of the result, or an expression."""
+        """What a term of GROUP BY is: a place in the result, or an expression."""
         if isinstance(one, exp.Literal) and not one.is_string and 0 < int(one.name) <= len(columns):
             return columns[int(one.name) - 1]
         value = self._value(one, [below], node)
-        if isinstance(value, Missing):
-            aliased = [column for column in columns if column.name.lower() == one.name.lower()]
-            return aliased[0] if aliased else Named(one.name, value)
         is_window = isinstance(value, Call) and value.function in TIME_WINDOWS
         return Named(value.function if isinstance(value, Call) and is_window else one.alias_or_name, value)
 
@@ -162,7 +163,7 @@ class SqlReader:
         return self._build.aliased(rows, one.alias) if one.alias else rows
 
     def _named(self, rows: Relation, names: Sequence[str]) -> Relation:
-        if rows.is_open or len(rows.columns) != len(names):
+        if not rows.is_counted or len(rows.columns) != len(names):
             raise NotUnderstood("names of columns in SQL text")
         columns = zip(names, rows.columns, strict=True)
         return self._build.projected(rows, [Named(name, column.value) for name, column in columns])
@@ -299,9 +300,10 @@ class SqlReader:
         if path[0].lower() in self._variables:
             return Literal(f"the variable {'.'.join(path)}", "")
         found = self._build.column(path, below)
-        if isinstance(found, Missing) and len(path) == 1 and path[0].lower() in CLOCK:
-            return Call(path[0].lower())
-        return found
+        if not isinstance(found, Missing) or len(path) > 1:
+            return found
+        name = path[0].lower()
+        return self._aliases.get(name, Call(name) if name in CLOCK else found)
 
 
 _MANY_GROUPINGS = ("rollup", "cube", "grouping_sets", "all", "totals")

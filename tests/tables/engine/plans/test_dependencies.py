@@ -62,11 +62,23 @@ def scopes(tmp_path: Path, text: str, **more: str) -> dict[str, Any]:
         ),
         (
             'readings.fillna("nobody", ["sensor"]).groupBy("sensor").agg(F.count("*").alias("n"))',
-            {"recompute_by": ("sensor",), "scope_columns": {"readings": {"sensor": "coalesce(sensor, 'nobody')"}}},
+            {},
         ),
         (
             'readings.union(readings).groupBy(F.year("read_at").alias("year")).agg(F.count("*").alias("n"))',
             {"recompute_by": ("year",), "scope_columns": {"readings": {"year": "year(read_at)"}}},
+        ),
+        (
+            'sql("SELECT value * 2 AS v, v + 1 AS w, max(value) AS m FROM {r} GROUP BY v, w HAVING m > 0", r=readings)',
+            {
+                "recompute_by": ("v", "w"),
+                "scope_columns": {"readings": {"v": "(value * 2)", "w": "((value * 2) + 1)"}},
+            },
+        ),
+        # A rank among all groups, in which each of them matters to each.
+        (
+            'sql("SELECT sensor, rank() OVER (ORDER BY count(*)) AS n FROM {r} GROUP BY sensor", r=readings)',
+            {},
         ),
         ('readings.distinct().groupBy("sensor").agg(F.count("*").alias("n"))', {"recompute_by": ("sensor",)}),
     ],
@@ -88,6 +100,17 @@ def test_a_join_is_by_its_whole_side_however_it_is_written(tmp_path: Path, how: 
     assert found.get("scope_columns") == (
         {"readings": {"s": "sensor"}, "names": {"s": "sensor"}} if by == "s" else None
     )
+
+
+def test_a_condition_on_a_list_of_inputs_is_one_of_their_join(tmp_path: Path) -> None:
+    text = (
+        '@table(primary_key=["sensor", "n"])\ndef t(readings, names):\n'
+        '    text = "SELECT r.sensor, count(*) AS n FROM {r} AS r, {n} AS n WHERE n.boss = r.sensor"\n'
+        '    return sql(text + " GROUP BY r.sensor", r=readings, n=names)\n'
+    )
+    assert scopes(tmp_path, text, names=NAMES) == {
+        "recompute_by": ("sensor",), "scope_columns": {"names": {"sensor": "boss"}},
+    }  # fmt: skip
 
 
 def test_columns_of_one_name_are_those_of_their_frames(tmp_path: Path) -> None:

@@ -156,6 +156,8 @@ def in_sql(dice: random.Random) -> Step:
             "SELECT DISTINCT lower(k) AS k, n FROM {a} UNION ALL SELECT name, m FROM {b}",
             "SELECT upper(k) AS u, at, max(x) AS x FROM {a} WHERE n IS NOT NULL GROUP BY 1, at HAVING count(*) > 0",
             "SELECT x, count(*) AS n FROM {a} GROUP BY x",
+            "SELECT k, count(*) AS n, rank() OVER (ORDER BY count(*)) AS r FROM {a} GROUP BY k",
+            "SELECT k, explode(sort_array(collect_list(n))) AS n FROM {a} GROUP BY k",
             "SELECT d, n, count(*) AS c FROM {a} GROUP BY d, n",
         ]
     )
