@@ -331,7 +331,17 @@ def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]
         fields = lake.open(declared.full_name).schema().fields
         types = {field.name: getattr(field.type, "type", str(field.type)) for field in fields}
     texts = {name: {"description": text} for name, text in described.items()}
-    return [{"name": name, "type": text, **texts.get(name, {})} for name, text in types.items()]
+    made_of: Mapping[str, Mapping[str, str]] = (
+        {} if isinstance(declared, Topic) else {n: {"made of": ", ".join(of)} for n, of in declared.lineage.items()}
+    )
+    return [{"name": n, "type": text, **texts.get(n, {}), **made_of.get(n, {})} for n, text in types.items()]
+
+
+def _told(column: Mapping[str, str]) -> str:
+    """What a column is, and of which columns of inputs it is made where that is not the one of its name."""
+    of = column.get("made of", "")
+    is_own = of.rpartition(".")[2] == column["name"] and "," not in of
+    return "; of ".join(filter(None, [column.get("description", ""), "" if is_own else of]))
 
 
 def _commits(lake: Lake, name: str) -> list[dict[str, object]]:
@@ -387,10 +397,11 @@ def _print_page(page: Page) -> None:
     heads = ["column", "type", *(["newest row"] + ["the one before"] * (len(samples) - 1) if samples else [])]
     lines = [(c["name"], c["type"], *(sample.get(c["name"], "") for sample in samples)) for c in page.columns]
     out.print(make_table("Columns", heads, lines))
-    described = [column for column in page.columns if "description" in column]
-    for column in described:
-        out.print(f"  [dim]{column['name']}[/]  {escape(column['description'])}")
-    if described:
+    told = {column["name"]: _told(column) for column in page.columns}
+    for name, text in told.items():
+        if text:
+            out.print(f"  [dim]{name}[/]  {escape(text)}")
+    if any(told.values()):
         out.print()
     if page.rules:
         out.print("[bold]Rules[/]")

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     Derive = Callable[..., DataFrame]
 
 NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
-BOUND = frozenset({"domain", "name", "description", "several", "inferred"})
+BOUND = frozenset({"domain", "name", "description", "several", "inferred", "lineage"})
 """Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
 COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
 NAMING = (
@@ -447,6 +447,7 @@ class Table:
             domain.
         several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
         inferred: the parameters that the declaration leaves to what its function does.
+        lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
     """
 
     derive: Derive
@@ -473,6 +474,7 @@ class Table:
     description: str = ""
     several: str = ""
     inferred: tuple[str, ...] = ()
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         for name in ("primary_key", "recompute_by", "sequence_by", "tags"):

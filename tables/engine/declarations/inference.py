@@ -43,6 +43,7 @@ from tables.engine.plans.dependencies import (
     ALL_ROWS,
     by_source,
     is_multiplied,
+    lineage,
     scope_of,
     scope_values,
     several,
@@ -71,6 +72,7 @@ class Inference:
         scopes: column of the result that `recompute_by` may name -> input -> the expression of its rows that has the
             value; None: not known.
         columns: those of the result, in order; None: not all are known.
+        lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
         several: how a row can depend on several rows of an input; empty: it does not.
         groups: the columns that the function groups by, all of which it returns.
         other_time: the column by which the function makes windows, where that is not the event time.
@@ -81,6 +83,7 @@ class Inference:
     reasons: Mapping[str, str] = field(default_factory=dict)
     scopes: Mapping[str, Mapping[str, str]] | None = None
     columns: Sequence[str] | None = None
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
     several: str = ""
     groups: Sequence[str] = ()
     other_time: str = ""
@@ -229,6 +232,7 @@ class _Inferring:
             reasons=self.reasons,
             scopes=scopes,
             columns=None if root.is_open else root.names,
+            lineage={name: [f"{one}.{column}" for one, column in of] for name, of in lineage(root).items() if of},
             several=several(root),
             groups=groups,
             other_time=times.other_time,

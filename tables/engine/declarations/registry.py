@@ -355,7 +355,8 @@ def _table(
     require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
-    table = Table(derive=draft.derive, **parameters, several=inference.several, inferred=inferred, **file.binding)
+    follows: dict[str, Any] = {"several": inference.several, "inferred": inferred, "lineage": inference.lineage}
+    table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
     if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
         require_sound(draft.derive.__name__, inference.mistakes)
     return table, inference.columns

@@ -43,6 +43,7 @@ def test_show_describes_a_declaration_before_anything_ran(cli: Cli) -> None:
     assert "not_null(origin)" in page["rules"]
     [late_share] = [column for column in page["columns"] if column["name"] == "late_share"]
     assert late_share["description"] == "share of the flights that left more than 15 minutes late"
+    assert late_share["made of"] == "departures.delay_min"
     assert page["rows"] is None
     shown = cli("show", "delays_by_hour")
     assert shown.code == 0

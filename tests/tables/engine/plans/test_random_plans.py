@@ -60,7 +60,7 @@ def steps(dice: random.Random) -> list[tuple[str, Step]]:
             ["join", "window"],
             ["self", "filter"],
             ["sql"],
-            ["join", "join", "project"],
+            ["join", "join", "lower"],
             ["project", "distinct", "group"],
             ["rename", "window"],
         ]
@@ -88,6 +88,7 @@ def group(dice: random.Random) -> Step:
 def join(dice: random.Random) -> Step:
     how = dice.choice(["inner", "left", "right", "full", "left_semi", "left_anti"])
     kind = dice.choice(["using", "frames", "frames", "swapped", "expression", "alias"])
+    key = f"key{dice.randrange(1_000_000)}"
 
     def made(a: DataFrame, b: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
@@ -100,16 +101,16 @@ def join(dice: random.Random) -> Step:
             rest = [] if how.startswith("left_") else ["y.m"]
             own = "x.k" if how.startswith("left_") else whole_side(how, "x.k", "y.k")
             return both.select(F.col(own).alias("k"), *rest, "x.n")
-        c = b.withColumnRenamed("k", "key")
+        c = b.withColumnsRenamed({"k": key, "m": f"m{key}", "name": f"name{key}"})
         condition = {
-            "frames": a["k"] == c["key"],
-            "swapped": c["key"] == a["k"],
-            "expression": F.lower(a["k"]) == F.lower(c["key"]),
+            "frames": a["k"] == c[key],
+            "swapped": c[key] == a["k"],
+            "expression": F.lower(a["k"]) == F.lower(c[key]),
         }[kind]
         both = a.join(c, condition, how)
         if how.startswith("left_"):
             return both
-        return both if how != "full" else both.withColumn("k", F.coalesce("k", "key"))
+        return both if how != "full" else both.withColumn("k", F.coalesce("k", key))
 
     return made
 
@@ -133,6 +134,7 @@ def fill(dice: random.Random) -> Step:
 
 STEPS: dict[str, Callable[[random.Random], Step]] = {
     "project": project,
+    "lower": lambda _: lambda a, __: a.withColumn("n", a["k"]).selectExpr("lower(k) AS k", "n"),
     "group": group,
     "join": join,
     "window": window,
