@@ -5,7 +5,6 @@ At the end it reconciles, and verifies the whole.
 
 from __future__ import annotations
 
-import os
 import sys
 
 from batch.rewrite.backfill import recompute
@@ -15,7 +14,7 @@ from tests.chaos.worker import parts, values
 from tests.late_reading import platform
 from tests.worlds import World
 
-LEGS = 3 if "CHAOS_KILLS" in os.environ else 2
+LEGS = 3
 """After three a flight of the first day has closed."""
 
 
