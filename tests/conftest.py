@@ -28,8 +28,7 @@ if TYPE_CHECKING:
 sys.modules["__main__"].__dict__.setdefault("__file__", __file__)
 for _name in ("COLUMNS", "LINES"):
     os.environ.pop(_name, None)
-# No JVM of the tests lives long enough for what the second compiler costs: a quarter of the CPU time of one that
-# does a hundred seconds of work, a third of a short one's.
+# Few JVMs of a test live long enough for what the second compiler costs: a third of the CPU time of a short one.
 os.environ.setdefault("JAVA_TOOL_OPTIONS", "-XX:TieredStopAtLevel=1")
 
 # How long an example takes says what else the machine does.
@@ -107,10 +106,11 @@ def spark() -> Iterator[SparkSession]:
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     settings = Settings(home=home, spark_master="local[1]", shuffle_partitions=1)
     # Of a small heap and one core the threads of G1 take a tenth of the CPU, those of the serial collector a twentieth.
-    # Without C2 the JVM would keep compiled code in 48 MB, and throw away what it needs again.
-    options = ["-XX:-UseG1GC", "-XX:+UseSerialGC", "-XX:ReservedCodeCacheSize=240m"]
+    options = [*class_data_sharing.options(settings), "-XX:-UseG1GC", "-XX:+UseSerialGC"]
     # One task at a time: each of the workers has a session, and the machine two cores.
-    spark = session(settings, "tests", [*class_data_sharing.options(settings), *options])
+    with pytest.MonkeyPatch.context() as environment:
+        environment.delenv("JAVA_TOOL_OPTIONS")  # this one lives as long as its worker
+        spark = session(settings, "tests", options)
     # Many tests want a failure, each of which Spark would log with its stack.
     spark.sparkContext.setLogLevel("OFF")
     yield spark
