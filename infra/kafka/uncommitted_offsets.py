@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
     from kafka.admin import KafkaAdminClient
 
 _FETCH_BYTES = 1 << 20
+_TIERED_S = 30.0  # a broker gives up on tiered storage after 0.5 s, and goes on reading
 _TOPICS_BY_NAME = 12  # the last version of a fetch in which topics go by their names
 
 
@@ -57,7 +59,25 @@ def _batches(
 
 
 def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, offset: int) -> bytes:
-    """Batches from the one on that holds an offset, as the broker has them.
+    """Batches from the one on that holds an offset, as the broker has them; none beyond the end of its log.
+
+    A broker that does not have the batches of tiered storage in time answers with none, and is asked again.
+    """
+    deadline = time.monotonic() + _TIERED_S
+    while True:
+        found, end = _answered(client, leader, topic, partition, offset)
+        if found or offset >= end:
+            return found
+        if time.monotonic() > deadline:
+            raise BrokerUnreachable(
+                f"{topic}, partition {partition}: the broker gives no batch at offset {offset}, and its log ends at"
+                f" {end}.",
+                hint="Try again; when it happens again, the log broker.log says why.",
+            )
+
+
+def _answered(client: KafkaAdminClient, leader: int, topic: str, partition: int, offset: int) -> tuple[bytes, int]:
+    """What one request finds at an offset, and where the log ends.
 
     A consumer of kafka-python passes over markers without a word, so its own request is sent here.
     """
@@ -86,4 +106,4 @@ def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, 
             f"{topic}, partition {partition}: the broker does not give offset {offset} (error {answer.error_code}).",
             hint="Try again; when it happens again, the log broker.log says why.",
         )
-    return bytes(answer.records or b"")
+    return bytes(answer.records or b""), int(answer.high_watermark)

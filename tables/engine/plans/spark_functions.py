@@ -7,17 +7,18 @@ that the Spark in use has.
 from __future__ import annotations
 
 
-def _names(text: str) -> frozenset[str]:
+def names(text: str) -> frozenset[str]:
+    """The words of a text."""
     return frozenset(text.split())
 
 
-CLOCK = _names("curdate current_date current_time current_timestamp localtimestamp now")
-CHANCE = _names(
+CLOCK = names("curdate current_date current_time current_timestamp localtimestamp now")
+CHANCE = names(
     """
     aes_encrypt monotonically_increasing_id rand randn random randstr shuffle spark_partition_id uniform uuid
     """
 )
-PLACE = _names(
+PLACE = names(
     """
     collations current_catalog current_database current_path current_schema current_timezone current_user
     input_file_block_length input_file_block_start input_file_name java_method python_worker_logs reflect session_user
@@ -43,7 +44,7 @@ ORDERED: dict[str, str] = {
 MATCHES = "find_matches"
 """Stands in a plan for what Python makes of the rows of a key."""
 
-AGGREGATES = _names(
+AGGREGATES = names(
     """
     any approx_count_distinct approx_percentile approx_top_k approx_top_k_accumulate approx_top_k_combine avg bit_and
     bit_or bit_xor bitmap_and_agg bitmap_construct_agg bitmap_or_agg bool_and bool_or corr count count_distinct count_if
@@ -60,12 +61,12 @@ AGGREGATES = _names(
 """Functions of the rows of a group."""
 
 
-WINDOW = _names("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
+WINDOW = names("cume_dist dense_rank lag lead nth_value ntile percent_rank rank row_number")
 """Functions that stand before `.over(...)` alone."""
-NEED_ORDER = _names("row_number lag lead nth_value ntile") | (frozenset(ORDERED) - {"collect_set", "mode"})
+NEED_ORDER = names("row_number lag lead nth_value ntile") | (frozenset(ORDERED) - {"collect_set", "mode"})
 """Functions whose result over a window depends on the order of its rows."""
 
-GENERATORS = _names(
+GENERATORS = names(
     """
     explode explode_outer inline inline_outer json_tuple posexplode posexplode_outer range sql_keywords stack
     variant_explode variant_explode_outer
@@ -75,7 +76,7 @@ GENERATORS = _names(
 
 TIME_WINDOWS = frozenset({"window", "session_window"})
 
-ROW = _names(
+ROW = names(
     """
     ! != % & * + - / < << <= <=> <> = == > >= >> >>> ^ | || ~ abs acos acosh asin asinh atan atan2 atanh bin bround cbrt
     ceil ceiling conv cos cosh cot csc degrees div e exp expm1 factorial floor greatest hex hypot least ln log log10

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import re
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.plans.spark_functions import names
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -14,6 +16,23 @@ if TYPE_CHECKING:
 
 _ADDED = "_scope_"
 _WORD = re.compile(r"\w+")
+_CALLED = re.compile(r"(\w+)\(")
+_QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
+_OPERATOR = re.compile(r"[-+*/%\[]| div |AS (?!DATE|STRING|TIMESTAMP)")
+_TOTAL = names(
+    """
+    btrim coalesce concat ifnull initcap isnotnull isnull lcase left length lower ltrim nvl reverse right rtrim substr
+    substring trim ucase upper
+    """
+)
+_OF_TIMES = names(
+    """
+    cast date_trunc day dayofmonth dayofweek dayofyear from_utc_timestamp hour last_day minute month quarter second
+    to_date to_utc_timestamp trunc weekday weekofyear year
+    """
+)
+"""Functions that are total, and those that are so of times; of a text that is none they fail, under ANSI rules."""
+_log = logging.getLogger("twofold.scopes")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
 
 
@@ -42,19 +61,40 @@ def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str
 def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, rows: pa.Table) -> pa.Table:
     """Changed rows of an input with a column `_scope_N` for each expression that is column N of `recompute_by`.
 
-    Spark computes them: the values are compared with what Spark made of the same rows.
+    Spark computes them: the values are compared with what Spark made of the same rows. Where it cannot, as of rows that
+    the table's function leaves out before it divides, there are none, and the rows matter to all values.
     """
     columns = rows.column_names
     added = {n: text for n, text in restricting(table, source, columns).items() if text not in columns}
     if not added:
         return rows
+    from pyspark.errors import PySparkException
+
     from infra.spark.local_rows import frame_of
 
     frame = frame_of(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
-    values = frame.selectExpr(*(f"{text} AS {_ADDED}{n}" for n, text in added.items())).toArrow()
+    try:
+        values = frame.selectExpr(*(f"{text} AS {_ADDED}{n}" for n, text in added.items())).toArrow()
+    except PySparkException as error:
+        _log.warning("all scopes of %s are recomputed for %s: %s", table.full_name, source.full_name, str(error)[:200])
+        return rows
     for name in values.column_names:
         rows = rows.append_column(name, values[name])
     return rows
+
+
+def is_total(text: str, kinds: Mapping[str, pa.DataType]) -> bool:
+    """Whether an expression has a value for every row of an input, also of one that the table's function leaves out.
+
+    Args:
+        kinds: column of the input -> its type.
+    """
+    import pyarrow as pa
+
+    text = _QUOTED.sub("''", text)
+    called = set(_CALLED.findall(text.lower()))
+    of_times = all(pa.types.is_temporal(kinds[name]) for name in columns_read([text]) & kinds.keys())
+    return not _OPERATOR.search(text) and called <= (_TOTAL | _OF_TIMES if of_times else _TOTAL)
 
 
 def duckdb_sql(text: str, columns: Collection[str]) -> str | None:

@@ -15,7 +15,7 @@ from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms, merged
-from tables.engine.refresh.scope_expressions import duckdb_sql, restricting
+from tables.engine.refresh.scope_expressions import duckdb_sql, is_total, restricting
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -225,15 +225,17 @@ class ScopeFilter:
         return {n: text for n, text in by.items() if not self._has_any(n)}
 
     def _held(self, frame: DataFrame, by: Mapping[int, str]) -> dict[int, str]:
-        """Those that are columns, and expressions of a type that holds the scopes' values."""
-        computed = {n: text for n, text in by.items() if text not in frame.columns}
+        """Those that are columns, and expressions that are total and of a type that holds the scopes' values."""
+        columns = set(frame.columns)
+        computed = {n: text for n, text in by.items() if text not in columns}
         if not computed:
             return dict(by)
-        schema = _arrow_schema(frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items())))
+        kinds = {f.name: f.type for f in _arrow_schema(frame)}
+        computed = {n: text for n, text in computed.items() if is_total(text, kinds)}
+        found = _arrow_schema(frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items())))
         values = {n: [v for v in self._all_values[n] if v is not None] for n in computed}
-        return {
-            n: text for n, text in by.items() if n not in computed or _holds(schema.field(f"_k{n}").type, values[n])
-        }
+        held = {n for n in computed if _holds(found.field(f"_k{n}").type, values[n])}
+        return {n: text for n, text in by.items() if text in columns or n in held}
 
     def _has_any(self, n: int) -> bool:
         return ... in self._all_values[n]

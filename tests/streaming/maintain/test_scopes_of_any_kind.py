@@ -124,6 +124,16 @@ def by_letter(newest):
     text = "SELECT upper(substring(repo.name, 1, 1)) AS letter, cast(at AS DATE) AS day, count(*) AS n"
     return sql(text + " FROM {newest} GROUP BY 1, 2", newest=newest)
 ''',
+    "by_share": '''\
+"""Newest visits by a quotient that other visits do not have."""
+from tables import F, table
+
+
+@table()
+def by_share(newest):
+    share = 12 / (F.col("order") - 1)
+    return newest.where("order <> 1").groupBy(share.alias("share")).agg(F.count("*").alias("n"))
+''',
     "nth": '''\
 """Which visit of its zone each one is."""
 from tables import F, Window, table
@@ -225,3 +235,7 @@ def test_a_group_by_expressions_of_sql_follows_a_row_that_moves(world: World) ->
 
 def test_a_new_row_gets_its_number_among_the_earlier_ones(world: World) -> None:
     assert rows(world, "nth") == {(1, "a", 1), (2, "a", 2), (4, "a", 3), (5, "a", 4), (3, "b", 1), (6, "c", 1)}
+
+
+def test_rows_that_are_left_out_need_no_value_of_the_scope(world: World) -> None:
+    assert rows(world, "by_share") == {(12.0, 2)}

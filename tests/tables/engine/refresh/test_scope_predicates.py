@@ -14,6 +14,7 @@ from deltalake import DeltaTable, write_deltalake
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.file_pruning import prune_files
 from tables.engine.refresh.scope import Interval, Scope, epoch_ms
+from tables.engine.refresh.scope_expressions import is_total
 from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tests.tables.declared import a_table, a_topic
 
@@ -145,3 +146,23 @@ def test_a_value_that_a_relation_cannot_hold_is_not_cut(value: Any, kinds: list[
     scopes = [Scope((value, "x"), AT_TEN)]
     [scope] = with_held_values(scopes, [kinds, [pa.string()]])
     assert scope == Scope((value if is_held else ..., "x"), AT_TEN)
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("repo.name", True),
+        ("lower(coalesce(repo.name, sensor))", True),
+        ("year(at)", True),
+        ("to_date(from_utc_timestamp(at, 'America/New_York'))", True),
+        ("cast(at AS DATE)", True),
+        ("cast(at AS INT)", False),
+        ("cast(sensor AS DATE)", False),
+        ("to_date(sensor)", False),
+        ("(value / 2)", False),
+        ("names[0]", False),
+    ],
+)
+def test_an_expression_that_can_fail_restricts_no_input(text: str, expected: bool) -> None:
+    kinds = {"at": pa.timestamp("us", "UTC"), "sensor": pa.string(), "value": pa.float64(), "repo": pa.struct([])}
+    assert is_total(text, kinds) is expected
