@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
+from infra.instants import from_epoch_ms
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.scope import from_epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

@@ -9,11 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from infra.instants import Interval, epoch_ms
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.events.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.json_values import to_plain_json
-from tables.engine.refresh.scope import Interval, epoch_ms
 from tables.engine.refresh.scope_expressions import scope_values_in
 
 _AT_ONCE = 10_000  # rows that are objects at the same time

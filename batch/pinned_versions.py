@@ -13,9 +13,9 @@ import pyarrow as pa
 
 from batch.find_causes import causes_of, touch
 from batch.pending_work import has_taken_in
+from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
 from tables.engine.declarations.code_fingerprint import definition
-from tables.engine.declarations.column_types import FIRST_US
 from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
 from tables.engine.delta.delta_writer import BEFORE
@@ -27,16 +27,7 @@ from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.run_result import Cause
-from tables.engine.refresh.scope import (
-    Interval,
-    Scope,
-    epoch_ms,
-    from_epoch_ms,
-    merged,
-    scope_of_row,
-    scopes_of,
-    whole,
-)
+from tables.engine.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
 from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 

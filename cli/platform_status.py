@@ -422,7 +422,7 @@ def _partition(
 
 
 def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
-    from tables.engine.refresh.scope import from_epoch_ms
+    from infra.instants import from_epoch_ms
     from tables.engine.refresh.watermarks import by_input, held_back_by
 
     table = registry.tables.get(f"{progress.domain}.{progress.query}")

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Literal
 
 from batch.reconcile import Reconcile
 from infra.errors import BadArgument, UnexplainedDifference
+from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
 from rebuild.promotion import Comparison, compare_rows
 from rebuild.reingest import Read
@@ -29,7 +30,6 @@ from tables.engine.delta.shadow_lake import drop, shadow
 from tables.engine.events.ingested_offsets import offsets_at
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Difference
-from tables.engine.refresh.scope import from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tables.engine.refresh.target import Target
 

@@ -17,6 +17,7 @@ from batch.rewrite.backfill import accept_definition
 from batch.unexplained import differences_of
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, TwofoldError, WriteConflict
+from infra.instants import epoch_ms, from_epoch_ms
 from infra.offset_ranges import condition
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_accepted, is_same, recorded
@@ -30,7 +31,6 @@ from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.run_result import Cause, Difference, RunResult
-from tables.engine.refresh.scope import epoch_ms, from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tables.engine.refresh.target import FENCE, Target
 

@@ -6,9 +6,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.scope import Interval, epoch_ms
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 

@@ -20,6 +20,7 @@ from batch.pinned_versions import Pinned
 from batch.unexplained import differences_of, name_rows
 from infra.capture.captured_table import Capture, again
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
+from infra.instants import DAY_MS, Interval, epoch_ms
 from infra.process.file_locks import is_held
 from infra.spark.spark_client import failing_alone
 from tables.engine.capture.captured_topic import captures
@@ -33,7 +34,7 @@ from tables.engine.ledgers.lost_offsets import gaps
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.refresh import everything
 from tables.engine.refresh.run_result import Audited, run_name
-from tables.engine.refresh.scope import DAY_MS, Interval, Scope, epoch_ms
+from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.target import Target
 
 if TYPE_CHECKING:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from batch.batch_run import Run
 from batch.pinned_versions import Pinned
 from infra.errors import BadArgument
+from infra.instants import Interval, epoch_ms, from_epoch_ms
 from tables.engine.declarations.code_fingerprint import (
     ACCEPTED,
     FINGERPRINT,
@@ -26,7 +27,7 @@ from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.run_result import Cause, RunResult
-from tables.engine.refresh.scope import Interval, Scope, epoch_ms, from_epoch_ms
+from tables.engine.refresh.scope import Scope
 
 if TYPE_CHECKING:
     from infra.settings import Settings

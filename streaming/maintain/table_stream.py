@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Protocol
 
 from infra.errors import DefinitionChanged
+from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.progress import Progress, write
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
@@ -18,7 +19,6 @@ from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import APPENDED_MS
-from tables.engine.refresh.scope import from_epoch_ms
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:

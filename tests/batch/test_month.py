@@ -10,9 +10,9 @@ import pytest
 from deltalake import DeltaTable
 
 from batch.rewrite.backfill import recompute
+from infra.instants import Interval, epoch_ms, from_epoch_ms
 from infra.settings import Settings
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.scope import Interval, epoch_ms, from_epoch_ms
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import FaultInjection

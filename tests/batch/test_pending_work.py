@@ -20,6 +20,7 @@ from batch.pending_work import has_taken_in, nothing_to_do, untouched
 from batch.pinned_versions import Pinned
 from batch.reconcile import Reconcile, reconcile, reconcile_tables
 from infra.errors import BadDeclaration, TwofoldError, WriteConflict
+from infra.instants import EPOCH, Interval
 from infra.settings import ROOT
 from tables.engine.checks.hash_buckets import Turn
 from tables.engine.declarations.code_fingerprint import fingerprint
@@ -32,7 +33,7 @@ from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePositio
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.run_result import Audited, RunResult
-from tables.engine.refresh.scope import EPOCH, Interval, Scope
+from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.tables.declared import a_table
 

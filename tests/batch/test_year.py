@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.instants import from_epoch_ms
 from infra.settings import Settings
-from tables.engine.refresh.scope import from_epoch_ms
 from tests.fuzz.flights_oracle import judged
 from tests.worlds import World
 from traffic.expected import expected_tables

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
 from infra.errors import WriteConflict
+from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
 from streaming.ingest.topic_writer import TopicWriter
@@ -27,7 +28,6 @@ from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
 from tables.engine.delta.open_table import _TRUSTED_S
 from tables.engine.events.ingested_offsets import INGEST
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
-from tables.engine.refresh.scope import epoch_ms
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 

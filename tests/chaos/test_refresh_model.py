@@ -23,6 +23,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 
 from batch.reconcile import reconcile_tables
 from infra.duckdb_session import duckdb_utc
+from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
 from streaming.maintain.closed_row_guard import ClosedRowGuard
@@ -38,7 +39,7 @@ from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, _Input
 from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.scope import Scope, epoch_ms
+from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import a_topic, bound_as

@@ -16,9 +16,9 @@ import tables.engine.delta.change_feed
 import tables.engine.refresh.derived_rows
 import tables.engine.refresh.refresh
 import tables.engine.refresh.target
+from infra.instants import Interval
 from infra.settings import Settings
 from tables.engine.delta.delta_writer import CHANGE
-from tables.engine.refresh.scope import Interval
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World

@@ -16,7 +16,8 @@ import pyarrow as pa
 
 from infra.capture.captured_table import MARK as PREFIX_OF_MARKS
 from infra.capture.captured_table import UNCHANGED, again, snapshot_number
-from tables.engine.declarations.column_types import FIRST_US, LAST_US, FieldType
+from infra.instants import FIRST_US, LAST_US
+from tables.engine.declarations.column_types import FieldType
 from tables.engine.declarations.declaration import Topic
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import MARK, OPERATION

@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from infra.instants import DAY_MS
 from tables.engine.declarations.declaration import Table
-from tables.engine.refresh.scope import DAY_MS
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

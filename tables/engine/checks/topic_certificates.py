@@ -10,13 +10,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.instants import epoch_ms
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.declaration import Topic
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import OFFSET, PARTITION, TIMESTAMP
-from tables.engine.refresh.scope import epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

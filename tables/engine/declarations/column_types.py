@@ -15,8 +15,6 @@ if TYPE_CHECKING:
 
 SCALARS = ("string", "boolean", "int", "long", "double", "date", "timestamp", "timestamp_ntz", "binary", "json")
 NESTED = ("decimal(p,s)", "array<T>", "map<string,T>", "struct<name: T, ...>")
-FIRST_US, LAST_US = -62_135_596_800_000_000, 253_402_300_799_999_999
-"""The first and the last microsecond of the years 1 to 9999, which a time can have."""
 _PRECISION = 38
 _TOKEN = re.compile(r"\s*([A-Za-z_]\w*|\d+|[<>(),:?])")
 

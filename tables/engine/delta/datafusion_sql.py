@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tables.engine.refresh.scope import epoch_ms
+from infra.instants import epoch_ms
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

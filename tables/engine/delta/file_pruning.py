@@ -21,9 +21,9 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import duckdb_utc
+from infra.instants import DAY_MS, Interval, epoch_ms_of
 from tables.engine.delta.file_statistics import with_true_bounds
 from tables.engine.delta.sizes import held_if_small
-from tables.engine.refresh.scope import DAY_MS, Interval, epoch_ms_of
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable

@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE, schema
+from infra.instants import FIRST_US, LAST_US
 from quality.record_checks import broken
-from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.declarations.declaration import DeviceClock, Topic
 from tables.engine.declarations.record_fields import Field
 from tables.engine.events.field_columns import field_columns, undecodable

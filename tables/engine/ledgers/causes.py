@@ -11,9 +11,9 @@ from typing import Any
 
 import pyarrow as pa
 
+from infra.instants import epoch_ms
 from tables.engine.declarations.declaration import Table
 from tables.engine.ledgers.json_values import to_plain_json
-from tables.engine.refresh.scope import epoch_ms
 
 RECORD = pa.struct(
     [("source", pa.string()), ("partition", pa.int32()), ("offset", pa.int64()), ("late_by_ms", pa.int64())]

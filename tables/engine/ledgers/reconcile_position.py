@@ -9,9 +9,10 @@ from datetime import date, datetime
 from decimal import Decimal
 from typing import Any
 
+from infra.instants import Interval
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.json_values import to_plain_json
-from tables.engine.refresh.scope import Interval, Scope
+from tables.engine.refresh.scope import Scope
 
 POSITIONS = "ledger.positions"
 """One row per table, replaced by each reconcile that had work; see `ReconcilePosition`."""

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.duckdb_session import query
+from infra.instants import EPOCH
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
 from tables.engine.declarations.declaration import Table
@@ -20,7 +21,6 @@ from tables.engine.ledgers.causes import is_held
 from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import started_at
-from tables.engine.refresh.scope import EPOCH
 
 if TYPE_CHECKING:
     from infra.archive.read_plan import Archive

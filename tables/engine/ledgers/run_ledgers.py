@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.errors import ChangesGone
+from infra.instants import epoch_ms
 from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import naming_what_is_gone, side_of
 from tables.engine.delta.datafusion_sql import instant, literal, select
@@ -25,7 +26,6 @@ from tables.engine.ledgers.json_values import to_json, to_plain_json
 from tables.engine.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
 from tables.engine.refresh.run_result import RUNS as RUNS
 from tables.engine.refresh.run_result import Audited, RunResult, started_at
-from tables.engine.refresh.scope import epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

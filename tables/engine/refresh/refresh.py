@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import duckdb_utc, query
+from infra.instants import from_epoch_ms
 from infra.spark.local_rows import frame_of
 from infra.spark.spark_session import tune_for_batch_size
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition
@@ -45,7 +46,7 @@ from tables.engine.refresh.derived_rows import (
     repeats_agree_in,
 )
 from tables.engine.refresh.row_diff import matching
-from tables.engine.refresh.scope import Scope, from_epoch_ms, merged, whole
+from tables.engine.refresh.scope import Scope, merged, whole
 from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tables.engine.refresh.target import Target
 

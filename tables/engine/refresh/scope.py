@@ -5,33 +5,18 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, date, datetime, timedelta
 from itertools import chain
 from typing import TYPE_CHECKING, Any
 
+from infra.instants import Interval, epoch_ms, epoch_ms_of
 from infra.offset_ranges import joined
-from tables.engine.declarations.column_types import FIRST_US, LAST_US
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.refresh.scope_expressions import scope_values_in
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-DAY_MS = 86_400_000
 _AT, _BIN = "_at", "_bin"
-_PAST = 10**14  # milliseconds before 1970: further back than any event, so that integers divide downwards
-EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
-
-
-@dataclass(frozen=True, order=True)
-class Interval:
-    """Half-open: event times with `start <= t < end`, epoch milliseconds."""
-
-    start: int
-    end: int
-
-    def widened(self, by: int) -> Interval:
-        return Interval(self.start - by, self.end + by)
 
 
 @dataclass(frozen=True)
@@ -160,29 +145,3 @@ def alike(scopes: Iterable[Scope]) -> list[list[Scope]]:
 def coalesce(intervals: Iterable[Interval]) -> list[Interval]:
     """Overlapping or adjacent intervals joined, in order."""
     return [Interval(start, end) for start, end in joined((i.start, i.end) for i in intervals)]
-
-
-def epoch_ms(value: datetime | date | None) -> int | None:
-    """Milliseconds since 1970, rounded down; a date is its midnight in UTC."""
-    if value is None:
-        return None
-    if not isinstance(value, datetime):
-        value = datetime(value.year, value.month, value.day, tzinfo=UTC)
-    return (value - EPOCH) // timedelta(milliseconds=1)
-
-
-def from_epoch_ms(value: int) -> datetime:
-    """The inverse, bounded by what a `datetime` can hold."""
-    seconds = min(max(value, FIRST_US // 1_000), LAST_US // 1_000)
-    return EPOCH + timedelta(milliseconds=seconds)
-
-
-def epoch_ms_of(times: pa.ChunkedArray) -> pa.ChunkedArray:
-    """Rounded down, as `epoch_ms` does it."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if pa.types.is_date32(times.type):
-        return pc.multiply(times.cast(pa.int32()).cast(pa.int64()), DAY_MS)
-    us = times.cast(pa.timestamp("us", "UTC")).cast(pa.int64())
-    return pc.subtract(pc.divide(pc.add(us, _PAST * 1_000), 1_000), _PAST)

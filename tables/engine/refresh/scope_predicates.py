@@ -10,11 +10,12 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.instants import Interval, from_epoch_ms
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching
-from tables.engine.refresh.scope import Interval, Scope, coalesce, from_epoch_ms, merged
+from tables.engine.refresh.scope import Scope, coalesce, merged
 from tables.engine.refresh.scope_expressions import duckdb_sql, is_total, restricting
 
 if TYPE_CHECKING:

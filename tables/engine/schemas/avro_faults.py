@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import struct
 
-from tables.engine.declarations.column_types import FIRST_US, LAST_US
+from infra.instants import FIRST_US, LAST_US
 from tables.engine.events.json_fields import Misfit
 from tables.engine.schemas.avro_schema import EXACT, Node
 

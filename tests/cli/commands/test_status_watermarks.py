@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from infra.instants import epoch_ms
 from infra.settings import Settings
 from streaming.progress import Progress, write
 from tables.engine.declarations.registry import load
@@ -14,7 +15,6 @@ from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import INGEST, ROWLESS, IngestedOffsets
 from tables.engine.events.record_decoder import events_schema, heartbeat
-from tables.engine.refresh.scope import epoch_ms
 from tests.cli.conftest import Cli
 
 NEWEST = datetime(2013, 1, 1, 12, tzinfo=UTC)

@@ -11,6 +11,7 @@ from typing import Any, cast
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from infra.instants import epoch_ms
 from infra.offset_ranges import Ranges
 from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.declaration import Topic
@@ -24,7 +25,6 @@ from tables.engine.events.record_decoder import (
     REPLAYED,
     events_schema,
 )
-from tables.engine.refresh.scope import epoch_ms
 from tests.tables.declared import a_topic
 
 APPENDED = datetime(2013, 1, 1, tzinfo=UTC)

@@ -10,6 +10,7 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infra.instants import EPOCH
 from tables.engine.checks.completeness import Coverage, certify, coverage, missing
 from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
@@ -29,7 +30,7 @@ from tables.engine.ledgers.lost_offsets import Gap
 from tables.engine.ledgers.reconcile_position import ReconcilePosition
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.scope import EPOCH, Scope
+from tables.engine.refresh.scope import Scope
 from tests.tables.declared import a_table, a_topic, bound_as
 
 TOPIC = a_topic()

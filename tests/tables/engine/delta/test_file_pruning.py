@@ -13,8 +13,8 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from infra.instants import Interval, epoch_ms
 from tables.engine.delta.file_pruning import Bounds, prune_files
-from tables.engine.refresh.scope import Interval, epoch_ms
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

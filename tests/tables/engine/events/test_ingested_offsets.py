@@ -7,6 +7,7 @@ from datetime import UTC, datetime, timedelta
 import pyarrow as pa
 import pytest
 
+from infra.instants import EPOCH
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
@@ -19,7 +20,6 @@ from tables.engine.events.record_decoder import (
     events_schema,
     heartbeat,
 )
-from tables.engine.refresh.scope import EPOCH
 from tests.tables.declared import a_topic
 
 TOPIC = a_topic()

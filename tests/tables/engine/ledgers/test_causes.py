@@ -9,9 +9,9 @@ from typing import Any
 
 import pytest
 
+from infra.instants import epoch_ms
 from tables.engine.ledgers.causes import CausingRecord, Changed, ChangedRows, is_held, span_of
 from tables.engine.ledgers.json_values import to_plain_json
-from tables.engine.refresh.scope import epoch_ms
 from tests.tables.declared import a_table
 
 START = datetime(2024, 1, 1, tzinfo=UTC)

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import ChangesGone
+from infra.instants import Interval
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.checks.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from tables.engine.delta.compaction import compact
@@ -26,7 +27,7 @@ from tables.engine.ledgers.row_history import read_history
 from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS, Ledgers
 from tables.engine.ledgers.transaction_offsets import TRANSACTIONS
 from tables.engine.refresh.run_result import RunResult, run_name
-from tables.engine.refresh.scope import Interval, Scope
+from tables.engine.refresh.scope import Scope
 from tests.tables.declared import a_table, a_topic
 
 TABLE, TOPIC = "plant.hours", "plant.readings"

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadDeclaration, QualityFailed
+from infra.instants import Interval, epoch_ms
 from infra.settings import Engine, Settings
 from infra.spark.spark_session import tune_for_batch_size
 from quality.rules import between, unique
@@ -20,7 +21,7 @@ from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, REPLAYED, events_schema
 from tables.engine.refresh.refresh import Refresher, everything
-from tables.engine.refresh.scope import Interval, Scope, epoch_ms
+from tables.engine.refresh.scope import Scope
 from tests.tables.declared import a_topic, bound_as
 
 if TYPE_CHECKING:

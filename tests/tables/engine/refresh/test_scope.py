@@ -10,20 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tables.engine.refresh.scope import (
-    EPOCH,
-    Interval,
-    Scope,
-    alike,
-    coalesce,
-    epoch_ms,
-    from_epoch_ms,
-    hull,
-    merged,
-    scope_of_row,
-    scopes_of,
-    whole,
-)
+from infra.instants import EPOCH, Interval, epoch_ms, from_epoch_ms
+from tables.engine.refresh.scope import Scope, alike, coalesce, hull, merged, scope_of_row, scopes_of, whole
 from tests.tables.declared import a_table, a_topic
 
 HOUR = 3_600_000

@@ -11,9 +11,10 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
+from infra.instants import Interval, epoch_ms
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.file_pruning import prune_files
-from tables.engine.refresh.scope import Interval, Scope, epoch_ms
+from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.scope_expressions import is_total
 from tables.engine.refresh.scope_predicates import ScopeFilter, with_held_values
 from tests.tables.declared import a_table, a_topic
