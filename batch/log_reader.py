@@ -8,10 +8,10 @@ from datetime import datetime
 from functools import cached_property, reduce
 from typing import TYPE_CHECKING
 
-from batch.audit.mismatches import RECORD
 from batch.offset_selection import LogPosition, OffsetSelection, require_past, require_there
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
+from infra.archive.format.record_columns import RECORD
 from infra.archive.log_union import broker_frame, log_frame
 from infra.duckdb_session import duckdb_utc
 from infra.errors import NotArchived

@@ -17,9 +17,10 @@ from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
 from tables.engine.declarations.code_fingerprint import definition
 from tables.engine.declarations.declaration import Strategy, Table, Topic
-from tables.engine.delta.change_feed import changed_rows, late_within_commit, missed_by_streams
+from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import BEFORE
 from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tables.engine.events.late_rows import late_within_commit, missed_by_streams
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, splits

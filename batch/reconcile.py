@@ -12,7 +12,7 @@ import pyarrow as pa
 from batch.batch_run import Run
 from batch.pending_work import idle, nothing_to_do
 from batch.pinned_versions import Pinned, Touched
-from batch.unexplained import differences_of, digest, require_explained
+from batch.unexplained import digest, require_explained
 from infra.errors import TwofoldError
 from infra.spark.spark_client import failing_alone
 from tables.engine.checks.changelog_check import unexplained_changes
@@ -22,6 +22,7 @@ from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.refresh import everything
+from tables.engine.refresh.row_diff import differences_of
 from tables.engine.refresh.run_result import RunResult
 from tables.engine.refresh.scope import Scope, merged, scope_of_row
 

@@ -10,33 +10,10 @@ import pyarrow as pa
 
 from infra.errors import TwofoldError, UnexplainedDifference
 from tables.engine.declarations.declaration import Table
-from tables.engine.delta.delta_writer import BEFORE, CHANGE
-from tables.engine.ledgers.json_values import to_json, to_plain_json
-from tables.engine.refresh.run_result import Audited, Difference, RunResult
+from tables.engine.ledgers.json_values import to_json
+from tables.engine.refresh.run_result import Audited, RunResult
 
-_NAMED, _KEPT = 5, 1_000  # rows that a message names, and that an outcome keeps
-
-
-def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
-    """The rows of a difference, by their keys and the columns that differ."""
-    found = []
-    for row in rows.slice(0, _KEPT).to_pylist():
-        should = {
-            c: to_plain_json(v)
-            for c, v in row.items()
-            if c not in table.primary_key and c != CHANGE and not c.startswith(BEFORE)
-        }
-        before = {c: to_plain_json(row[BEFORE + c]) for c in should}
-        differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
-        found.append(
-            Difference(
-                key={c: to_plain_json(row[c]) for c in table.primary_key},
-                change=row[CHANGE],
-                before={} if row[CHANGE] == "insert" else {c: before[c] for c in differ},
-                should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},
-            )
-        )
-    return found
+_NAMED = 5  # rows that a message names
 
 
 def digest(table: Table, rows: pa.Table) -> str:

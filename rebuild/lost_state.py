@@ -11,7 +11,6 @@ from batch.reconcile import Reconcile
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
-from rebuild.promotion import Comparison, compare_rows
 from rebuild.reingest import Read
 from rebuild.state_replay import (
     adopt,
@@ -26,10 +25,10 @@ from rebuild.state_replay import (
 from tables.engine.checks.state_store_diff import StateComparison, compare
 from tables.engine.declarations.code_fingerprint import definition, is_same, require_one_definition
 from tables.engine.declarations.declaration import Table, Topic
-from tables.engine.delta.shadow_lake import drop, shadow
+from tables.engine.delta.shadow_lake import Comparison, compare_rows, drop, shadow
 from tables.engine.events.ingested_offsets import offsets_at
 from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Difference
+from tables.engine.refresh.row_diff import Difference
 from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tables.engine.refresh.target import Target
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +13,6 @@ import pyarrow as pa
 from batch.batch_run import Run
 from batch.reconcile import Reconcile
 from batch.rewrite.backfill import accept_definition
-from batch.unexplained import differences_of
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, TwofoldError, WriteConflict
 from infra.instants import epoch_ms, from_epoch_ms
@@ -25,64 +23,18 @@ from tables.engine.declarations.declaration import Table
 from tables.engine.delta.change_feed import sides_of
 from tables.engine.delta.delta_writer import CHANGE, CommitTag
 from tables.engine.delta.lake import Lake
+from tables.engine.delta.shadow_lake import Comparison, compare_rows
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.row_diff import matching
-from tables.engine.refresh.run_result import Cause, Difference, RunResult
+from tables.engine.refresh.run_result import Cause, RunResult
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 from tables.engine.refresh.target import FENCE, Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-
-@dataclass(frozen=True, kw_only=True)
-class Comparison:
-    """How the live table differs from the rebuilt one.
-
-    Attributes:
-        rows: rows of the new one that are settled: neither open nor touched by later records.
-        missing, extra, changed: rows that the live table lacks, should not have, has otherwise.
-        new_columns, gone_columns: of the new one, and of the live one only.
-        examples: the first rows that differ; `digest`: of all of them, and of the columns.
-        before: rows that close before it were compared, or that are dated before it; None: all.
-    """
-
-    table: str
-    rows: int
-    missing: int
-    extra: int
-    changed: int
-    new_columns: Sequence[str] = ()
-    gone_columns: Sequence[str] = ()
-    examples: Sequence[Difference] = ()
-    before: datetime | None = None
-    digest: str = ""
-
-    @property
-    def differing(self) -> int:
-        """Rows."""
-        return self.missing + self.extra + self.changed
-
-    @property
-    def is_equal(self) -> bool:
-        return not (self.differing or self.new_columns or self.gone_columns)
-
-
-def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
-    """The difference between rebuilt rows and those of the live table."""
-    counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-    return Comparison(
-        table=table.full_name,
-        rows=made.count(),
-        missing=counts.get("insert", 0),
-        extra=counts.get("delete", 0),
-        changed=counts.get("update", 0),
-        examples=differences_of(table, pa.table(changes.limit(5).toArrow())),
-        before=before,
-    )
 
 
 @dataclass(frozen=True)

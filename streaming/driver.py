@@ -27,8 +27,8 @@ from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
-from streaming.maintain.table_stream import Running, use_pool
 from streaming.progress import Progress, read, write
+from streaming.running_query import Running, use_pool
 from tables.engine.declarations.analysis import require_no_mistake
 from tables.engine.declarations.code_fingerprint import is_accepted
 from tables.engine.declarations.declaration import Table

@@ -5,15 +5,12 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-from infra.archive.format.record_columns import COLUMNS, HEADERS
+from infra.archive.format.record_columns import RECORD
 from tables.engine.checks import topic_certificates
 from tables.engine.checks.hash_buckets import compare_groups
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
-
-RECORD = (*COLUMNS, HEADERS)
-"""Columns of a raw record, all of which are compared."""
 
 
 @dataclass(frozen=True, kw_only=True, order=True)

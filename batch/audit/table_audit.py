@@ -17,7 +17,7 @@ from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
-from batch.unexplained import differences_of, name_rows
+from batch.unexplained import name_rows
 from infra.capture.captured_table import Capture, again
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.instants import DAY_MS, Interval, epoch_ms
@@ -33,6 +33,7 @@ from tables.engine.delta.sizes import COMMITTED, most_rows
 from tables.engine.ledgers.lost_offsets import gaps
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.refresh import everything
+from tables.engine.refresh.row_diff import differences_of
 from tables.engine.refresh.run_result import Audited, run_name
 from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.target import Target

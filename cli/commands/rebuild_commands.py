@@ -14,7 +14,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from rebuild.promotion import Comparison
+    from tables.engine.delta.shadow_lake import Comparison
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
 

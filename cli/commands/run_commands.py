@@ -20,7 +20,8 @@ if TYPE_CHECKING:
     from batch.offset_selection import OffsetSelection
     from quality.check_result import Verdict
     from tables.engine.declarations.declaration import Topic
-    from tables.engine.refresh.run_result import Difference, RunResult
+    from tables.engine.refresh.row_diff import Difference
+    from tables.engine.refresh.run_result import RunResult
 
 MOST_DIFFERENCES = 20
 MEANINGS = {

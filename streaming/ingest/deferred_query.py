@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from streaming.maintain.table_stream import Running
+    from streaming.running_query import Running
 
 _log = logging.getLogger("twofold.fill")
 

@@ -23,8 +23,8 @@ from streaming.ingest.deferred_query import DeferredQuery
 from streaming.ingest.excluded_topics import ExcludedTopics
 from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.topic_writer import TopicWriter, size_of
-from streaming.maintain.table_stream import Running
 from streaming.progress import Progress, write
+from streaming.running_query import Running
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.lake import Lake

@@ -13,7 +13,8 @@ import pyarrow.compute as pc
 
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
-from streaming.maintain.table_stream import TableStream, use_pool
+from streaming.maintain.table_stream import TableStream
+from streaming.running_query import use_pool
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written

@@ -6,7 +6,7 @@ import time
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from infra.errors import DefinitionChanged
 from infra.instants import from_epoch_ms
@@ -26,28 +26,6 @@ if TYPE_CHECKING:
 
 _TIDY_EVERY = 100
 _NEWEST = 20  # commits of an input among which one says how fresh it is
-
-
-class Running(Protocol):
-    """Work that goes on by itself: a streaming query, or what looks like one."""
-
-    @property
-    def name(self) -> str | None: ...
-
-    @property
-    def isActive(self) -> bool: ...
-
-    def exception(self) -> Exception | None: ...
-
-    def stop(self) -> None: ...
-
-    def awaitTermination(self) -> object: ...
-
-
-def use_pool(spark: SparkSession, name: str) -> None:
-    """Let the jobs of this thread, and of those that it starts, bear a name and share the cores fairly with others."""
-    spark.sparkContext.setLocalProperty("spark.scheduler.pool", name)
-    spark.sparkContext.setJobDescription(name)
 
 
 @dataclass

@@ -31,7 +31,8 @@ from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
 from tables.engine.declarations.registry import load
 from tables.engine.delta.lake import Lake
-from tables.engine.refresh.run_result import Difference, RunResult
+from tables.engine.refresh.row_diff import Difference
+from tables.engine.refresh.run_result import RunResult
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 
@@ -155,7 +156,7 @@ def _verdicts(*_: object) -> Any:
 def _comparison(*_: object, **__: object) -> Any:
     @contextmanager
     def rebuilt(*_: object, **__: object) -> Any:
-        from rebuild.promotion import Comparison
+        from tables.engine.delta.shadow_lake import Comparison
 
         found = Comparison(
             table="flights.x",

@@ -47,7 +47,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """Of the late rows of each reconcile the first is overlooked."""
-    right = tables.engine.delta.change_feed._late_rows
+    right = tables.engine.events.late_rows._late_rows
     patch.setattr(tables.engine.delta.change_feed, "_late_rows", lambda *arguments: right(*arguments).slice(1))
 
 

@@ -38,3 +38,7 @@ def schema(columns: Sequence[str]) -> pa.Schema:
             hint=f"The columns are {', '.join(SCHEMA.names)}.",
         )
     return pa.schema([SCHEMA.field(name) for name in columns])
+
+
+RECORD = (*COLUMNS, HEADERS)
+"""Columns of a raw record, all of which are compared."""

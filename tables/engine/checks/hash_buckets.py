@@ -8,17 +8,13 @@ from typing import TYPE_CHECKING
 
 from infra.instants import DAY_MS
 from tables.engine.declarations.declaration import Table
+from tables.engine.ledgers.json_values import EXACT_JSON
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
     from pyspark.sql.types import DataType
 
 _PER_DAY = 16
-EXACT_JSON = {
-    "ignoreNullFields": "false",
-    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
-    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
-}
 _DAY, _PART = "_day", "_part"
 _ONE, HASH = "_one", "_hash"
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tables.engine.checks.hash_buckets import EXACT_JSON
-from tables.engine.refresh.run_result import Difference
+from tables.engine.ledgers.json_values import EXACT_JSON
+from tables.engine.refresh.row_diff import Difference
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

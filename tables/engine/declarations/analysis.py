@@ -6,14 +6,20 @@ import difflib
 import re
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.declaration import NAMING, Table, Topic
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import Registry
-from tables.engine.refresh.derived_rows import impure_call, wrong_columns
+from tables.engine.plans.spark_functions import IMPURE
 from tables.engine.refresh.scope_expressions import restricting
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from tables.engine.declarations.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -200,3 +206,52 @@ def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
                 yield BadDeclaration(f"tables/{table.domain}/{table.name}.py: {error.message}", hint=error.hint)
             except PySparkException as error:
                 yield _explained(place, error, rows.columns)
+
+
+_IMPURE_FUNCTIONS = "|".join(sorted(IMPURE))
+
+
+# A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
+_IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
+
+
+def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
+    """A function of Spark in the plan whose answer depends on when or where it is called."""
+    found = _IMPURE.search(_plan(rows))
+    return found and BadDeclaration(
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {found[1] or found[2]}(), which "
+        "gives the stream and the batch different answers.",
+        hint="Use the event's own times; a declaration is a pure function of its inputs.",
+    )
+
+
+def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
+    """What the declaration names and the function does not return, or returns and must not."""
+    for what in (*NAMING, "columns"):
+        value = getattr(table, what)
+        wanted = [value] if isinstance(value, str) else list(value or [])
+        what = "a line of its docstring" if what == "columns" else what
+        missing = [column for column in wanted if column not in columns]
+        if missing:
+            near = difflib.get_close_matches(missing[0], columns, n=1)
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
+                f"which {table.derive.__name__} does not return.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
+            )
+    platform = [column for column in columns if column.startswith("_")]
+    if platform:
+        yield BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
+            "which is kept for the platform.",
+            hint="Rename them.",
+        )
+
+
+def _plan(rows: DataFrame) -> str:
+    """The analysed plan as text, before any function in it is replaced by its value; of a client, the plan as sent."""
+    if type(rows).__module__.startswith("pyspark.sql.connect."):
+        remote: Any = rows
+        return str(remote._plan.to_proto(remote._session.client))
+    is_verbose, most_fields, others = True, 1 << 30, [False, False]  # its own text leaves out fields after the 25th
+    return str(rows._jdf.queryExecution().analyzed().treeString(is_verbose, False, most_fields, *others))

@@ -23,7 +23,6 @@ from infra.errors import DefinitionChanged
 from tables.engine.declarations.declaration import BOUND, Table, Topic, table
 from tables.engine.declarations.spark_names import SparkName
 from tables.engine.delta.lake import Lake
-from tables.engine.schemas.schema_files import SUFFIXES
 
 if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
@@ -36,8 +35,6 @@ ACCEPTED = "definition"
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
 _NOT_DEFINING = BOUND | {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness"}
-# What these say does not change what a record becomes.
-_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 
@@ -49,7 +46,7 @@ def fingerprint(table: Table) -> str:
     others, and the parameters of the declaration. They do not follow comments, docstrings, formatting, rules, or
     installed packages.
     """
-    return _digest([_parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
+    return digest([parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
 
 
 def definition(table: Table, registry: Registry) -> str:
@@ -61,7 +58,7 @@ def definition(table: Table, registry: Registry) -> str:
     topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
     if not topics or not registry.strategy(table).removes_repeats:
         return fingerprint(table)
-    return f"{fingerprint(table)}-{_digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
+    return f"{fingerprint(table)}-{digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
 
 
 def is_same(one: str, other: str) -> bool:
@@ -74,12 +71,6 @@ def is_same(one: str, other: str) -> bool:
 def read_code(function: Callable[..., object]) -> tuple[str, ...]:
     """Lines that change when what the function does may change."""
     return tuple(_Reader().read(function))
-
-
-def decoding(topic: Topic) -> str:
-    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
-    schemas = [repr(topic.schema_files)] if topic.encoding in SUFFIXES else []
-    return _digest([_parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
 
 
 def recorded(lake: Lake, table: Table) -> str | None:
@@ -119,20 +110,14 @@ def require_one_definition(lake: Lake, table: Table, registry: Registry) -> None
         )
 
 
-@functools.cache
-def _decoder() -> tuple[str, ...]:
-    # with pyarrow, which a plan, that asks for tables only, does without
-    from tables.engine.events.record_decoder import Decoder
-
-    return tuple(_Reader().read(Decoder))
-
-
-def _parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
+def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
+    """The parameters that are given, but for some, as text."""
     values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
     return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
 
 
-def _digest(lines: Sequence[str]) -> str:
+def digest(lines: Sequence[str]) -> str:
+    """Twelve hex digits of these lines."""
     return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
 
 

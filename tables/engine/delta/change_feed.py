@@ -4,17 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from infra.duckdb_session import query
 from infra.errors import ChangesGone, ChangesUnread
-from tables.engine.delta.datafusion_sql import select
-from tables.engine.delta.lake import Lake, LoggedCommit
-from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
+from tables.engine.delta.lake import Lake
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -22,56 +18,6 @@ if TYPE_CHECKING:
 _CHANGE_TYPE = "_change_type"
 _GONE = ("not found", "No such file", "Expected contiguous commit files", "Invalid table version")
 """What delta-rs says where a file of the log or of the change feed is missing."""
-
-
-@dataclass(frozen=True)
-class Missed:
-    """Rows of an events table that streams may not have seen.
-
-    Attributes:
-        late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
-        replayed: old and new rows of replays and of other commits that streams skip.
-        is_cleaned: commits of that time are gone. Both are then a superset of the rows that there still are; what a
-            replay took out, or what a row was before it, nobody knows any more.
-    """
-
-    late: pa.Table
-    replayed: pa.Table
-    is_cleaned: bool = False
-
-
-def missed_by_streams(
-    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
-) -> Missed:
-    """What streams with a watermark delay of `late_from_ms` may have missed in versions `(after, through]`.
-
-    Args:
-        late_from_ms: None: the stream drops nothing.
-
-    Returns:
-        Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
-    """
-    schema = _columns(lake.open(name), columns)
-    try:
-        return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
-    except FileNotFoundError:
-        late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
-        table = lake.open(name)
-        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED), is_cleaned=True)
-
-
-def late_within_commit(
-    lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
-) -> pa.Table:
-    """Rows of one commit that are late by other rows of the same commit.
-
-    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
-    """
-    table = lake.open(name)
-    rows = _changed_rows(table, name, version, version, _columns(table, columns))
-    times = rows[event_time].cast(pa.int64())
-    newest = pc.max(times)
-    return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
 
 
 def changed_rows(
@@ -91,10 +37,10 @@ def changed_rows(
         ChangesUnread: the commits changed rows, and the change feed has none of them.
     """
     table = table or lake.open(name)
-    schema = _columns(table, columns).append(pa.field(_CHANGE_TYPE, pa.string()))
+    schema = columns_in(table, columns).append(pa.field(_CHANGE_TYPE, pa.string()))
     if after >= through:
         return schema.empty_table()
-    rows = _changed_rows(table, name, after + 1, through, schema)
+    rows = changes_between(table, name, after + 1, through, schema)
     if not len(rows) and (changed := sum(c.rows_changed for c in lake.commits(name, after, through) if c.changes)):
         raise ChangesUnread(
             f"{name}: the commits {after + 1} to {through} changed {changed:,} rows, and 0 of them were read.",
@@ -138,41 +84,8 @@ def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str])
     return side("'update_preimage', 'delete'", "_first"), side("'update_postimage', 'insert'", "_last")
 
 
-def _missed(
-    lake: Lake, name: str, commits: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int | None
-) -> Missed:
-    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
-    appends = [c for c in commits if c not in skipped]
-    empty = schema.empty_table()
-    return Missed(
-        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
-        replayed=pa.concat_tables(
-            [empty, *(_changed_rows(lake.open(name), name, c.version, c.version, schema) for c in skipped)]
-        ),
-    )
-
-
-def _late_rows(
-    lake: Lake, name: str, appends: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int
-) -> pa.Table:
-    import pyarrow.dataset as ds
-
-    def may_hold(greatest: object) -> bool:
-        return not isinstance(greatest, int) or greatest >= late_from_ms
-
-    paths = [
-        f"{lake.uri(name)}/{added.path}"
-        for commit in appends
-        for added in commit.added
-        if may_hold(added.greatest.get(LATE_BY_MS))
-    ]
-    if not paths:
-        return schema.empty_table()
-    files = ds.dataset(paths, format="parquet", schema=_with(schema, pa.field(LATE_BY_MS, pa.int64())))
-    return files.to_table(columns=schema.names, filter=ds.field(LATE_BY_MS) >= late_from_ms).cast(schema)
-
-
-def _changed_rows(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+def changes_between(table: DeltaTable, name: str, first: int, last: int, schema: pa.Schema) -> pa.Table:
+    """The rows of the change feed of these versions, with the columns of the schema."""
     # Names are read as SQL: unquoted, `Zone` is another column, `order` an error, and `null` a value.
     names = [f'"{name}"' for name in schema.names]
     with naming_what_is_gone(name, first, last):
@@ -200,9 +113,6 @@ def naming_what_is_gone(name: str, first: int, last: int) -> Iterator[None]:
         ) from error
 
 
-def _columns(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:
+def columns_in(table: DeltaTable, columns: Sequence[str]) -> pa.Schema:
+    """The schema of those of the columns that the table has."""
     return pa.schema([f for f in pa.schema(table.schema()) if f.name in columns])
-
-
-def _with(schema: pa.Schema, field: pa.Field) -> pa.Schema:
-    return schema if field.name in schema.names else schema.append(field)

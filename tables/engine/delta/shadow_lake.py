@@ -2,18 +2,29 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
 
 from infra.settings import Settings
-from tables.engine.declarations.code_fingerprint import decoding, is_accepted
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.code_fingerprint import digest, is_accepted, parameters, read_code
+from tables.engine.declarations.declaration import BOUND, Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.delta.delta_writer import CHANGE
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.engine.refresh.row_diff import Difference, differences_of
+from tables.engine.schemas.schema_files import SUFFIXES
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
 
 Purpose = Literal["shadow", "recovery"]
 """What a shadow is for: the table, or its stream's state. The two do not meet."""
@@ -82,3 +93,68 @@ def _decoded_by(lake: Lake) -> Path:
 
 def _decodings(registry: Registry) -> dict[str, str]:
     return {name: decoding(topic) for name, topic in registry.topics.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How the live table differs from the rebuilt one.
+
+    Attributes:
+        rows: rows of the new one that are settled: neither open nor touched by later records.
+        missing, extra, changed: rows that the live table lacks, should not have, has otherwise.
+        new_columns, gone_columns: of the new one, and of the live one only.
+        examples: the first rows that differ; `digest`: of all of them, and of the columns.
+        before: rows that close before it were compared, or that are dated before it; None: all.
+    """
+
+    table: str
+    rows: int
+    missing: int
+    extra: int
+    changed: int
+    new_columns: Sequence[str] = ()
+    gone_columns: Sequence[str] = ()
+    examples: Sequence[Difference] = ()
+    before: datetime | None = None
+    digest: str = ""
+
+    @property
+    def differing(self) -> int:
+        """Rows."""
+        return self.missing + self.extra + self.changed
+
+    @property
+    def is_equal(self) -> bool:
+        return not (self.differing or self.new_columns or self.gone_columns)
+
+
+def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
+    """The difference between rebuilt rows and those of the live table."""
+    counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+    return Comparison(
+        table=table.full_name,
+        rows=made.count(),
+        missing=counts.get("insert", 0),
+        extra=counts.get("delete", 0),
+        changed=counts.get("update", 0),
+        examples=differences_of(table, pa.table(changes.limit(5).toArrow())),
+        before=before,
+    )
+
+
+# What these say does not change what a record becomes.
+_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
+
+
+def decoding(topic: Topic) -> str:
+    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
+    schemas = [repr(topic.schema_files)] if topic.encoding in SUFFIXES else []
+    return digest([parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
+
+
+@functools.cache
+def _decoder() -> tuple[str, ...]:
+    # with pyarrow, which a plan, that asks for tables only, does without
+    from tables.engine.events.record_decoder import Decoder
+
+    return read_code(Decoder)

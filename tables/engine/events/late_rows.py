@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
-from tables.engine.delta.change_feed import late_within_commit, missed_by_streams
-from tables.engine.delta.lake import Lake
+from tables.engine.delta.change_feed import changes_between, columns_in
+from tables.engine.delta.datafusion_sql import select
+from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.metadata_columns import OFFSET, PARTITION
+from tables.engine.events.record_decoder import LATE_BY_MS, REPLAYED
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
@@ -90,3 +93,91 @@ def _late(lake: Lake, table: Table, topic: Topic, standing: ReconcilePosition | 
     if drops:
         return Late(table=table.full_name, topic=name, dropped=count)
     return Late(table=table.full_name, topic=name, records=count, waiting=waiting)
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Rows of an events table that streams may not have seen.
+
+    Attributes:
+        late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
+        replayed: old and new rows of replays and of other commits that streams skip.
+        is_cleaned: commits of that time are gone. Both are then a superset of the rows that there still are; what a
+            replay took out, or what a row was before it, nobody knows any more.
+    """
+
+    late: pa.Table
+    replayed: pa.Table
+    is_cleaned: bool = False
+
+
+def missed_by_streams(
+    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
+) -> Missed:
+    """What streams with a watermark delay of `late_from_ms` may have missed in versions `(after, through]`.
+
+    Args:
+        late_from_ms: None: the stream drops nothing.
+
+    Returns:
+        Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
+    """
+    schema = columns_in(lake.open(name), columns)
+    try:
+        return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
+    except FileNotFoundError:
+        late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
+        table = lake.open(name)
+        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED), is_cleaned=True)
+
+
+def late_within_commit(
+    lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
+) -> pa.Table:
+    """Rows of one commit that are late by other rows of the same commit.
+
+    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
+    """
+    table = lake.open(name)
+    rows = changes_between(table, name, version, version, columns_in(table, columns))
+    times = rows[event_time].cast(pa.int64())
+    newest = pc.max(times)
+    return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
+
+
+def _missed(
+    lake: Lake, name: str, commits: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int | None
+) -> Missed:
+    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
+    appends = [c for c in commits if c not in skipped]
+    empty = schema.empty_table()
+    return Missed(
+        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
+        replayed=pa.concat_tables(
+            [empty, *(changes_between(lake.open(name), name, c.version, c.version, schema) for c in skipped)]
+        ),
+    )
+
+
+def _late_rows(
+    lake: Lake, name: str, appends: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int
+) -> pa.Table:
+    import pyarrow.dataset as ds
+
+    def may_hold(greatest: object) -> bool:
+        return not isinstance(greatest, int) or greatest >= late_from_ms
+
+    paths = [
+        f"{lake.uri(name)}/{added.path}"
+        for commit in appends
+        for added in commit.added
+        if may_hold(added.greatest.get(LATE_BY_MS))
+    ]
+    if not paths:
+        return schema.empty_table()
+    files = ds.dataset(paths, format="parquet", schema=_with(schema, pa.field(LATE_BY_MS, pa.int64())))
+    return files.to_table(columns=schema.names, filter=ds.field(LATE_BY_MS) >= late_from_ms).cast(schema)
+
+
+def _with(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    return schema if field.name in schema.names else schema.append(field)

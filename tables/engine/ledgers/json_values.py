@@ -10,6 +10,9 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    pass
+
+if TYPE_CHECKING:
     import pyarrow as pa
 
 
@@ -71,3 +74,10 @@ def _nested(value: Any, kind: pa.DataType) -> Any:
 
 
 _STRICT = json.JSONEncoder(allow_nan=False, default=to_plain_json)
+
+
+EXACT_JSON = {
+    "ignoreNullFields": "false",
+    "timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSSXXX",
+    "timestampNTZFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSSSS",
+}

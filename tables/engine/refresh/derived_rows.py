@@ -5,18 +5,16 @@ The stream, the batch, a table as of the past and the schema of a new one all ta
 
 from __future__ import annotations
 
-import difflib
-import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from infra.duckdb_session import query
 from infra.errors import BadDeclaration
-from tables.engine.declarations.declaration import NAMING, Strategy, Table, Topic
+from tables.engine.declarations.analysis import impure_call, wrong_columns
+from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.inference import RECORD
 from tables.engine.events.record_decoder import OFFSET, PARTITION
-from tables.engine.plans.spark_functions import IMPURE
 from tables.engine.refresh.scope_expressions import columns_read
 
 if TYPE_CHECKING:
@@ -27,9 +25,6 @@ if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry
     from tables.engine.delta.lake import Lake
 
-_IMPURE_FUNCTIONS = "|".join(sorted(IMPURE))
-# A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
-_IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
 
 _WATERMARK = "spark.watermarkDelayMs"
 """The metadata by which Spark knows the column that bears the watermark."""
@@ -228,48 +223,6 @@ def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
 def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
     """The columns that decide which of two rows of one key stays."""
     return [c for c in version_columns(table, columns) if c not in (table.lineage_columns or ())]
-
-
-def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
-    """A function of Spark in the plan whose answer depends on when or where it is called."""
-    found = _IMPURE.search(_plan(rows))
-    return found and BadDeclaration(
-        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {found[1] or found[2]}(), which "
-        "gives the stream and the batch different answers.",
-        hint="Use the event's own times; a declaration is a pure function of its inputs.",
-    )
-
-
-def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
-    """What the declaration names and the function does not return, or returns and must not."""
-    for what in (*NAMING, "columns"):
-        value = getattr(table, what)
-        wanted = [value] if isinstance(value, str) else list(value or [])
-        what = "a line of its docstring" if what == "columns" else what
-        missing = [column for column in wanted if column not in columns]
-        if missing:
-            near = difflib.get_close_matches(missing[0], columns, n=1)
-            yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
-                f"which {table.derive.__name__} does not return.",
-                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
-            )
-    platform = [column for column in columns if column.startswith("_")]
-    if platform:
-        yield BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
-            "which is kept for the platform.",
-            hint="Rename them.",
-        )
-
-
-def _plan(rows: DataFrame) -> str:
-    """The analysed plan as text, before any function in it is replaced by its value; of a client, the plan as sent."""
-    if type(rows).__module__.startswith("pyspark.sql.connect."):
-        remote: Any = rows
-        return str(remote._plan.to_proto(remote._session.client))
-    is_verbose, most_fields, others = True, 1 << 30, [False, False]  # its own text leaves out fields after the 25th
-    return str(rows._jdf.queryExecution().analyzed().treeString(is_verbose, False, most_fields, *others))
 
 
 def _first_line(error: Exception) -> str:

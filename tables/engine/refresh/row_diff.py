@@ -4,14 +4,20 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import reduce
 from operator import and_
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import pyarrow as pa
 
 from infra.duckdb_session import query
+from tables.engine.declarations.declaration import Table
 from tables.engine.delta.delta_writer import BEFORE, CHANGE
+from tables.engine.ledgers.json_values import to_plain_json
+
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -140,3 +146,43 @@ def _unlike(should: str, live: str, error: float | None, wrap: str) -> str | Non
     # NaN is greater than all numbers: a distance that is not finite is within no error.
     near = f"{apart} <= {within} AND {apart} < CAST('Infinity' AS DOUBLE)"
     return f"({distinct} AND NOT coalesce({near}, false))"
+
+
+@dataclass(frozen=True, kw_only=True)
+class Difference:
+    """A row that is not what its recomputation says.
+
+    Attributes:
+        change: what would make it right: insert, update or delete.
+        before, should: the columns that differ, as JSON can hold them; all columns of a missing or an extra row.
+    """
+
+    key: Mapping[str, Any]
+    change: str
+    before: Mapping[str, Any]
+    should: Mapping[str, Any]
+
+
+_KEPT = 1_000  # rows of a difference that a run keeps
+
+
+def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
+    """The rows of a difference, by their keys and the columns that differ."""
+    found = []
+    for row in rows.slice(0, _KEPT).to_pylist():
+        should = {
+            c: to_plain_json(v)
+            for c, v in row.items()
+            if c not in table.primary_key and c != CHANGE and not c.startswith(BEFORE)
+        }
+        before = {c: to_plain_json(row[BEFORE + c]) for c in should}
+        differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
+        found.append(
+            Difference(
+                key={c: to_plain_json(row[c]) for c in table.primary_key},
+                change=row[CHANGE],
+                before={} if row[CHANGE] == "insert" else {c: before[c] for c in differ},
+                should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},
+            )
+        )
+    return found

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Literal
+
+from tables.engine.refresh.row_diff import Difference
 
 if TYPE_CHECKING:
     from tables.engine.delta.delta_writer import Written
@@ -17,21 +19,6 @@ RUNS = "ledger.runs"
 Cause = Literal[
     "late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify", "rebuild", "rollback"
 ]
-
-
-@dataclass(frozen=True, kw_only=True)
-class Difference:
-    """A row that is not what its recomputation says.
-
-    Attributes:
-        change: what would make it right: insert, update or delete.
-        before, should: the columns that differ, as JSON can hold them; all columns of a missing or an extra row.
-    """
-
-    key: Mapping[str, Any]
-    change: str
-    before: Mapping[str, Any]
-    should: Mapping[str, Any]
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 def test_exactly_the_rows_of_a_verification_are_repaired(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("batch.unexplained._KEPT", 1)
+    monkeypatch.setattr("tables.engine.refresh.row_diff._KEPT", 1)
     world = World(spark, settings, "plant", plant(tmp_path / "tables"))
     world.append({"readings": [reading("a", at, at) for at in range(12)]})
     world.append({"readings": [reading("a", 24, 24)]})

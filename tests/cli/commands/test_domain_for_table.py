@@ -11,8 +11,8 @@ import pytest
 
 from cli.commands.as_of_command import _before
 from infra.errors import BadArgument
-from rebuild.promotion import Comparison
 from tables.engine.declarations import registry
+from tables.engine.delta.shadow_lake import Comparison
 from tables.engine.refresh.run_result import RunResult
 from tests.cli.conftest import Cli
 from tests.plant import plant

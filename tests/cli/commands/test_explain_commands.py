@@ -9,7 +9,8 @@ import pytest
 
 from cli.parsing import parse_key
 from infra.errors import BadArgument
-from tables.engine.refresh.run_result import Difference, RunResult
+from tables.engine.refresh.row_diff import Difference
+from tables.engine.refresh.run_result import RunResult
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(

@@ -12,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.audit.mismatches import RECORD, Mismatch, find_mismatches
+from batch.audit.mismatches import Mismatch, find_mismatches
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource
-from infra.archive.format.record_columns import COLUMNS, HEADERS
+from infra.archive.format.record_columns import COLUMNS, HEADERS, RECORD
 from infra.archive.format.storage_layout import LocalTieredStorage
 from infra.archive.log_union import broker_frame, log_frame
 from infra.archive.offsets_by_time import between

@@ -15,7 +15,6 @@ import pytest
 from infra.errors import DefinitionChanged
 from tables.engine.declarations.code_fingerprint import (
     _parsed,
-    decoding,
     definition,
     fingerprint,
     is_accepted,
@@ -26,6 +25,7 @@ from tables.engine.declarations.declaration import DeviceClock, Table
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
+from tables.engine.delta.shadow_lake import decoding
 from tables.engine.refresh.derived_rows import version_columns
 from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 

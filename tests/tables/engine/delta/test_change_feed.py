@@ -11,10 +11,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from infra.errors import ChangesUnread
-from tables.engine.delta.change_feed import changed_rows, missed_by_streams
+from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
+from tables.engine.events.late_rows import missed_by_streams
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, REPLAYED
 from tests.tables.engine.delta.test_lake import clean_log
 

@@ -20,8 +20,8 @@ from hypothesis import strategies as st
 
 from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
 from infra.errors import BadDeclaration
-from tables.engine.declarations.code_fingerprint import decoding
 from tables.engine.declarations.declaration import Topic
+from tables.engine.delta.shadow_lake import decoding
 from tables.engine.events.metadata_columns import REST
 from tables.engine.events.record_decoder import Decoded, Decoder
 from tables.engine.schemas import schema_files
