@@ -30,10 +30,7 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
     began = time.monotonic()
     registry, lake = load(), Lake(settings)
     wanted = registry.chosen(tables)
-    try:
-        if registry.left_out(tables) or not nothing_to_do(lake, registry, wanted):
-            return None
-    except BadArgument:  # no ledger yet: nothing was ever reconciled
+    if registry.left_out(tables) or not nothing_to_do(lake, registry, wanted):
         return None
     return [idle(table, time.monotonic() - began) for table in wanted]
 
@@ -48,9 +45,6 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
 
     True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
     ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
-
-    Raises:
-        BadArgument: there is no ledger yet.
     """
     known, logs = reconcile_positions(lake), _Logs(lake)
     passed: dict[str, ReconcilePosition] = {}
@@ -111,13 +105,12 @@ def _facts(commit: LoggedCommit) -> _Facts:
 
 def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosition | None) -> ReconcilePosition | None:
     """Where reconcile stands with the table after a look at its logs; None where it has work."""
-    name, checkpoint, mark = (
-        table.full_name,
-        Checkpoint.of_table(logs.lake.settings, table),
-        definition(table, registry),
-    )
+    name, mark = table.full_name, definition(table, registry)
+    if not logs.lake.exists(name):
+        return None
+    own, checkpoint = logs.version(name), Checkpoint.of_table(logs.lake.settings, table)
     now_ms = checkpoint.watermark_ms() if table.closes_at else None
-    own, is_open = logs.version(name), table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
+    is_open = table.closes_at and checkpoint.stream and now_ms is None  # no row has closed yet
     if before is None and is_open:
         before = ReconcilePosition(stream=checkpoint.stream, fingerprint=mark)
     if before is None:

@@ -51,6 +51,8 @@ def start_platform(
     from infra.chosen_domains import choose_domains
     from infra.process import supervisor
     from tables.engine.declarations.registry import load, running
+    from tables.engine.delta.lake import Lake
+    from tables.engine.ledgers.run_ledgers import Ledgers
 
     if domains:
         declared = load()
@@ -85,6 +87,7 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
+            Ledgers(Lake(settings)).ensure()
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)

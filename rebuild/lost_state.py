@@ -7,7 +7,6 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Literal
 
-from batch.reconcile import Reconcile
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
@@ -80,12 +79,14 @@ class Recover:
     Attributes:
         starts: topic -> where its log begins, by partition.
         read: the records of the log. Asked where the events do not reach back to their first commit.
+        correct: reconciles a table of a platform.
     """
 
     live: Platform
     table: Table
     starts: Callable[[str], Mapping[int, int]]
     read: Read
+    correct: Callable[[Platform, Table], object]
 
     def run(self, *, at_most: int = 0, from_archive: bool = False) -> Recovery:
         """Make the stream's state again, prove that it is what was lost, and let the stream go on from it.
@@ -168,6 +169,8 @@ class Recover:
         states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
         rows = None
         if any(state.batch is None for state in states):
+            if table.late == "correct":
+                self.correct(in_shadow, table)
             rows = _compare_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
         is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
         found = Recovery(
@@ -202,22 +205,19 @@ class Recover:
 
 
 def _compare_rows(live: Platform, in_shadow: Platform, table: Table, *, with_open: bool) -> Comparison:
-    """Rows that the new stream has closed, once it was corrected as the live table was; with the open ones, all.
+    """Rows that the new stream has closed, corrected as the live table was; with the open ones, all.
 
     Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
     stream cut its inputs, which is not known any more.
     """
     from pyspark.sql import functions as F
 
-    corrected = table.late == "correct"
-    if corrected:
-        Reconcile(in_shadow, table).run(verify=False)
     bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
     is_open = F.col(str(table.closes_at)) >= F.lit(bound)
 
     def compared(platform: Platform) -> DataFrame:
         rows = platform.lake.frame(live.spark, table.full_name)
-        return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(corrected)))
+        return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
 
     made = compared(in_shadow)
     changes = Target.of_table(live.spark, live.lake, table).difference(made, compared(live))

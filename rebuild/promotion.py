@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from batch.batch_run import Run
-from batch.reconcile import Reconcile
+from batch.reconcile import correct
 from batch.rewrite.backfill import accept_definition
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, TwofoldError, WriteConflict
@@ -48,7 +48,7 @@ class Promotion:
     def settle(self) -> None:
         """Correct in the shadow what its own stream dropped as late, as the live table has been corrected."""
         for table in self.shadow.registry.in_order():
-            Reconcile(self.shadow, table).run(verify=False)
+            correct(self.shadow, table)
 
     def compare(self) -> Comparison:
         """Row by row, every column that both have.

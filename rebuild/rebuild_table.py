@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import TYPE_CHECKING
 
 from batch.log_reader import Log
 from infra.errors import ProcessFailed
-from infra.offset_ranges import Ranges
+from infra.offset_ranges import Ranges, RangesOf
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from rebuild.promotion import Promotion
-from rebuild.reingest import reingest
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import load
 from tables.engine.delta.shadow_lake import drop, is_stale, shadow
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.refresh.open_platform import Platform, opened
 
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Reingest = Callable[[Platform, RangesOf, Callable[[Topic, Ranges], "DataFrame"]], object]
+"""Fills a shadow through the streaming code with these offsets of each topic, which a function reads."""
+
 
 @contextmanager
-def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion]:
+def rebuilt(settings: Settings, name: str, reingest: Reingest, *, fresh: bool) -> Iterator[Promotion]:
     """The rebuilt table, up to the offsets that the live platform has ingested."""
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
@@ -29,10 +35,10 @@ def rebuilt(settings: Settings, name: str, *, fresh: bool) -> Iterator[Promotion
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
-            yield rebuild_in_shadow(live, table, Log(live, list(live.registry.above(table).topics)))
+            yield rebuild_in_shadow(live, table, Log(live, list(live.registry.above(table).topics)), reingest)
 
 
-def rebuild_in_shadow(live: Platform, table: Table, log: Log) -> Promotion:
+def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest) -> Promotion:
     """Bring the table's shadow to the offsets that the live platform has ingested."""
     in_shadow = shadow(live, table)
     if is_stale(in_shadow):

@@ -41,6 +41,7 @@ def rebuild(
     of its tables is rebuilt, after the tables that it reads; --json then prints a list.
     """
     from rebuild.rebuild_table import rebuilt
+    from rebuild.reingest import reingest
     from tables.engine.declarations.registry import load
 
     settings, registry = Settings.from_environment(), load()
@@ -50,7 +51,7 @@ def rebuild(
         raise BadArgument("--digest belongs to the rows of one table.", hint=f"Name one of {', '.join(names)}.")
     documents = []
     for name in names:
-        with rebuilt(settings, name, fresh=fresh) as promotion:
+        with rebuilt(settings, name, reingest, fresh=fresh) as promotion:
             comparison = promotion.compare()
             outcome = promotion.promote(digest or "", approved_by or getuser()) if promote else None
         if as_json:

@@ -41,6 +41,7 @@ def recover(
     """
     settings = Settings.from_environment()
     from batch.log_reader import Log
+    from batch.reconcile import correct
     from rebuild.lost_state import Recover
     from tables.engine.declarations.registry import load
     from tables.engine.refresh.open_platform import opened
@@ -48,7 +49,8 @@ def recover(
     declared = load().find_table(table)
     with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:
         log = Log(live, [source.full_name for source in live.registry.upstream(declared)])
-        found = Recover(live, declared, log.starts, log.read).run(at_most=at_most, from_archive=from_archive)
+        recovery = Recover(live, declared, log.starts, log.read, correct)
+        found = recovery.run(at_most=at_most, from_archive=from_archive)
     if as_json:
         print_json(found)
     else:

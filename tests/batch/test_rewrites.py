@@ -20,6 +20,7 @@ from batch.rewrite.redrive import redrive_chosen
 from infra.settings import Settings
 from rebuild.promotion import rollback
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
@@ -153,7 +154,7 @@ class Rewrite:
         return [one[self.cause](table) for table in tables]
 
     def _promote(self, name: str) -> RunResult:
-        return rebuild_in_shadow(self.platform, self.world.registry.find_table(name), self.world).promote()
+        return rebuild_in_shadow(self.platform, self.world.registry.find_table(name), self.world, reingest).promote()
 
 
 EXPECTED: dict[str, dict[str, float | None]] = {

@@ -20,6 +20,7 @@ from infra.settings import Settings
 from infra.spark.spark_session import session, tune_for_batch_size
 from rebuild.promotion import Promotion
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from streaming.ingest.topic_writer import TopicWriter
 from streaming.maintain.table_stream import TableStream
 from tables.engine.declarations.code_fingerprint import is_accepted
@@ -81,7 +82,7 @@ def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[RunResul
     with patch.object(replay, "Log", lambda platform, topics: then):
         outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, OffsetSelection())
     live = Platform(spark, now.lake, now.registry)
-    outcomes.append(rebuild_in_shadow(live, table, now).promote())  # type: ignore[arg-type]
+    outcomes.append(rebuild_in_shadow(live, table, now, reingest).promote())  # type: ignore[arg-type]
     return outcomes + reconcile_below(live, topic)
 
 

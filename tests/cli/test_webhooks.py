@@ -21,6 +21,7 @@ from cli.scaffold import write_domain, write_topic
 from infra.duckdb_session import query
 from infra.settings import Settings
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from tables.engine.declarations.registry import Registry, load
 from tables.engine.refresh.open_platform import Platform
 from tests.plant import START
@@ -205,7 +206,7 @@ def test_webhooks_go_from_a_sample_through_tables_replay_and_rebuild(
         o for o in replay.decode_again(platform, world.registry.topics[TOPIC], OffsetSelection()) if o.changed
     ] == []
     for name in ("commits", "newest"):
-        assert rebuild_in_shadow(platform, world.registry.find_table(name), world).promote().changed == 0
+        assert rebuild_in_shadow(platform, world.registry.find_table(name), world, reingest).promote().changed == 0
 
 
 @pytest.mark.skipif("WEBHOOKS" not in os.environ, reason="`make fuzz` fetches the examples with npm")

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from batch.reconcile import correct
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.settings import Settings
 from rebuild.lost_state import Recover, Recovery
@@ -109,7 +110,7 @@ def checkpoint(world: World, name: str) -> Checkpoint:
 
 def recover(world: World, name: str, **how: Any) -> Recovery:
     live = Platform(world.spark, world.lake, world.registry)
-    return Recover(live, world.registry.find_table(name), lambda topic: {0: 0}, world.read).run(**how)
+    return Recover(live, world.registry.find_table(name), lambda topic: {0: 0}, world.read, correct).run(**how)
 
 
 def append_more(world: World) -> None:

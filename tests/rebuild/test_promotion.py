@@ -18,6 +18,7 @@ from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from rebuild.promotion import Promotion, rollback
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from streaming.driver import table_query
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.registry import Registry
@@ -73,7 +74,7 @@ def world(before: World, settings: Settings) -> World:
 def rebuild(world: World, name: str = "hours") -> Promotion:
     """What the command does, but for where it reads the log."""
     live = Platform(world.spark, world.lake, world.registry)
-    return rebuild_in_shadow(live, world.registry.find_table(name), world)
+    return rebuild_in_shadow(live, world.registry.find_table(name), world, reingest)
 
 
 def totals(world: World) -> Mapping[tuple[str, datetime], float]:

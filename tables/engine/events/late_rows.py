@@ -8,7 +8,6 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.errors import BadArgument
 from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.change_feed import changes_between, columns_in
@@ -51,10 +50,7 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
     Args:
         taken: topic or table -> the version of it that is in; the table itself among them.
     """
-    try:
-        known = reconcile_positions(lake)
-    except BadArgument:  # nothing was ever reconciled
-        known = {}
+    known = reconcile_positions(lake)
     found: dict[tuple[str, str], Late] = {}
     for one in registry.above(table).tables.values():
         if one.full_name not in taken or not one.closes_at:

@@ -63,11 +63,9 @@ def splits(name: str) -> str:
 
 
 def reconcile_positions(lake: Lake) -> dict[str, ReconcilePosition]:
-    """By table; a table that was never reconciled is not in it.
-
-    Raises:
-        BadArgument: there is no ledger yet.
-    """
+    """By table; a table that was never reconciled is not in it."""
+    if not lake.exists(POSITIONS):
+        return {}
     rows = lake.open(POSITIONS).scan(columns=list(COLUMNS)).read_all()
     return {
         table: ReconcilePosition(

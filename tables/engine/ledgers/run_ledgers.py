@@ -112,16 +112,16 @@ _STATISTICS = ["table", "run", "recorded_at"]
 
 
 class Ledgers:
-    """Reads and appends the ledgers of one lake."""
+    """Reads and appends the ledgers of one lake; one that is not there is empty, and made at its first row."""
 
     def __init__(self, lake: Lake, spark: SparkSession | None = None) -> None:
         self._lake, self._spark = lake, spark
         self._writers: dict[str, Writer] = {}
 
     def ensure(self) -> None:
-        """Create the ledger tables that are not there."""
-        for name, schema in _SCHEMAS.items():
-            self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
+        """Create the ledgers that are not there, so that analysts can query each of them."""
+        for name in _SCHEMAS:
+            self._ensure(name)
 
     def position(self, table: str) -> ReconcilePosition:
         """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
@@ -305,8 +305,15 @@ class Ledgers:
             }
 
     def _writer(self, name: str) -> Writer:
-        """Of a ledger: keeps what was read of its log."""
-        return self._writers.setdefault(name, Writer(self._lake, name, self._spark))
+        """The writer of a ledger, which keeps what it read of its log."""
+        if name not in self._writers:
+            self._ensure(name)
+            self._writers[name] = Writer(self._lake, name, self._spark)
+        return self._writers[name]
+
+    def _ensure(self, name: str) -> None:
+        schema = _SCHEMAS[name]
+        self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
 
     def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
         """Add what a run leaves of a table in a ledger, unless the ledger has it."""
@@ -331,7 +338,10 @@ class Ledgers:
             since_ms: when the first of them was recorded, at the earliest.
             bounds: what else is true of them, in DataFusion's SQL.
         """
+        columns = columns or _SCHEMAS[name].names
+        if name not in self._writers and not self._lake.exists(name):
+            return pa.schema([_SCHEMAS[name].field(column) for column in columns]).empty_table()
         conditions = [f'"table" = {literal(table)}', *bounds]
         if since_ms is not None:
             conditions.append(f"recorded_at >= {instant(TIMESTAMP, since_ms - _SLACK_MS)}")
-        return select(self._writer(name).newest(), columns or _SCHEMAS[name].names, " AND ".join(conditions))
+        return select(self._writer(name).newest(), columns, " AND ".join(conditions))

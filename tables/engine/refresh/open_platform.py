@@ -19,7 +19,6 @@ from tables.engine.declarations.registry import Registry, load
 from tables.engine.delta.lake import QUARANTINE, Lake, with_comments
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets, transaction_offsets
-from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.derived_rows import declared_columns
 
 if TYPE_CHECKING:
@@ -103,7 +102,7 @@ def _stop(session: SparkSession) -> None:
 def ensure_domain(
     session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
 ) -> dict[str, BadDeclaration]:
-    """Create what is missing: ledgers, events and quarantine of each topic, new fields of events, then each table.
+    """Create what is missing: events and quarantine of each topic, new fields of events, then each table.
 
     Returns:
         Table that could not be created -> why: its function does not fit its inputs or its own declaration.
@@ -123,12 +122,11 @@ def ensure_domain(
 
 
 def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
-    """Create the ledgers, and events and quarantine of each topic of a domain, or give them their new fields.
+    """Create events and quarantine of each topic of a domain, or give them their new fields.
 
     Raises:
         SchemaMismatch: a field of a topic is declared with another type than its events have.
     """
-    Ledgers(lake).ensure()
     lost_offsets.ensure(lake)
     transaction_offsets.ensure(lake)
     for topic in registry.domain_topics(domain):

@@ -8,10 +8,9 @@ from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Literal
 
-from tables.engine.refresh.row_diff import Difference
-
 if TYPE_CHECKING:
     from tables.engine.delta.delta_writer import Written
+    from tables.engine.refresh.row_diff import Difference
 
 RUNS = "ledger.runs"
 """One row per run and table."""

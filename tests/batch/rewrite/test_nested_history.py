@@ -16,6 +16,7 @@ from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from infra.settings import Settings
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from tables.engine.declarations.registry import load
 from tables.engine.ledgers.run_ledgers import Ledgers
 from tables.engine.refresh.open_platform import Platform
@@ -201,5 +202,5 @@ def test_nested_records_stay_exact_through_their_whole_life(
     assert [o for o in world.reconcile(verify=True) if o.changed or o.unexplained] == []
 
     for name in ("each", "parts", "hours"):
-        shadow = rebuild_in_shadow(platform, world.registry.find_table(f"hub.{name}"), world)
+        shadow = rebuild_in_shadow(platform, world.registry.find_table(f"hub.{name}"), world, reingest)
         assert shadow.promote().changed == 0, name

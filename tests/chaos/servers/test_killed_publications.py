@@ -20,6 +20,7 @@ from infra.process import supervisor
 from infra.settings import Settings
 from rebuild.promotion import Promotion
 from rebuild.rebuild_table import rebuild_in_shadow
+from rebuild.reingest import reingest
 from tables.engine.declarations.registry import Registry
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.shadow_lake import shadow
@@ -52,7 +53,7 @@ def rebuilt(spark: SparkSession, misread: World, tmp_path_factory: pytest.TempPa
     home, declared = tmp_path_factory.mktemp("rebuilt") / "home", misread.registry
     world = misread.copied_to(replace(misread.settings, home=home))
     world = replace(world, registry=Registry(declared.topics, {HOURS: declared.tables[HOURS]}))
-    rebuild_in_shadow(platform(world), world.registry.find_table(HOURS), world)  # type: ignore[arg-type]
+    rebuild_in_shadow(platform(world), world.registry.find_table(HOURS), world, reingest)  # type: ignore[arg-type]
     return replace(world, settings=replace(world.settings, small_rows=0))
 
 

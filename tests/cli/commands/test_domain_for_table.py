@@ -40,7 +40,7 @@ def test_a_backfill_of_a_domain_recomputes_each_table(cli: Cli, monkeypatch: pyt
 
 def test_a_rebuild_of_a_domain_compares_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     @contextmanager
-    def rebuilt(_: object, table: str, *, fresh: bool) -> Iterator[SimpleNamespace]:
+    def rebuilt(_: object, table: str, __: object, *, fresh: bool) -> Iterator[SimpleNamespace]:
         assert fresh
         found = Comparison(table=table, rows=0, missing=0, extra=0, changed=0)
         yield SimpleNamespace(compare=lambda: found)
