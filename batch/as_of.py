@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
 from infra.instants import from_epoch_ms
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
 from tables.engine.refresh.open_platform import Platform
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.causes import CausingRecord

@@ -10,7 +10,8 @@ from typing import Any
 import pyarrow as pa
 
 from infra.instants import Interval, epoch_ms
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.engine.ledgers.causes import CausingRecord
 from tables.engine.ledgers.json_values import to_plain_json

@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from batch.find_causes import times_of
 from batch.pinned_versions import Pinned
 from infra.instants import from_epoch_ms
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.ledgers.causes import CausingRecord, Changed, ChangedRows, span_of
 from tables.engine.ledgers.json_values import to_plain_json
 from tables.engine.ledgers.run_ledgers import Ledgers

@@ -18,7 +18,7 @@ from infra.errors import NotArchived
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.kafka.uncommitted_offsets import in_transactions
 from infra.offset_ranges import Range, Ranges, Spans, batches_of_size, subtract, within
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION, raw_columns

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 
 LogPosition = Mapping[int, int] | datetime

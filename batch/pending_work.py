@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from infra.errors import BadArgument
 from tables.engine.declarations.code_fingerprint import definition, is_same
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.events.metadata_columns import LATE_BY_MS
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits

@@ -16,7 +16,8 @@ from batch.pending_work import has_taken_in
 from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
 from tables.engine.declarations.code_fingerprint import definition
-from tables.engine.declarations.declaration import Strategy, Table, Topic
+from tables.engine.declarations.table import Strategy, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import BEFORE
 from tables.engine.events.ingested_offsets import read_ingested_offsets

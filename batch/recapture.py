@@ -17,7 +17,7 @@ from tables.engine.events.ingested_offsets import read_ingested_offsets
 
 if TYPE_CHECKING:
     from infra.settings import Settings
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.delta.lake import Lake
 
 STALLED_S = 120.0

@@ -17,7 +17,7 @@ from infra.errors import TwofoldError
 from infra.spark.spark_client import failing_alone
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import require_one_definition
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far
 from tables.engine.refresh.open_platform import Platform, opened

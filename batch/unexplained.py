@@ -9,7 +9,7 @@ from dataclasses import asdict
 import pyarrow as pa
 
 from infra.errors import TwofoldError, UnexplainedDifference
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.ledgers.json_values import to_json
 from tables.engine.refresh.run_result import Audited, RunResult
 

@@ -25,7 +25,7 @@ from infra.archive.format.record_columns import HEADERS
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import RAW_SCHEMA, decode_frame
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.protobuf_schema import message_of

@@ -15,8 +15,8 @@ from benchmarks.measuring.figures import report, spread
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import events_schema
 from tables.engine.refresh.open_platform import ensure_domain

@@ -14,10 +14,11 @@ from benchmarks.measuring.figures import report, spread, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from streaming.maintain.stateful_query import Maintain
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, ensure_domain
 

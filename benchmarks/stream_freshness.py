@@ -19,8 +19,8 @@ from benchmarks.measuring.cpu_by_part import Accountant
 from benchmarks.measuring.figures import percentile, report
 from infra.settings import Settings
 from streaming import progress
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
 from tables.engine.delta.lake import Lake
 
 WARM_S, MEASURED_S = 60, 60

@@ -14,8 +14,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from tables.engine.declarations.analysis import Analysis
-    from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.table import Table
 
 
 def check(

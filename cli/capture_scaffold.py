@@ -166,7 +166,7 @@ def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTabl
 
 def declared_type(column: CatalogColumn) -> str | None:
     """The type by which a column is declared; None: it cannot be."""
-    from tables.engine.declarations.declaration import COLUMN
+    from tables.engine.declarations.parameter_checks import COLUMN
 
     is_nameable = COLUMN.match(column.name) and not keyword.iskeyword(column.name)
     if column.is_virtual or not is_nameable or column.name.startswith("cdc_"):

@@ -10,7 +10,7 @@ from cli.console import out, print_fault, step
 if TYPE_CHECKING:
     from collections.abc import Callable
 
-    from infra.process.supervisor import Program
+    from infra.process.supervisord import Program
     from infra.settings import Settings
     from tables.engine.declarations.registry import Registry
 

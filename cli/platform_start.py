@@ -18,7 +18,7 @@ from infra.errors import ProcessFailed
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
-    from infra.process.supervisor import Program
+    from infra.process.supervisord import Program
     from streaming.progress import Progress
     from tables.engine.declarations.registry import Registry
 
@@ -151,7 +151,7 @@ def _ensure_topics(settings: Settings, registry: Registry) -> None:
 
 def _stream(settings: Settings, domain: str) -> Program:
     """The stream driver; its definition changes with the domain's declarations, so that `up` restarts it then."""
-    from infra.process.supervisor import Program
+    from infra.process.supervisord import Program
 
     declared = hashlib.sha256()
     for path in sorted((ROOT / "tables" / domain).glob("*.py")):
@@ -173,7 +173,7 @@ def _spark(settings: Settings) -> Program:
 
 
 def _wait_spark(settings: Settings) -> None:
-    from infra.spark.connect_server import wait_warm
+    from infra.spark.spark_client import wait_warm
 
     wait_warm(settings)
 

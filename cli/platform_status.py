@@ -19,8 +19,8 @@ if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.process.supervisor import ProcessState
     from streaming.progress import Progress
-    from tables.engine.declarations.declaration import Topic
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.topic import Topic
     from tables.engine.delta.lake import Lake
     from tables.engine.ledgers.audit_history import LastAudit
     from tables.engine.ledgers.lost_offsets import Gap
@@ -341,7 +341,7 @@ def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, in
 
     An upper bound of what their streams dropped: each of them also waited for its slowest input.
     """
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
 
     found = {}
     for table in registry.in_order():

@@ -16,7 +16,7 @@ from typing import Any
 
 from infra.errors import BadArgument
 from tables.engine.declarations.column_types import FieldType, parse_type
-from tables.engine.declarations.declaration import COLUMN
+from tables.engine.declarations.parameter_checks import COLUMN
 from tables.engine.declarations.record_fields import field
 
 MOST = 10_000

@@ -20,9 +20,10 @@ from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from cli.sample import Sample
-    from tables.engine.declarations.declaration import Table, Topic
     from tables.engine.declarations.record_fields import Field
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.table import Table
+    from tables.engine.declarations.topic import Topic
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
 
@@ -252,7 +253,7 @@ def write_domain(name: str, *, root: Path = ROOT) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
-    from tables.engine.declarations.declaration import NAME
+    from tables.engine.declarations.parameter_checks import NAME
     from tables.engine.declarations.registry import RESERVED_DOMAINS
 
     if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
@@ -336,8 +337,8 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     Raises:
         BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
     """
-    from tables.engine.declarations.declaration import Topic
     from tables.engine.declarations.registry import load
+    from tables.engine.declarations.topic import Topic
 
     registry = load(root / "tables")
     registry.require_domain(domain)
@@ -404,7 +405,7 @@ def _literal(column: str, registry: Registry) -> str:
 
 def require_name(name: str, domain: str, registry: Registry) -> None:
     """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
-    from tables.engine.declarations.declaration import NAME
+    from tables.engine.declarations.parameter_checks import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(
@@ -426,7 +427,7 @@ def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
 
 
 def _declaration(name: str, source: Topic | Table) -> str:
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
 
     if not isinstance(source, Topic):
         return OVER_TABLE.substitute(name=name, input=source.name, column=source.primary_key[0])

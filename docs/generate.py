@@ -45,7 +45,8 @@ def declarations() -> str:
     """What a declaration takes: parameters, rules, and functions for its body."""
     from quality import rules
     from tables.engine.declarations import bloom_filters, event_patterns, spark_names
-    from tables.engine.declarations.declaration import DeviceClock, Strategy, Table, Topic
+    from tables.engine.declarations.table import Strategy, Table
+    from tables.engine.declarations.topic import DeviceClock, Topic
 
     parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
     for kind in (Topic, Table, DeviceClock):
@@ -164,7 +165,7 @@ def settings() -> str:
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
     from tables.engine.checks import topic_certificates
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
     from tables.engine.ledgers import lost_offsets, transaction_offsets
     from tables.engine.ledgers import run_ledgers as of_runs

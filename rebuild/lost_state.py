@@ -23,7 +23,8 @@ from rebuild.state_replay import (
 )
 from tables.engine.checks.state_store_diff import StateComparison, compare
 from tables.engine.declarations.code_fingerprint import definition, is_same, require_one_definition
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.shadow_lake import Comparison, compare_rows, drop, shadow
 from tables.engine.events.ingested_offsets import offsets_at
 from tables.engine.refresh.open_platform import Platform

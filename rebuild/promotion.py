@@ -19,7 +19,7 @@ from infra.instants import epoch_ms, from_epoch_ms
 from infra.offset_ranges import condition
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_accepted, is_same, recorded
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.change_feed import sides_of
 from tables.engine.delta.delta_writer import CHANGE, CommitTag
 from tables.engine.delta.lake import Lake

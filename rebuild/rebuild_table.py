@@ -12,8 +12,9 @@ from infra.offset_ranges import Ranges, RangesOf
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from rebuild.promotion import Promotion
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.shadow_lake import drop, is_stale, shadow
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.refresh.open_platform import Platform, opened

@@ -10,7 +10,7 @@ from infra.offset_ranges import Ranges, RangesOf
 from streaming.driver import finish, table_query
 from streaming.ingest.catch_up_plan import chunks
 from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.refresh.open_platform import Platform
 

@@ -17,7 +17,8 @@ from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain, ends, state_settings
 from streaming.maintain.stream_fence import StreamFence
 from tables.engine.declarations.code_fingerprint import definition
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform

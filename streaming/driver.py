@@ -31,8 +31,8 @@ from streaming.progress import Progress, read, write
 from streaming.running_query import Running, use_pool
 from tables.engine.declarations.analysis import require_no_mistake
 from tables.engine.declarations.code_fingerprint import is_accepted
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
 from tables.engine.events.topic_specs import specs
 from tables.engine.refresh.open_platform import Platform, ensure_table, opened
 

@@ -14,6 +14,7 @@ import hypothesis
 import pytest
 
 from infra.settings import ROOT, Settings
+from infra.spark.spark_session import class_options
 from tables.engine.delta.lake import Lake
 from tests.late_reading import late_reading
 from tests.servers import airflow_alone, broker, log, spark_server
@@ -100,13 +101,12 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
 @pytest.fixture(scope="session")
 def spark() -> Iterator[SparkSession]:
     """The platform's own session, with one core and one shuffle partition."""
-    from infra.spark import class_data_sharing
     from infra.spark.spark_session import session
 
     home = ROOT / ".twofold" / f"test-{os.getpid()}"
     settings = Settings(home=home, spark_master="local[1]", shuffle_partitions=1)
     # Of a small heap and one core the threads of G1 take a tenth of the CPU, those of the serial collector a twentieth.
-    options = [*class_data_sharing.options(settings), "-XX:-UseG1GC", "-XX:+UseSerialGC"]
+    options = [*class_options(settings), "-XX:-UseG1GC", "-XX:+UseSerialGC"]
     # One task at a time: each of the workers has a session, and the machine two cores.
     with pytest.MonkeyPatch.context() as environment:
         environment.delenv("JAVA_TOOL_OPTIONS")  # this one lives as long as its worker

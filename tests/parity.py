@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
 from tables.engine.declarations.analysis import empty_input
-from tables.engine.declarations.declaration import Draft, Table, Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Draft, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World

@@ -12,7 +12,7 @@ from typing import Any
 
 from quality.rules import Between, Matches, OneOf
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 
 START = datetime(2013, 1, 1, tzinfo=UTC)
 NAMES = ("a", "b", "c", "d", "e")

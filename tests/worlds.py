@@ -23,8 +23,9 @@ from infra.offset_ranges import Ranges
 from streaming.driver import table_query
 from streaming.ingest.topic_writer import TopicWriter
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import Decoder, raw_columns

@@ -9,7 +9,7 @@ from batch.audit.mismatches import Mismatch, find_mismatches
 from batch.audit.missing_offsets import note_transactions
 from batch.log_reader import Log
 from infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.ledgers.lost_offsets import gaps, places
 from tables.engine.refresh.open_platform import Platform

@@ -28,7 +28,7 @@ from tables.engine.capture.snapshot_deletions import PLACE
 from tables.engine.checks.hash_buckets import Turn
 
 if TYPE_CHECKING:
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.delta.lake import Lake
 
 BUCKETS = 4096

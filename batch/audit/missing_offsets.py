@@ -13,7 +13,7 @@ from batch.log_reader import Log
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
 from infra.offset_ranges import Range, Ranges, Spans, subtract, within
 from tables.engine.checks.completeness import missing
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION

@@ -27,8 +27,9 @@ from tables.engine.capture.captured_topic import captures
 from tables.engine.checks.completeness import Coverage, coverage
 from tables.engine.checks.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
 from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.sizes import COMMITTED, most_rows
 from tables.engine.ledgers.lost_offsets import gaps
 from tables.engine.refresh.open_platform import Platform, opened

@@ -15,7 +15,7 @@ from batch.offset_selection import OffsetSelection
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import Ranges, condition
 from tables.engine.checks.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE
 from tables.engine.events.record_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
 from tables.engine.refresh.open_platform import Platform

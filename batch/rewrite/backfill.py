@@ -21,8 +21,8 @@ from tables.engine.declarations.code_fingerprint import (
     recorded,
     require_one_definition,
 )
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, opened

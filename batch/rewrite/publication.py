@@ -9,8 +9,9 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from batch.reconcile import reconcile_tables
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.lake import QUARANTINE
 from tables.engine.delta.sizes import collect_if_small

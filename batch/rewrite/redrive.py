@@ -11,8 +11,8 @@ from batch.rewrite.publication import KEY, Work, publish, reconcile_below
 from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION, QUARANTINE_SCHEMA, raw_columns
 from tables.engine.refresh.open_platform import Platform, opened

@@ -10,8 +10,8 @@ from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.errors import BadArgument
 from infra.offset_ranges import Range, condition
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import OFFSET, PARTITION
 from tables.engine.refresh.open_platform import Platform, opened
 from tables.engine.refresh.run_result import RunResult, run_name

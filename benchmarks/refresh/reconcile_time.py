@@ -15,8 +15,8 @@ from batch.reconcile import Reconcile
 from benchmarks.measuring.figures import report, spread, timed
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.derived_rows import derive
 from tables.engine.refresh.open_platform import Platform, ensure_domain

@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from batch.offset_selection import LogPosition
-    from tables.engine.declarations.declaration import Table
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.table import Table
 
 MOST_ROWS = 20
 

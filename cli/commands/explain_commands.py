@@ -16,7 +16,7 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.late_records import LateRecord
-    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.table import Table
     from tables.engine.ledgers.row_history import Record, RowHistory, RowVersion
 
 MOST_RECORDS = 6

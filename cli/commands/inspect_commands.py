@@ -18,8 +18,9 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.sql_query import Analyst
-    from tables.engine.declarations.declaration import Table, Topic
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.table import Table
+    from tables.engine.declarations.topic import Topic
     from tables.engine.delta.lake import Lake
     from tables.engine.ledgers.audit_history import LastAudit
 
@@ -246,7 +247,7 @@ class Page:
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
     from streaming.progress import read
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.ledgers.audit_history import last_audits
 
     name, there = declared.full_name, lake.exists(declared.full_name)
@@ -323,7 +324,7 @@ def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
 
 
 def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
 
     described: Mapping[str, str] = {} if isinstance(declared, Topic) else declared.columns
     types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")

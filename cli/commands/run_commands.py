@@ -19,7 +19,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from batch.offset_selection import OffsetSelection
     from quality.check_result import Verdict
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.refresh.row_diff import Difference
     from tables.engine.refresh.run_result import RunResult
 

@@ -20,8 +20,9 @@ from traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
-    from tables.engine.declarations.declaration import Table, Topic
     from tables.engine.declarations.registry import Registry
+    from tables.engine.declarations.table import Table
+    from tables.engine.declarations.topic import Topic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -148,7 +149,7 @@ def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
 
 def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
     """The watermark of the stream of a table, or the least of the streams that it reads; None where nothing closes."""
-    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.table import Table
 
     if table.closes_at:
         return next((p.watermark for p in read(settings, table.domain) if p.query == table.name), None)

@@ -12,7 +12,7 @@ from pathlib import Path
 
 from infra.errors import ProcessFailed
 from infra.process.ports import HOST
-from infra.process.supervisor import Program
+from infra.process.supervisord import Program
 from infra.secret_files import ensure_secret
 from infra.settings import ROOT, Settings
 

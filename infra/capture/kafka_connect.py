@@ -15,7 +15,7 @@ from infra.java import java
 from infra.kafka.broker import CONSOLE, as_properties
 from infra.process.ports import HOST
 from infra.process.readiness import until_answered
-from infra.process.supervisor import Program
+from infra.process.supervisord import Program
 from infra.settings import Settings
 
 NAME = "connect"

@@ -17,42 +17,19 @@ import time
 import xmlrpc.client
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisord
 from infra.process.process_reaper import MARK, has_ended, kill_tagged, tagged_processes, with_tag
+from infra.process.supervisord import Program
 from infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
 
 START_TIMEOUT_S = 20
 BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
-
-
-@dataclass(frozen=True, kw_only=True)
-class Program:
-    """A process to keep alive: restarted whenever it ends, for ever, a little later after each failure to start.
-
-    Args:
-        name: lower-case letters, digits and dashes; its log is `<logs>/<name>.log`.
-        environment: set on top of what the caller of `start` has.
-        stage: programs of a lower stage start earlier and stop later.
-        start_s: it counts as running once it lived this long.
-        stop_wait_s: after `stop_signal` it has this long to end by itself.
-    """
-
-    name: str
-    command: Sequence[str]
-    environment: Mapping[str, str] = field(default_factory=dict)
-    autostart: bool = True
-    stage: int = 0
-    start_s: int = 1
-    stop_wait_s: int = 10
-    stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
-    directory: Path = ROOT
 
 
 @dataclass(frozen=True, kw_only=True)

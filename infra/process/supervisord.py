@@ -12,23 +12,44 @@ import socket
 import sys
 import tempfile
 import xmlrpc.client
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from configparser import RawConfigParser
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, Literal, cast
 
 from infra.atomic_write import write_atomically
 from infra.errors import ProcessFailed
 from infra.process.process_reaper import ReaperCommand
 from infra.settings import ROOT, Settings
 
-if TYPE_CHECKING:
-    from infra.process.supervisor import Program
-
 LONGEST_SOCKET_PATH = 100  # the kernel's limit is 108 on Linux and 104 on macOS, with what supervisord appends
 FOREVER = 1_000_000_000
 LOG_BYTES, LOG_BACKUPS = 10_000_000, 3
+
+
+@dataclass(frozen=True, kw_only=True)
+class Program:
+    """A process to keep alive: restarted whenever it ends, for ever, a little later after each failure to start.
+
+    Args:
+        name: lower-case letters, digits and dashes; its log is `<logs>/<name>.log`.
+        environment: set on top of what the caller of `start` has.
+        stage: programs of a lower stage start earlier and stop later.
+        start_s: it counts as running once it lived this long.
+        stop_wait_s: after `stop_signal` it has this long to end by itself.
+    """
+
+    name: str
+    command: Sequence[str]
+    environment: Mapping[str, str] = field(default_factory=dict)
+    autostart: bool = True
+    stage: int = 0
+    start_s: int = 1
+    stop_wait_s: int = 10
+    stop_signal: Literal["TERM", "INT", "QUIT"] = "TERM"
+    directory: Path = ROOT
 
 
 def write_configuration(settings: Settings, programs: Sequence[Program]) -> None:

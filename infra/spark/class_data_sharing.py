@@ -21,6 +21,7 @@ from infra.jars import STAMP as JARS
 from infra.java import java
 from infra.process.ports import free_port
 from infra.settings import ROOT, Settings
+from infra.spark.spark_session import class_archive
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,12 +29,6 @@ if TYPE_CHECKING:
 STAMP = "made-for"
 TIMEOUT_S = 600
 _OPTIONS = ("JAVA_TOOL_OPTIONS", "JDK_JAVA_OPTIONS", "_JAVA_OPTIONS")
-
-
-def options(settings: Settings) -> list[str]:
-    """Options of a JVM that let it use the archive, if there is one, and keep quiet where it does not fit."""
-    archive = _archive(settings)
-    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
 
 
 def ensure(settings: Settings) -> bool:
@@ -46,7 +41,7 @@ def ensure(settings: Settings) -> bool:
         MissingTool: no Java, or no jars.
         subprocess.SubprocessError: the JVM did not end well.
     """
-    archive = _archive(settings)
+    archive = class_archive(settings)
     stamp, made_for = archive.with_name(STAMP), _made_for(settings)
     if archive.exists() and stamp.exists() and stamp.read_text() == made_for:
         return False
@@ -58,10 +53,6 @@ def ensure(settings: Settings) -> bool:
         draft.replace(archive)
     write_atomically(stamp, made_for)
     return True
-
-
-def _archive(settings: Settings) -> Path:
-    return settings.jars.parent / "classes" / "spark.jsa"
 
 
 def _made_for(settings: Settings) -> str:
@@ -129,7 +120,7 @@ def main() -> int:
         return 0
     try:
         if ensure(settings):
-            print(f"An archive of the JVM's classes, in {_archive(settings).parent}")
+            print(f"An archive of the JVM's classes, in {class_archive(settings).parent}")
     except (TwofoldError, OSError, subprocess.SubprocessError) as error:
         print(f"JVMs will start slower, since the archive of their classes could not be made: {error}", file=sys.stderr)
     return 0

@@ -5,13 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from infra.errors import ProcessFailed, SparkUnreachable
 from infra.java import late_c2
 from infra.process.ports import HOST
-from infra.process.supervisor import Program
+from infra.process.supervisord import Program
 from infra.secret_files import ensure_secret
-from infra.spark import class_data_sharing
-from infra.spark.spark_session import configuration, environment
+from infra.spark.spark_session import class_options, configuration, environment
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -35,7 +33,7 @@ def program(settings: Settings) -> Program:
     import pyspark
 
     spark_home = Path(pyspark.__file__).parent
-    options = configuration(settings, [*class_data_sharing.options(settings), *_JAVA_OPTIONS])
+    options = configuration(settings, [*class_options(settings), *_JAVA_OPTIONS])
     options |= {"spark.master": settings.spark_master, "spark.app.name": "twofold", **serving_options(settings)}
     assigned = [word for name, value in options.items() for word in ("--conf", f"{name}={value}")]
     return Program(
@@ -65,25 +63,6 @@ def token(settings: Settings) -> str:
 def token_variable(settings: Settings) -> dict[str, str]:
     """The token as the server's environment has it: its command line can be seen by everybody."""
     return {"SPARK_CONNECT_AUTHENTICATE_TOKEN": token(settings)}
-
-
-def wait_warm(settings: Settings) -> None:
-    """Return when the server answers and has done some typical work, so that the first command need not wait for it.
-
-    Raises:
-        ProcessFailed: it does not answer; names its log.
-    """
-    from infra.spark.spark_client import connect
-    from infra.spark.typical_work import warm_up
-
-    try:
-        spark = connect(settings, url(settings), "warm-up")
-    except SparkUnreachable as error:
-        raise ProcessFailed(error.message, hint=f"See {settings.logs / f'{NAME}.log'}.") from error
-    try:
-        warm_up(spark, settings.home / "spark" / "warm-up")
-    finally:
-        spark.stop()
 
 
 def serving_options(settings: Settings) -> dict[str, str]:

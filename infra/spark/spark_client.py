@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 from urllib.parse import urlsplit
 
-from infra.errors import BadSetting, SparkUnreachable, TwofoldError
+from infra.errors import BadSetting, ProcessFailed, SparkUnreachable, TwofoldError
 from infra.process import supervisor
 from infra.process.ports import HOST
 from infra.process.readiness import until_answered
@@ -188,3 +188,21 @@ def _wait_listening(endpoint: str) -> None:
             ) from error
 
     until_answered(knock, SparkUnreachable, _RESTART_S)
+
+
+def wait_warm(settings: Settings) -> None:
+    """Return when the server answers and has done some typical work, so that the first command need not wait for it.
+
+    Raises:
+        ProcessFailed: it does not answer; names its log.
+    """
+    from infra.spark.typical_work import warm_up
+
+    try:
+        spark = connect(settings, connect_server.url(settings), "warm-up")
+    except SparkUnreachable as error:
+        raise ProcessFailed(error.message, hint=f"See {settings.logs / f'{connect_server.NAME}.log'}.") from error
+    try:
+        warm_up(spark, settings.home / "spark" / "warm-up")
+    finally:
+        spark.stop()

@@ -13,13 +13,11 @@ from typing import TYPE_CHECKING
 
 from infra.errors import BadSetting, MissingTool
 from infra.java import java, late_c2
-from infra.settings import ROOT
-from infra.spark import class_data_sharing, executors
+from infra.settings import ROOT, Settings
+from infra.spark import executors
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-    from infra.settings import Settings
 
 
 _SOCKET_DIR = 60  # the path of a socket has at most 107 bytes, its name 42
@@ -39,7 +37,7 @@ def session(settings: Settings, name: str, java_options: Sequence[str] | None = 
         MissingTool: no Java, or the jars were not resolved yet.
         SparkUnreachable: a cluster gives it no executor. Retryable.
     """
-    options = configuration(settings, class_data_sharing.options(settings) if java_options is None else java_options)
+    options = configuration(settings, class_options(settings) if java_options is None else java_options)
     os.environ.update(environment(settings))
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
     # A process that is a client of a Connect server builds every expression for it.
@@ -183,3 +181,14 @@ def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]
     if not is_cluster(settings):
         return {"spark.driver.extraClassPath": os.pathsep.join(jars)}
     return {"spark.jars": ",".join(jars)}
+
+
+def class_options(settings: Settings) -> list[str]:
+    """Options of a JVM that let it use the archive, if there is one, and keep quiet where it does not fit."""
+    archive = class_archive(settings)
+    return [f"-XX:SharedArchiveFile={archive}", "-Xlog:cds=off", "-Xlog:cds+dynamic=off"] if archive.exists() else []
+
+
+def class_archive(settings: Settings) -> Path:
+    """The file of the archived classes."""
+    return settings.jars.parent / "classes" / "spark.jsa"

@@ -16,7 +16,7 @@ import pyarrow.compute as pc
 
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.delta.sizes import is_small

@@ -15,7 +15,8 @@ from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
 from streaming.running_query import use_pool
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.sizes import CHANGED, most_rows

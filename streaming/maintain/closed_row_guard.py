@@ -9,7 +9,8 @@ import pyarrow as pa
 from infra.duckdb_session import duckdb_utc
 from infra.instants import from_epoch_ms
 from tables.engine.declarations.code_fingerprint import ACCEPTED
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from statistics import median
 from typing import TYPE_CHECKING, NamedTuple
 
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 
 if TYPE_CHECKING:
     from tables.engine.declarations.registry import Registry

@@ -15,7 +15,8 @@ from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.stream_fence import STREAM, StreamFence
 from streaming.maintain.table_stream import TableStream
-from tables.engine.declarations.declaration import Strategy, Table, Topic
+from tables.engine.declarations.table import Strategy, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import CommitTag, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.sizes import REVISED, collected, is_small

@@ -13,8 +13,8 @@ from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.progress import Progress, write
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import Writer, Written
 from tables.engine.delta.lake import Lake

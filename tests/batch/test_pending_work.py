@@ -24,8 +24,8 @@ from infra.instants import EPOCH, Interval
 from infra.settings import ROOT
 from tables.engine.checks.hash_buckets import Turn
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
 from tables.engine.delta.compaction import compact
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake

@@ -29,8 +29,8 @@ from quality.rules import between
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from tables.engine.checks.changelog_check import unexplained_changes
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.file_pruning import prune_files
 from tables.engine.delta.lake import QUARANTINE, Lake

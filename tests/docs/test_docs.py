@@ -199,7 +199,7 @@ def test_the_types_of_the_page_are_those_of_a_schema() -> None:
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
-    from tables.engine.declarations.declaration import Strategy
+    from tables.engine.declarations.table import Strategy
 
     assert {
         row[1].strip("`") for row in rows_of(TEXT["docs/explanation/strategies.md"], "the table | strategy")

@@ -9,8 +9,8 @@ import duckdb
 import pyarrow as pa
 
 from infra.settings import Settings
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.ledgers.lost_offsets import gaps
 from traffic import ack_journal

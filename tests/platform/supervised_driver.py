@@ -13,7 +13,8 @@ from datetime import UTC, date, datetime, timedelta
 
 from infra.kafka import broker as kafka
 from infra.process import supervisor
-from infra.process.supervisor import ProcessState, Program
+from infra.process.supervisor import ProcessState
+from infra.process.supervisord import Program
 from infra.settings import Settings
 from streaming import progress
 from traffic.fault_injection import FaultInjection

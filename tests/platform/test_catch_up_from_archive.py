@@ -18,8 +18,8 @@ from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
 from streaming.ingest.deferred_query import DeferredQuery
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.ingested_offsets import read_ingested_offsets
 from tables.engine.ledgers import lost_offsets
 from tables.engine.refresh.open_platform import Platform

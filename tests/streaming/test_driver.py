@@ -16,7 +16,7 @@ from infra.settings import Settings
 from streaming import driver
 from streaming.driver import _starters, _SupervisedQuery
 from streaming.progress import read
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, HOURS, plant

@@ -8,7 +8,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 
 D = TypeVar("D", Topic, Table)
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from quality.rules import between, matches, one_of
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import RAW_SCHEMA
 from tests.tables.declared import bound_as
 

@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import BadArgument
 from tables.engine.declarations import registry
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from traffic import producer
 from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
 from traffic.flight_source import Departure, Observation, Record, records

@@ -17,7 +17,7 @@ from infra.kafka.topic_admin import offsets
 from infra.process import supervisor
 from infra.settings import Settings
 from tables.engine.declarations import registry
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from traffic import producer
 from traffic.ack_journal import read
 from traffic.fault_injection import FaultInjection

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Literal
 from infra.capture.captured_table import Capture
 from infra.errors import BadDeclaration
 from tables.engine.declarations.column_types import parse_type
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.record_fields import header, key
+from tables.engine.declarations.topic import Topic
 
 if TYPE_CHECKING:
     from quality.rules import Rule

@@ -13,8 +13,9 @@ from infra.duckdb_session import query
 from infra.errors import BadArgument, CaptureFailed
 from tables.engine.capture.lost_changes import changes_fault
 from tables.engine.capture.snapshot_deletions import deletions
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.metadata_columns import MARK, OFFSET
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

@@ -18,7 +18,7 @@ from infra.capture.captured_table import MARK as PREFIX_OF_MARKS
 from infra.capture.captured_table import UNCHANGED, again, snapshot_number
 from infra.instants import FIRST_US, LAST_US
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import MARK, OPERATION
 from tables.engine.events.parsed_records import Parsed, sized

@@ -19,7 +19,7 @@ from tables.engine.delta.lake import QUARANTINE
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from tables.engine.declarations.declaration import Topic
+    from tables.engine.declarations.topic import Topic
     from tables.engine.delta.lake import Lake
 
 PLACE = "cdc_snapshot, cdc_lsn > 0, cdc_commit_lsn, cdc_lsn, cdc_op != 'delete'"

@@ -10,7 +10,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.duckdb_session import query
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.change_feed import naming_what_is_gone
 from tables.engine.delta.lake import Lake
 from tables.engine.ledgers.json_values import from_plain_json

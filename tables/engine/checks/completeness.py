@@ -10,8 +10,9 @@ import pyarrow as pa
 
 from infra.duckdb_session import duckdb_utc, query
 from infra.offset_ranges import Range, Spans, size, subtract, within
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import offsets_at, read_ingested_offsets
 from tables.engine.events.late_rows import Late, late_rows

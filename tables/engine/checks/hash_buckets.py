@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.instants import DAY_MS
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.ledgers.json_values import EXACT_JSON
 
 if TYPE_CHECKING:

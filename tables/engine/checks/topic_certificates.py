@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from infra.instants import epoch_ms
 from tables.engine.checks.hash_buckets import HASH, row_hash, totals
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import Writer
 from tables.engine.delta.lake import Lake

@@ -9,17 +9,12 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadDeclaration, TwofoldError
-from tables.engine.declarations.declaration import NAMING, Table, Topic
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import NAMING, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.plans.spark_functions import IMPURE
 from tables.engine.refresh.scope_expressions import restricting
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
-
-    from tables.engine.declarations.registry import Registry
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

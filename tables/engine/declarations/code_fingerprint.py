@@ -20,8 +20,10 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import DefinitionChanged
-from tables.engine.declarations.declaration import BOUND, Table, Topic, table
+from tables.engine.declarations.parameter_checks import BOUND
 from tables.engine.declarations.spark_names import SparkName
+from tables.engine.declarations.table import Table, table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 
 if TYPE_CHECKING:

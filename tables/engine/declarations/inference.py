@@ -19,8 +19,9 @@ from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from tables.engine.declarations.code_fingerprint import read_code
-from tables.engine.declarations.declaration import KEY_OF_ONE_ROW, NAMING, Draft, Table, Topic
 from tables.engine.declarations.mistake_list import require_none
+from tables.engine.declarations.table import KEY_OF_ONE_ROW, NAMING, Draft, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.plans.algebra import (
     Call,
     Column,

@@ -21,18 +21,11 @@ from infra.chosen_domains import chosen_domains
 from infra.errors import BadArgument, BadDeclaration, TwofoldError
 from infra.settings import ROOT, Settings
 from tables.engine.declarations.code_mistakes import impure_calls
-from tables.engine.declarations.declaration import (
-    BOUND,
-    NAME,
-    DeviceClock,
-    Draft,
-    Strategy,
-    Table,
-    Topic,
-    require_known,
-)
 from tables.engine.declarations.inference import RECORD, complete, kept, require_sound
 from tables.engine.declarations.mistake_list import found_by, require_none, split, together_with
+from tables.engine.declarations.parameter_checks import BOUND, NAME, require_known
+from tables.engine.declarations.table import Draft, Strategy, Table
+from tables.engine.declarations.topic import DeviceClock, Topic
 
 FOLDER = ROOT / "tables"
 ENGINE = FOLDER / "engine"

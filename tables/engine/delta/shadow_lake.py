@@ -15,8 +15,10 @@ import pyarrow as pa
 
 from infra.settings import Settings
 from tables.engine.declarations.code_fingerprint import digest, is_accepted, parameters, read_code
-from tables.engine.declarations.declaration import BOUND, Table, Topic
+from tables.engine.declarations.parameter_checks import BOUND
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import CHANGE
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.refresh.open_platform import Platform, ensure_domain

@@ -10,8 +10,8 @@ import pyarrow.compute as pc
 
 from infra.archive.format.record_columns import HEADERS
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.record_fields import Field
+from tables.engine.declarations.topic import Topic
 
 
 def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from infra.duckdb_session import query
 from infra.instants import epoch_ms
 from infra.offset_ranges import Range, Ranges
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.record_decoder import OFFSET, PARTITION, REPLAYED
 

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.json_fields import (
     Convert,
     repeated_key,

@@ -8,8 +8,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.change_feed import changes_between, columns_in
 from tables.engine.delta.datafusion_sql import select
 from tables.engine.delta.lake import Lake, LoggedCommit

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE, schema
 from infra.instants import FIRST_US, LAST_US
 from quality.record_checks import broken
-from tables.engine.declarations.declaration import DeviceClock, Topic
 from tables.engine.declarations.record_fields import Field
+from tables.engine.declarations.topic import DeviceClock, Topic
 from tables.engine.events.field_columns import field_columns, undecodable
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.metadata_columns import APPENDED_AT as APPENDED_AT

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from infra.kafka.topic_admin import TopicSpec
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.topic import Topic
 
 TOMBSTONES_MS = 180 * 24 * 3_600_000
 """How long the broker keeps a tombstone of a compacted topic, at least."""

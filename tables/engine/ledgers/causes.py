@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 
 from infra.instants import epoch_ms
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.ledgers.json_values import to_plain_json
 
 RECORD = pa.struct(

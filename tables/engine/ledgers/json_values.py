@@ -10,9 +10,6 @@ from decimal import Decimal
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     import pyarrow as pa
 
 

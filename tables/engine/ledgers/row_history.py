@@ -14,7 +14,7 @@ from infra.duckdb_session import query
 from infra.instants import EPOCH
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.change_feed import naming_what_is_gone, side_of
 from tables.engine.delta.lake import Lake, LoggedCommit
 from tables.engine.ledgers.causes import is_held

@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from infra.errors import ChangesGone
 from infra.instants import epoch_ms
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.change_feed import naming_what_is_gone, side_of
 from tables.engine.delta.datafusion_sql import instant, literal, select
 from tables.engine.delta.delta_writer import CommitTag, Writer

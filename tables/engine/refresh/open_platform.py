@@ -14,8 +14,9 @@ from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
 from tables.engine.declarations.analysis import require_no_mistake, wrong_times
 from tables.engine.declarations.column_types import with_nullable_parts
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake, with_comments
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
 from tables.engine.ledgers import lost_offsets, transaction_offsets

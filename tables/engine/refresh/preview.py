@@ -5,8 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from infra.errors import BadArgument
-from tables.engine.declarations.declaration import Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
 
 if TYPE_CHECKING:

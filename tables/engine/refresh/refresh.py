@@ -16,8 +16,9 @@ from infra.instants import from_epoch_ms
 from infra.spark.local_rows import frame_of
 from infra.spark.spark_session import tune_for_batch_size
 from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition
-from tables.engine.declarations.declaration import Strategy, Table, Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Strategy, Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.datafusion_sql import span
 from tables.engine.delta.delta_writer import CHANGE, Written
 from tables.engine.delta.file_pruning import PrunedFiles, has_undated, prune_files

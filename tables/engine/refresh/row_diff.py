@@ -12,12 +12,9 @@ from typing import TYPE_CHECKING, Any, Literal
 import pyarrow as pa
 
 from infra.duckdb_session import query
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import BEFORE, CHANGE
 from tables.engine.ledgers.json_values import to_plain_json
-
-if TYPE_CHECKING:
-    pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from infra.instants import Interval, epoch_ms, epoch_ms_of
 from infra.offset_ranges import joined
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.refresh.scope_expressions import scope_values_in
 
 if TYPE_CHECKING:

@@ -11,7 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.instants import Interval, from_epoch_ms
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching

@@ -16,7 +16,7 @@ from infra.atomic_write import settle, write_atomically
 
 if TYPE_CHECKING:
     from infra.settings import Settings
-    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.table import Table
 
 
 @dataclass(frozen=True)

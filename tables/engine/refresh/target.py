@@ -13,7 +13,7 @@ import pyarrow as pa
 from infra.errors import QualityFailed, WriteConflict
 from infra.spark.local_rows import frame_of
 from quality.rules import Rule
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.row_diff import difference_of_frames, difference_of_tables

@@ -15,7 +15,7 @@ import pyarrow.compute as pc
 
 from infra.archive.format.record_columns import HEADERS
 from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
 from tables.engine.schemas.avro_schema import BadSchema

@@ -22,7 +22,7 @@ from infra.errors import CaptureFailed
 from infra.settings import Settings
 from tables.engine.capture.captured_topic import changes_of
 from tables.engine.checks.hash_buckets import Turn
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import events_schema
 from tests.infra.conftest import free_port

@@ -9,8 +9,8 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.audit.missing_offsets import unread_tombstones
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.record_fields import key
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import events_schema
 from tests.tables.declared import bound_as

@@ -15,7 +15,8 @@ import pytest
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisor, supervisord
 from infra.process.process_reaper import has_ended, tagged_processes
-from infra.process.supervisor import ProcessState, Program
+from infra.process.supervisor import ProcessState
+from infra.process.supervisord import Program
 from infra.settings import Settings
 from tests.infra.conftest import Eventually
 

@@ -11,6 +11,7 @@ import pytest
 from infra.java import java
 from infra.settings import Settings
 from infra.spark import class_data_sharing
+from infra.spark.spark_session import class_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,15 +26,15 @@ def test_the_jvm_of_a_session_maps_the_archive(spark: SparkSession) -> None:
 
 def test_a_file_that_is_no_archive_is_passed_over_in_silence(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.spark.class_data_sharing._archive", lambda _: archive)
-    assert class_data_sharing.options(Settings()) == []
+    monkeypatch.setattr("infra.spark.spark_session.class_archive", lambda _: archive)
+    assert class_options(Settings()) == []
     archive.write_bytes(b"no archive" * 10_000)
 
     def options_with(*options: str) -> str:
         ran = subprocess.run([java(), *options, "-version"], capture_output=True, text=True, check=True)
         return (ran.stdout + ran.stderr).replace(", sharing", "")
 
-    assert options_with(*class_data_sharing.options(Settings())) == options_with()
+    assert options_with(*class_options(Settings())) == options_with()
 
 
 def test_the_options_of_a_process_do_not_make_another_java(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -45,7 +46,7 @@ def test_the_options_of_a_process_do_not_make_another_java(monkeypatch: pytest.M
 
 def test_an_archive_for_another_java_is_made_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     archive = tmp_path / "spark.jsa"
-    monkeypatch.setattr("infra.spark.class_data_sharing._archive", lambda _: archive)
+    monkeypatch.setattr("infra.spark.class_data_sharing.class_archive", lambda _: archive)
     made: list[str] = []
 
     def record(command: list[str], **_: object) -> None:

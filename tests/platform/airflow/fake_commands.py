@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
     from batch.offset_selection import OffsetSelection
     from infra.settings import Settings
-    from tables.engine.declarations.declaration import Table
+    from tables.engine.declarations.table import Table
 
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""

@@ -14,7 +14,7 @@ import pyarrow.parquet as pq
 from infra.instants import epoch_ms
 from infra.offset_ranges import Ranges
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.record_decoder import (
     LATE_BY_MS,

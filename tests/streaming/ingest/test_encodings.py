@@ -17,7 +17,7 @@ from infra.archive.format.record_columns import HEADERS_TYPE
 from infra.duckdb_session import query
 from infra.settings import Settings
 from tables import field, key
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.record_decoder import Decoder
 from tables.engine.schemas import schema_files

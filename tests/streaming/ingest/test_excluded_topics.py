@@ -11,7 +11,7 @@ from infra.errors import LogGap
 from streaming import progress
 from streaming.ingest.excluded_topics import ExcludedTopics
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 

@@ -77,7 +77,7 @@ def test_a_heartbeat_has_a_time_and_no_place_in_the_log() -> None:
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = """
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.table import Topic
 
 TOPIC = Topic(
     schema={"id": "string", "at": "timestamp"},

@@ -20,7 +20,7 @@ from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.progress import read
-from tables.engine.declarations.declaration import Table
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import Written
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.open_platform import Platform

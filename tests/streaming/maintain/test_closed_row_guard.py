@@ -11,8 +11,8 @@ import pytest
 
 from infra.instants import epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.refresh.streaming_checkpoint import Checkpoint

@@ -51,7 +51,7 @@ def days(readings):
 
 CALLS = '''
 """Calls of sensors."""
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.table import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "called_at": "timestamp"},

@@ -17,8 +17,8 @@ from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.engine.capture.captured_topic import captures, changes_of, outbox_of
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import Decoder
 from tests.tables.declared import bound_as, written
 

@@ -15,7 +15,7 @@ from infra.capture.captured_table import Capture
 from infra.errors import CaptureFailed
 from tables.engine.capture.captured_topic import changes_of
 from tables.engine.capture.snapshot_deletions import deletions, newest_snapshot
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, RAW_SCHEMA, Decoder, events_schema
 from tests.tables.declared import bound_as

@@ -12,8 +12,8 @@ import pytest
 
 from infra.instants import EPOCH
 from tables.engine.checks.completeness import Coverage, certify, coverage, missing
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import QUARANTINE, Lake
 from tables.engine.events.ingested_offsets import IngestedOffsets

@@ -21,8 +21,9 @@ from tables.engine.declarations.code_fingerprint import (
     recorded,
     require_one_definition,
 )
-from tables.engine.declarations.declaration import DeviceClock, Table
 from tables.engine.declarations.registry import Registry, load
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import DeviceClock
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.delta.shadow_lake import decoding

@@ -12,7 +12,7 @@ from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from quality.rules import between, not_null, unique
 from tables.engine.declarations.column_types import FieldType, parse_type
-from tables.engine.declarations.declaration import DeviceClock
+from tables.engine.declarations.topic import DeviceClock
 from tables.engine.refresh.run_result import RunResult
 from tests.tables.declared import READINGS, a_table, a_topic
 

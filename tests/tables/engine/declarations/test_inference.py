@@ -14,8 +14,9 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.settings import ROOT
 from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.declaration import BOUND, Parameters, Table
+from tables.engine.declarations.parameter_checks import BOUND
 from tables.engine.declarations.registry import load, mistakes_in
+from tables.engine.declarations.table import Parameters, Table
 from tests.tables.declared import TOPIC_FILE, edited, written
 
 ALARMS_FILE = '''\

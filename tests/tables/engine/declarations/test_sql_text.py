@@ -12,8 +12,8 @@ import pytest
 from infra.errors import BadDeclaration
 from infra.settings import ROOT, Settings
 from tables import sql
-from tables.engine.declarations.declaration import Strategy
 from tables.engine.declarations.registry import load
+from tables.engine.declarations.table import Strategy
 from tables.engine.refresh.derived_rows import derive
 from tests.tables.declared import a_table, written
 from tests.worlds import World

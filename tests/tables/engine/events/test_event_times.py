@@ -10,7 +10,7 @@ import pytest
 
 from infra.errors import BadDeclaration
 from quality.rules import between
-from tables.engine.declarations.declaration import DeviceClock, Topic
+from tables.engine.declarations.topic import DeviceClock, Topic
 from tables.engine.events.record_decoder import APPENDED_AT, LATE_BY_MS, OFFSET, Decoded, Decoder
 from tests.tables.declared import bound_as
 from tests.tables.typed_records import GOOD, TOPIC, raw

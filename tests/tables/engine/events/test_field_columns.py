@@ -12,7 +12,7 @@ import pytest
 
 from infra.errors import BadDeclaration
 from tables import field, header, key
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.metadata_columns import REST
 from tables.engine.events.record_decoder import Decoded, Decoder, raw_columns
 from tests.tables.declared import a_topic

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from infra.errors import BadDeclaration
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.metadata_columns import REST
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.protobuf_schema import message_of

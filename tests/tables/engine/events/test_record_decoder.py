@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.settings import ROOT
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import (
     LATE_BY_MS,
     OFFSET,

@@ -10,8 +10,8 @@ import pytest
 
 from infra.errors import BadDeclaration
 from quality.rules import between
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.record_fields import field, header, key
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
 from tables.engine.events.topic_specs import spec
 from tests.tables.declared import a_topic, bound_as

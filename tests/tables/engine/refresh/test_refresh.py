@@ -15,8 +15,8 @@ from infra.instants import Interval, epoch_ms
 from infra.settings import Engine, Settings
 from infra.spark.spark_session import tune_for_batch_size
 from quality.rules import between, unique
-from tables.engine.declarations.declaration import Table
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.table import Table
 from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 from tables.engine.delta.lake import Lake
 from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, REPLAYED, events_schema

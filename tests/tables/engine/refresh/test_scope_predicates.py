@@ -12,7 +12,8 @@ import pytest
 from deltalake import DeltaTable, write_deltalake
 
 from infra.instants import Interval, epoch_ms
-from tables.engine.declarations.declaration import Table, Topic
+from tables.engine.declarations.table import Table
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.file_pruning import prune_files
 from tables.engine.refresh.scope import Scope
 from tables.engine.refresh.scope_expressions import is_total

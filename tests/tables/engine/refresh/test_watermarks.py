@@ -8,8 +8,8 @@ from typing import Any
 
 import pytest
 
-from tables.engine.declarations.declaration import Topic
 from tables.engine.declarations.registry import Registry
+from tables.engine.declarations.topic import Topic
 from tables.engine.delta.delta_writer import CommitTag, Writer
 from tables.engine.delta.lake import Lake
 from tables.engine.events.ingested_offsets import INGEST, IngestedOffsets

@@ -10,7 +10,7 @@ from typing import Any
 import pyarrow as pa
 
 from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
-from tables.engine.declarations.declaration import Topic
+from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import Decoded, Decoder
 from tests.tables.typed_records import raw
 

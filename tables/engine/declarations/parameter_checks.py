@@ -1,0 +1,91 @@
+"""Checks of single parameters of declarations."""
+
+from __future__ import annotations
+
+import difflib
+import keyword
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from functools import partial
+from typing import Any
+
+from infra.duration import parse_duration
+from infra.errors import BadDeclaration
+from quality.rules import Rule
+
+NAME = re.compile(r"[a-z][a-z0-9_]*\Z")
+COLUMN = re.compile(r"[A-Za-z][A-Za-z0-9_]*\Z")
+BOUND = frozenset({"domain", "name", "description", "several", "inferred", "lineage"})
+"""Fields that no declaration gives: its folder, its name, the first line of the file's docstring, what is inferred."""
+
+
+def duration_checks(declaration: object, names: Iterable[str]) -> list[Callable[[], object]]:
+    """Checks of those of the fields that hold a duration."""
+    values = {name: getattr(declaration, name) for name in names}
+    return [partial(parse_duration, value, name) for name, value in values.items() if value is not None]
+
+
+def require_known(given: Iterable[str], known: Iterable[str], what: str) -> None:
+    """Refuse a parameter that there is not.
+
+    Raises:
+        BadDeclaration: names it, and the nearest that there is.
+    """
+    for name in given:
+        if name not in known:
+            near = difflib.get_close_matches(name, list(known), n=1)
+            raise BadDeclaration(
+                f"{what} has no parameter {name!r}.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It takes {', '.join(known)}.",
+            )
+
+
+def set_fields(declaration: object, **values: Any) -> None:
+    """Set fields of a frozen dataclass, while it is made."""
+    for name, value in values.items():
+        object.__setattr__(declaration, name, value)
+
+
+def require_list(name: str, value: object) -> None:
+    """Refuse a text where a list of columns is expected."""
+    if isinstance(value, str):
+        raise BadDeclaration(f"{name}={value!r}: expected a list of columns.", hint=f"Write {name}=[{value!r}].")
+
+
+def require_names(columns: Iterable[str]) -> None:
+    """Refuse names that no column can have, and names that SQL takes for one."""
+    known: dict[str, str] = {}
+    for column in columns:
+        if not COLUMN.match(column) or keyword.iskeyword(column):
+            raise BadDeclaration(
+                f"{column!r} cannot name a column.",
+                hint="Use letters, digits and _, a letter first; names that begin with _ are the platform's.",
+            )
+        other = known.setdefault(column.lower(), column)
+        if other != column:
+            raise BadDeclaration(f"The columns {column!r} and {other!r} differ only in case, which SQL ignores.")
+
+
+def require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, object]) -> None:
+    """Refuse columns that a schema lacks."""
+    missing = [column for column in wanted if column not in columns]
+    if missing:
+        raise BadDeclaration(
+            f"{what} names {', '.join(missing)}, which the schema lacks.", hint=f"It has {', '.join(columns)}."
+        )
+
+
+def require_rules(
+    rules: Sequence[object], *, allowed: frozenset[str] | None, columns: Mapping[str, object] | None, of: str
+) -> None:
+    """Refuse what is no rule, and rules that a record alone cannot decide or that name unknown columns."""
+    for rule in rules:
+        if not isinstance(rule, Rule):
+            raise BadDeclaration(f"checks holds {rule!r}; expected rules.", hint="Import them from tables.")
+        if allowed is not None and rule.kind not in allowed:
+            raise BadDeclaration(
+                f"The rule {rule} cannot be decided on a record alone.",
+                hint=f"Rules of {of}: {', '.join(sorted(allowed))}.",
+            )
+        if columns is not None:
+            require_columns(f"The rule {rule}", rule.columns, columns)
