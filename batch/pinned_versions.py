@@ -16,7 +16,7 @@ from batch.pending_work import has_taken_in
 from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
 from tables.engine.declarations.code_fingerprint import definition
-from tables.engine.declarations.table import Strategy, Table
+from tables.engine.declarations.table import Strategy, Table, columns_read
 from tables.engine.declarations.topic import Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import BEFORE
@@ -30,7 +30,7 @@ from tables.engine.refresh.open_platform import Platform
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.run_result import Cause
 from tables.engine.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
-from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
+from tables.engine.refresh.scope_expressions import with_scope_values
 from tables.engine.refresh.streaming_checkpoint import Checkpoint
 
 _PATIENCE_S = 60.0

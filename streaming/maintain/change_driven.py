@@ -15,7 +15,7 @@ from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
 from streaming.running_query import use_pool
-from tables.engine.declarations.table import Table
+from tables.engine.declarations.table import Table, columns_read
 from tables.engine.declarations.topic import Topic
 from tables.engine.delta.change_feed import changed_rows
 from tables.engine.delta.delta_writer import Written
@@ -24,7 +24,7 @@ from tables.engine.events.ingested_offsets import APPENDED_MS
 from tables.engine.events.metadata_columns import MARK, OFFSET, OPERATION
 from tables.engine.refresh.refresh import Refresher, everything
 from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
-from tables.engine.refresh.scope_expressions import columns_read, with_scope_values
+from tables.engine.refresh.scope_expressions import with_scope_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ import pytest
 
 import batch.pinned_versions
 import streaming.maintain.change_driven
-import tables.engine.delta.change_feed
+import tables.engine.events.late_rows
 import tables.engine.refresh.derived_rows
 import tables.engine.refresh.refresh
 import tables.engine.refresh.target
@@ -48,7 +48,7 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """Of the late rows of each reconcile the first is overlooked."""
     right = tables.engine.events.late_rows._late_rows
-    patch.setattr(tables.engine.delta.change_feed, "_late_rows", lambda *arguments: right(*arguments).slice(1))
+    patch.setattr(tables.engine.events.late_rows, "_late_rows", lambda *arguments: right(*arguments).slice(1))
 
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:

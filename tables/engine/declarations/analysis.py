@@ -11,10 +11,9 @@ from typing import TYPE_CHECKING, Any
 from infra.errors import BadDeclaration, TwofoldError
 from tables.engine.declarations.inference import RECORD
 from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import NAMING, Table
+from tables.engine.declarations.table import NAMING, Table, restricting
 from tables.engine.declarations.topic import Topic
 from tables.engine.plans.spark_functions import IMPURE
-from tables.engine.refresh.scope_expressions import restricting
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import re
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import partial
@@ -22,6 +22,9 @@ from tables.engine.declarations.parameter_checks import (
     set_fields,
 )
 from tables.engine.declarations.topic import Topic
+
+if TYPE_CHECKING:
+    pass
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -44,6 +47,7 @@ KEY_OF_ONE_ROW = (
     '.withColumn("id", F.lit(1)), primary_key=["id"], recompute_by=[].'
 )
 _TABLE_DURATIONS = ("watermark", "depends_within", "trigger_interval", "freshness")
+_WORD = re.compile(r"\w+")
 _DESCRIBED = re.compile(r"([A-Za-z][A-Za-z0-9_]*): (\S.*)")
 
 
@@ -333,3 +337,18 @@ def described_columns(function: Derive) -> dict[str, str]:
         else:
             last = None
     return found
+
+
+def restricting(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[int, str]:
+    """Number of a column of `recompute_by` -> what an input with these columns has for it, where it has something."""
+    found: dict[int, str] = {}
+    for n, (column, text) in enumerate(zip(table.recompute_by, table.scope_in(source), strict=True)):
+        is_expression = text not in (column, None) and not columns_read([text]).isdisjoint(columns)
+        if text is not None and (text in columns or is_expression):
+            found[n] = text
+    return found
+
+
+def columns_read(texts: Iterable[str | None]) -> set[str]:
+    """The names of columns that these columns and expressions may read, and other words."""
+    return {word for text in texts if text for word in (text, *(() if text.isidentifier() else _WORD.findall(text)))}

@@ -13,10 +13,9 @@ from infra.duckdb_session import query
 from infra.errors import BadDeclaration
 from tables.engine.declarations.analysis import impure_call, wrong_columns
 from tables.engine.declarations.inference import RECORD
-from tables.engine.declarations.table import Strategy, Table
+from tables.engine.declarations.table import Strategy, Table, columns_read
 from tables.engine.declarations.topic import Topic
 from tables.engine.events.record_decoder import OFFSET, PARTITION
-from tables.engine.refresh.scope_expressions import columns_read
 
 if TYPE_CHECKING:
     import pyarrow as pa

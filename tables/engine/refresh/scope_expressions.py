@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
-from tables.engine.declarations.table import Table
+from tables.engine.declarations.table import Table, columns_read, restricting
 from tables.engine.declarations.topic import Topic
 from tables.engine.plans.spark_functions import names
 
@@ -16,7 +16,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 _ADDED = "_scope_"
-_WORD = re.compile(r"\w+")
 _CALLED = re.compile(r"(\w+)\(")
 _QUOTED = re.compile(r"'(?:[^'\\]|\\.)*'")
 _OPERATOR = re.compile(r"[-+*/%\[]| div |AS (?!DATE|STRING|TIMESTAMP)")
@@ -35,21 +34,6 @@ _OF_TIMES = names(
 """Functions that are total, and those that are so of times; of a text that is none they fail, under ANSI rules."""
 _log = logging.getLogger("twofold.scopes")
 _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
-
-
-def restricting(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[int, str]:
-    """Number of a column of `recompute_by` -> what an input with these columns has for it, where it has something."""
-    found: dict[int, str] = {}
-    for n, (column, text) in enumerate(zip(table.recompute_by, table.scope_in(source), strict=True)):
-        is_expression = text not in (column, None) and not columns_read([text]).isdisjoint(columns)
-        if text is not None and (text in columns or is_expression):
-            found[n] = text
-    return found
-
-
-def columns_read(texts: Iterable[str | None]) -> set[str]:
-    """The names of columns that these columns and expressions may read, and other words."""
-    return {word for text in texts if text for word in (text, *(() if text.isidentifier() else _WORD.findall(text)))}
 
 
 def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:

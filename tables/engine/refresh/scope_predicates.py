@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.instants import Interval, from_epoch_ms
-from tables.engine.declarations.table import Table
+from tables.engine.declarations.table import Table, restricting
 from tables.engine.declarations.topic import Topic
 from tables.engine.delta.datafusion_sql import instant, literal
 from tables.engine.delta.file_pruning import Bounds
 from tables.engine.refresh.row_diff import matching
 from tables.engine.refresh.scope import Scope, coalesce, merged
-from tables.engine.refresh.scope_expressions import duckdb_sql, is_total, restricting
+from tables.engine.refresh.scope_expressions import duckdb_sql, is_total
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
