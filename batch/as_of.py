@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
 from infra.instants import from_epoch_ms
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.refresh.derived_rows import derive_over, one_of_each_key
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import derive_over, one_of_each_key
+from tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame

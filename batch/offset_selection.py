@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.topic import Topic
 
 LogPosition = Mapping[int, int] | datetime
 """An offset by partition, or the time at which the broker appended a record, UTC."""

@@ -7,16 +7,16 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
+from batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
+from batch.ledgers.run_result import RunResult, run_name
+from infra.delta.lake import Lake, LoggedCommit
 from infra.errors import BadArgument
-from tables.engine.declarations.code_fingerprint import definition, is_same
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake, LoggedCommit
-from tables.engine.events.metadata_columns import LATE_BY_MS
-from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
-from tables.engine.refresh.run_result import RunResult, run_name
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.code_fingerprint import definition, is_same
+from tables.declare.metadata_columns import LATE_BY_MS
+from tables.declare.registry import Registry, load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -59,7 +59,7 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
     if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
         return False
     if passed:
-        from tables.engine.ledgers.run_ledgers import Ledgers
+        from batch.ledgers.run_ledgers import Ledgers
 
         Ledgers(lake).move(passed)
     return True

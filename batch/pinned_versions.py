@@ -11,27 +11,27 @@ from functools import cached_property
 
 import pyarrow as pa
 
-from batch.find_causes import causes_of, touch
+from batch.late_rows import late_within_commit, missed_by_streams
+from batch.ledgers.causes import CausingRecord
+from batch.ledgers.find_causes import causes_of, touch
+from batch.ledgers.reconcile_position import ReconcilePosition, splits
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Cause
 from batch.pending_work import has_taken_in
+from infra.delta.change_feed import changed_rows
+from infra.delta.delta_writer import BEFORE
 from infra.instants import FIRST_US, Interval, epoch_ms, from_epoch_ms
 from infra.process.file_locks import is_held
-from tables.engine.declarations.code_fingerprint import definition
-from tables.engine.declarations.table import Strategy, Table, columns_read
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.change_feed import changed_rows
-from tables.engine.delta.delta_writer import BEFORE
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.late_rows import late_within_commit, missed_by_streams
-from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION
-from tables.engine.ledgers.causes import CausingRecord
-from tables.engine.ledgers.reconcile_position import ReconcilePosition, splits
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.refresh import Refresher, everything
-from tables.engine.refresh.run_result import Cause
-from tables.engine.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
-from tables.engine.refresh.scope_expressions import with_scope_values
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.code_fingerprint import definition
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from tables.declare.table import Strategy, Table, columns_read
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.open_platform import Platform
+from tables.refresh.refresh import Refresher, everything
+from tables.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
+from tables.refresh.scope_expressions import with_scope_values
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 _PATIENCE_S = 60.0
 

@@ -6,8 +6,8 @@ from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
-from tables.engine.declarations.registry import load
-from tables.engine.refresh.open_platform import opened
+from tables.declare.registry import load
+from tables.refresh.open_platform import opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings

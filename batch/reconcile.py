@@ -9,22 +9,22 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
-from batch.batch_run import Run
+from batch.changelog_check import unexplained_changes
+from batch.ledgers.batch_run import Run
+from batch.ledgers.reconcile_position import ReconcilePosition, is_far
+from batch.ledgers.run_result import RunResult
 from batch.pending_work import idle, nothing_to_do
 from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import digest, require_explained
+from infra.delta.delta_writer import CHANGE, Written
 from infra.errors import TwofoldError
 from infra.spark.spark_client import failing_alone
-from tables.engine.checks.changelog_check import unexplained_changes
-from tables.engine.declarations.code_fingerprint import require_one_definition
-from tables.engine.declarations.table import Table
-from tables.engine.delta.delta_writer import CHANGE, Written
-from tables.engine.ledgers.reconcile_position import ReconcilePosition, is_far
-from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.refresh import everything
-from tables.engine.refresh.row_diff import differences_of
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.scope import Scope, merged, scope_of_row
+from tables.declare.code_fingerprint import require_one_definition
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform, opened
+from tables.refresh.refresh import everything
+from tables.refresh.row_diff import differences_of
+from tables.refresh.scope import Scope, merged, scope_of_row
 
 if TYPE_CHECKING:
     from infra.settings import Settings
@@ -60,7 +60,7 @@ def reconcile(
             corrected.
         SparkUnreachable: at once.
     """
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     registry = load()
     wanted = registry.chosen(tables)

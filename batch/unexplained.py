@@ -8,10 +8,10 @@ from dataclasses import asdict
 
 import pyarrow as pa
 
+from batch.ledgers.run_result import Audited, RunResult
 from infra.errors import TwofoldError, UnexplainedDifference
-from tables.engine.declarations.table import Table
-from tables.engine.ledgers.json_values import to_json
-from tables.engine.refresh.run_result import Audited, RunResult
+from tables.declare.table import Table
+from tables.refresh.json_values import to_json
 
 _NAMED = 5  # rows that a message names
 

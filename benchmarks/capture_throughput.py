@@ -17,6 +17,7 @@ import pyarrow as pa
 from benchmarks.measuring.benchmark_platform import free_ports, platform
 from benchmarks.measuring.figures import percentile, report, spread, timed
 from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.kafka import broker
 from infra.kafka.topic_admin import ensure_topics, offsets
@@ -25,11 +26,10 @@ from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.driver import table_query
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.capture.captured_topic import captures
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.delta.lake import Lake
-from tables.engine.events.topic_specs import specs
-from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.declare.captured_topic import captures
+from tables.declare.registry import Registry, load
+from tables.refresh.events.topic_specs import specs
+from tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from collections.abc import Iterator

@@ -23,12 +23,12 @@ from benchmarks.measuring.benchmark_platform import command, free_ports
 from benchmarks.measuring.figures import report, spread
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from infra.airflow.airflow_api import Client
+from infra.delta.lake import Lake
 from infra.process import supervisor, supervisord
 from infra.process.process_reaper import tagged_processes
 from infra.settings import ROOT, Settings
-from tables.engine.declarations.registry import load
-from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
+from tables.declare.registry import load
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
 
 MONTH, REST, LAST = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 HALF_YEAR = date(2013, 7, 1)

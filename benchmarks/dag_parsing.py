@@ -16,7 +16,7 @@ PARSE = """
 import json, time
 import airflow.sdk  # the DAG processor has loaded it already
 started = time.process_time()
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 files = len(load().declarations)
 loaded = time.process_time()
 import dags.generate_dags

@@ -21,15 +21,15 @@ import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
 from infra import jars
-from infra.archive.format.record_columns import HEADERS
+from infra.encodings.column_types import FieldType
+from infra.kafka.record_columns import HEADERS
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.record_decoder import RAW_SCHEMA, decode_frame
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.protobuf_schema import message_of
 from tables.engine.schemas.schema_files import Schema
+from tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -12,14 +12,14 @@ from typing import TYPE_CHECKING
 
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
+from infra.delta.lake import Lake
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import events_schema
-from tables.engine.refresh.open_platform import ensure_domain
+from tables.declare.registry import load
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import events_schema
+from tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -12,14 +12,14 @@ from unittest.mock import patch
 from benchmarks.measuring.benchmark_platform import platform
 from benchmarks.measuring.figures import report, spread
 from benchmarks.stream_freshness import FIRST_DAY, produce
+from infra.delta.delta_writer import Writer
 from streaming.driver import table_query
 from streaming.ingest.ingest_query import Ingest
 from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.stateful_query import Maintain
 from streaming.maintain.table_stream import TableStream
-from tables.engine.delta.delta_writer import Writer
-from tables.engine.refresh.open_platform import opened
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.refresh.open_platform import opened
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 BATCHES, RATE, SECONDS = 12, 2_000, 4.0
 BOOKKEEPING = [

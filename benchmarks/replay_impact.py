@@ -22,15 +22,15 @@ from benchmarks.ingest_throughput import TOPIC, produce
 from benchmarks.measuring.benchmark_platform import broker_process, command, cpu_s, driver, platform, traffic
 from benchmarks.measuring.figures import percentile, report
 from benchmarks.stream_freshness import appended
+from infra.delta.lake import Lake
 from infra.kafka.topic_admin import ensure_topics, offsets
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import load
-from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.topic_specs import spec
-from tables.engine.refresh.open_platform import ensure_domain
+from tables.declare.registry import load
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.topic_specs import spec
+from tables.refresh.open_platform import ensure_domain
 
 CODEC, SEGMENT_BYTES = "lz4", 4 << 20
 FIRST_DAY, DAYS = date(2013, 1, 3), 360  # after the history, so that nothing is late by it

@@ -11,16 +11,16 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from benchmarks.measuring.figures import report, spread, timed
+from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from streaming.maintain.stateful_query import Maintain
-from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
-from tables.engine.declarations.inference import RECORD
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
+from tables.declare.inference import RECORD
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

@@ -13,9 +13,9 @@ from infra.errors import BadDeclaration
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from tables.engine.declarations.analysis import Analysis
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.table import Table
+    from tables.declare.analysis import Analysis
+    from tables.declare.registry import Registry
+    from tables.declare.table import Table
 
 
 def check(
@@ -34,7 +34,7 @@ def check(
     ones wrote. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
-    from tables.engine.declarations.registry import load, mistakes_in
+    from tables.declare.registry import load, mistakes_in
     from tables.engine.schemas.schema_compatibility import incompatible_changes
 
     registry, wanted = load(), names or []
@@ -75,10 +75,10 @@ def try_(
     A table that it reads, and that does not exist yet, is computed as well. Rows that are still open are shown, too.
     """
     settings = Settings.from_environment()
+    from batch.preview import preview
+    from infra.delta.lake import Lake
     from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
-    from tables.engine.refresh.preview import preview
+    from tables.declare.registry import load
 
     registry = load()
     declared = registry.find_table(table)
@@ -105,7 +105,7 @@ try_.__name__ = "try"
 
 def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -> Analysis:
     from infra.spark.spark_client import naming_lost_server, open_session
-    from tables.engine.declarations.analysis import analyse
+    from tables.declare.analysis import analyse
 
     with naming_lost_server():
         session = open_session(settings, "check")

@@ -113,7 +113,7 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
     from cli.scaffold import require_name
     from infra.capture.captured_table import unfit_names
     from infra.capture.table_catalog import columns_of
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
@@ -166,7 +166,7 @@ def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTabl
 
 def declared_type(column: CatalogColumn) -> str | None:
     """The type by which a column is declared; None: it cannot be."""
-    from tables.engine.declarations.parameter_checks import COLUMN
+    from tables.declare.parameter_checks import COLUMN
 
     is_nameable = COLUMN.match(column.name) and not keyword.iskeyword(column.name)
     if column.is_virtual or not is_nameable or column.name.startswith("cdc_"):

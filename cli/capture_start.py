@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
     from infra.process.supervisord import Program
     from infra.settings import Settings
-    from tables.engine.declarations.registry import Registry
+    from tables.declare.registry import Registry
 
 
 def captures_tables(registry: Registry) -> bool:
@@ -44,13 +44,13 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
     """
     if not captures_tables(registry):
         return
-    from batch.recapture import current
+    from batch.capture.recapture import current
     from infra.capture import kafka_connect, postgres_server
     from infra.capture.debezium_connector import ensure
     from infra.capture.table_catalog import missing_tables
+    from infra.delta.lake import Lake
     from infra.errors import TwofoldError
-    from tables.engine.capture.captured_topic import captures
-    from tables.engine.delta.lake import Lake
+    from tables.declare.captured_topic import captures
 
     lake = Lake(settings)
     failed: list[TwofoldError] = []
@@ -76,7 +76,7 @@ def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Say which captured tables the database does not have; at a terminal, wait for them and capture them."""
     from infra.capture import postgres_server
     from infra.capture.table_catalog import missing_tables
-    from tables.engine.capture.captured_topic import captures
+    from tables.declare.captured_topic import captures
 
     tables = [capture.table for capture in captures(registry)]
     missing = missing_tables(settings, tables)

@@ -30,7 +30,7 @@ def answer(words: Sequence[str]) -> bool:
     if words[:1] != ["reconcile"] or any(word.startswith("-") and word != "--json" for word in words):
         return False
     from batch.pending_work import untouched
-    from tables.engine.declarations.registry import running_domains
+    from tables.declare.registry import running_domains
 
     try:
         settings = Settings.from_environment()

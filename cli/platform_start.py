@@ -19,8 +19,8 @@ from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from infra.process.supervisord import Program
-    from streaming.progress import Progress
-    from tables.engine.declarations.registry import Registry
+    from streaming.query.progress import Progress
+    from tables.declare.registry import Registry
 
 STREAM_READY_S = 180.0
 MOST_STARTS = 3
@@ -47,12 +47,12 @@ def start_platform(
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
+    from batch.ledgers.run_ledgers import Ledgers
     from infra import jars
     from infra.chosen_domains import choose_domains
+    from infra.delta.lake import Lake
     from infra.process import supervisor
-    from tables.engine.declarations.registry import load, running
-    from tables.engine.delta.lake import Lake
-    from tables.engine.ledgers.run_ledgers import Ledgers
+    from tables.declare.registry import load, running
 
     if domains:
         declared = load()
@@ -119,7 +119,7 @@ def _require_ports(settings: Settings, *, airflow: bool, spark: bool, captures: 
     """Refuse ports that others hold; those of our own running processes are ours."""
     from infra.process import supervisor
     from infra.process.ports import require_free
-    from infra.server_ports import server_ports
+    from infra.process.server_ports import server_ports
 
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
@@ -144,7 +144,7 @@ def _wait_broker(settings: Settings) -> None:
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
     from infra.kafka.topic_admin import ensure_topics
-    from tables.engine.events.topic_specs import specs
+    from tables.refresh.events.topic_specs import specs
 
     ensure_topics(settings, specs(registry))
 
@@ -193,9 +193,9 @@ def _wait_airflow(settings: Settings) -> None:
 
 def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
+    from infra.delta.lake import Lake
     from infra.process import supervisor
-    from tables.engine.declarations.code_fingerprint import is_accepted
-    from tables.engine.delta.lake import Lake
+    from tables.declare.code_fingerprint import is_accepted
 
     lake = Lake(settings)
     tables = registry.in_order(domain)
@@ -219,7 +219,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
 def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progress]:
     """Declared queries that have failed since the domain's driver was started: an older error may be corrected."""
     from infra.process import supervisor
-    from streaming.progress import read
+    from streaming.query.progress import read
 
     name, now = stream_program_name(domain), datetime.now(UTC)
     uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)

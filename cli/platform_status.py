@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING, TypeVar
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
-from tables.engine.events.ingested_offsets import ROWLESS
+from tables.refresh.events.ingested_offsets import ROWLESS
 
 if TYPE_CHECKING:
+    from batch.ledgers.audit_history import LastAudit
     from cli.sql_query import Analyst
     from infra.capture.debezium_connector import CaptureState
-    from infra.doctor import Finding
+    from infra.delta.lake import Lake
     from infra.kafka.topic_admin import PartitionOffsets
+    from infra.process.doctor import Finding
     from infra.process.supervisor import ProcessState
-    from streaming.progress import Progress
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.delta.lake import Lake
-    from tables.engine.ledgers.audit_history import LastAudit
-    from tables.engine.ledgers.lost_offsets import Gap
+    from streaming.query.progress import Progress
+    from tables.declare.registry import Registry
+    from tables.declare.topic import Topic
+    from tables.refresh.events.lost_offsets import Gap
 
 T = TypeVar("T")
 
@@ -162,7 +162,7 @@ class Observer:
     """Takes snapshots of one platform, each from the state of that moment."""
 
     def __init__(self, settings: Settings, registry: Registry) -> None:
-        from tables.engine.delta.lake import Lake
+        from infra.delta.lake import Lake
 
         self._settings, self._registry = settings, registry
         self._lake = Lake(settings)
@@ -174,9 +174,9 @@ class Observer:
         Args:
             with_retention: also how much time a failed stream has left, which needs more requests to the broker.
         """
+        from batch.ledgers.audit_history import last_audits
         from infra.process import supervisor
-        from tables.engine.ledgers.audit_history import last_audits
-        from tables.engine.ledgers.lost_offsets import gaps
+        from tables.refresh.events.lost_offsets import gaps
 
         problems = [fault.message for fault in self._registry.faults.values()]
         settings, registry, lake = self._settings, self._registry, self._lake
@@ -244,7 +244,7 @@ class Observer:
 
 def declarations(registry: Registry) -> Finding:
     """What the doctor finds of the files under tables/."""
-    from infra.doctor import Finding
+    from infra.process.doctor import Finding
 
     faults = registry.faults.values()
     return Finding(
@@ -258,7 +258,7 @@ def declarations(registry: Registry) -> Finding:
 
 def streams(settings: Settings, registry: Registry) -> Finding:
     """What the doctor finds of the queries of all drivers."""
-    from infra.doctor import Finding
+    from infra.process.doctor import Finding
 
     failed = [f"{p.domain}.{p.query}: {p.error}" for p in _progress(settings, registry) if p.error]
     return Finding(
@@ -276,15 +276,15 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    from tables.engine.capture.captured_topic import captures
+    from tables.declare.captured_topic import captures
 
     declared = captures(registry)
     if not declared:
         return []
+    from batch.capture.lost_changes import changes_fault
     from infra.capture.captured_table import again
     from infra.capture.debezium_connector import state
-    from tables.engine.capture.lost_changes import changes_fault
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
 
     found, lake = [], Lake(settings)
     for capture in declared:
@@ -296,8 +296,8 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
     """What the doctor finds of captured tables; nothing while the platform is down."""
-    from infra.doctor import Finding
     from infra.process import supervisor
+    from infra.process.doctor import Finding
 
     if not supervisor.is_running(settings):
         return []
@@ -330,8 +330,8 @@ def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
 def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
     """Slots that no topic of any domain declares; none where no domain that runs captures a table."""
     from infra.capture.debezium_connector import undeclared_slots
-    from tables.engine.capture.captured_topic import captures
-    from tables.engine.declarations.registry import load
+    from tables.declare.captured_topic import captures
+    from tables.declare.registry import load
 
     return undeclared_slots(settings, captures(load())) if captures(registry) else []
 
@@ -341,7 +341,7 @@ def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, in
 
     An upper bound of what their streams dropped: each of them also waited for its slowest input.
     """
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.topic import Topic
 
     found = {}
     for table in registry.in_order():
@@ -366,7 +366,7 @@ def count_corrections(analyst: Analyst, lake: Lake) -> dict[str, int]:
 
 def _progress(settings: Settings, registry: Registry) -> list[Progress]:
     """Of ingest, and of every table that is still declared, of domains that run."""
-    from streaming.progress import read
+    from streaming.query.progress import read
 
     return [
         p
@@ -423,7 +423,7 @@ def _partition(
 
 def _query(progress: Progress, registry: Registry, lake: Lake) -> QueryState:
     from infra.instants import from_epoch_ms
-    from tables.engine.refresh.watermarks import by_input, held_back_by
+    from streaming.watermarks import by_input, held_back_by
 
     table = registry.tables.get(f"{progress.domain}.{progress.query}")
     marks = {} if table is None else by_input(lake, registry, table)

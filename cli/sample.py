@@ -14,10 +14,10 @@ from itertools import combinations
 from operator import getitem
 from typing import Any
 
+from infra.encodings.column_types import FieldType, parse_type
 from infra.errors import BadArgument
-from tables.engine.declarations.column_types import FieldType, parse_type
-from tables.engine.declarations.parameter_checks import COLUMN
-from tables.engine.declarations.record_fields import field
+from tables.declare.parameter_checks import COLUMN
+from tables.declare.record_fields import field
 
 MOST = 10_000
 _MOST_PAIRED = 16

@@ -20,10 +20,10 @@ from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from cli.sample import Sample
-    from tables.engine.declarations.record_fields import Field
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.table import Table
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.record_fields import Field
+    from tables.declare.registry import Registry
+    from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its test.")
 
@@ -124,8 +124,8 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from tables.engine.declarations.registry import load
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
+from tables.declare.registry import load
+from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
 RECORDS = [
 ${records}
@@ -253,8 +253,8 @@ def write_domain(name: str, *, root: Path = ROOT) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
-    from tables.engine.declarations.parameter_checks import NAME
-    from tables.engine.declarations.registry import RESERVED_DOMAINS
+    from tables.declare.parameter_checks import NAME
+    from tables.declare.registry import RESERVED_DOMAINS
 
     if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
         raise BadArgument(
@@ -288,7 +288,7 @@ def write_topic(
         BadArgument: the name cannot be used or is taken, there is no such domain, no column can be the event time or
             identify records, or a file exists already.
     """
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
@@ -337,8 +337,8 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     Raises:
         BadArgument: the name cannot be used or is taken, the input is unknown, or a file exists already.
     """
-    from tables.engine.declarations.registry import load
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.registry import load
+    from tables.declare.topic import Topic
 
     registry = load(root / "tables")
     registry.require_domain(domain)
@@ -380,7 +380,7 @@ def _written(kind: str) -> str:
 
 def _lies_within(kind: str) -> TypeGuard[Field]:
     """Whether the column is a field within one of the record's."""
-    from tables.engine.declarations.record_fields import Field
+    from tables.declare.record_fields import Field
 
     return isinstance(kind, Field)
 
@@ -405,7 +405,7 @@ def _literal(column: str, registry: Registry) -> str:
 
 def require_name(name: str, domain: str, registry: Registry) -> None:
     """Refuse a name that a topic or table of a domain cannot have, or that one has already."""
-    from tables.engine.declarations.parameter_checks import NAME
+    from tables.declare.parameter_checks import NAME
 
     if not NAME.match(name) or keyword.iskeyword(name) or name.endswith("_quarantine"):
         raise BadArgument(
@@ -427,7 +427,7 @@ def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
 
 
 def _declaration(name: str, source: Topic | Table) -> str:
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.topic import Topic
 
     if not isinstance(source, Topic):
         return OVER_TABLE.substitute(name=name, input=source.name, column=source.primary_key[0])

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from cli.sql_query import Analyst
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
 
 _AT_LSN = """
     CREATE MACRO at_lsn(name, lsn) AS TABLE
@@ -26,7 +26,7 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
     """
 
     def complete_through(names: Sequence[str]) -> int:
-        from tables.engine.capture.complete_through import complete_through
+        from batch.capture.complete_through import complete_through
 
         registry = load()
         return complete_through(lake, registry, [registry.find_table(name) for name in names]).lsn

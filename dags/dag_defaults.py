@@ -13,9 +13,9 @@ from dags import dag_docs
 from dags.failure_log import log_failure
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.command_operator import CommandOperator
-from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
 
 # Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
 
 LATE = {"correct": "end in corrections", "drop": "are counted and listed, not corrected"}
 STRATEGIES = {

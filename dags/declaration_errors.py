@@ -7,6 +7,6 @@ Airflow takes every DAG of a file with an import error out of service. Here ther
 from __future__ import annotations
 
 from infra.settings import Settings
-from tables.engine.declarations.registry import running
+from tables.declare.registry import running
 
 running(Settings.from_environment()).require_sound()

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from dags.table_dags import make_dags
 from infra.settings import Settings
-from tables.engine.declarations.registry import running
+from tables.declare.registry import running
 
 _registry = running(Settings.from_environment())
 for _domain in _registry.domains:

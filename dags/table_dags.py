@@ -9,24 +9,24 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, Param
 
 from dags import dag_docs
-from dags.assets import domain_asset
 from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, TableOperator, tables_to_check, telling
+from dags.operators.assets import domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from dags.operators.command_operator import CommandOperator, FanOutOperator
-from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
-from dags.operators.quality_report import VerdictOperator, checked
-from dags.operators.repair_approval import APPROVE, ExamineOperator, RepairApproval, repair_arguments
-from dags.operators.stream_watchdog import Bounds, StreamOperator
-from dags.params import (
+from dags.operators.params import (
     audit_arguments,
     backfill_arguments,
     reconcile_arguments,
     recover_arguments,
     table_argument,
 )
+from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
+from dags.operators.quality_report import VerdictOperator, checked
+from dags.operators.repair_approval import APPROVE, ExamineOperator, RepairApproval, repair_arguments
+from dags.operators.stream_watchdog import Bounds, StreamOperator
 from dags.topic_dags import topic_dags
-from tables.engine.declarations.registry import Registry
+from tables.declare.registry import Registry
 
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"

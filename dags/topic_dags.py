@@ -11,8 +11,7 @@ from airflow.sdk import DAG, Param
 from dags.dag_defaults import LIGHT, SPARK, Domain, command_and_announcement, make_dag
 from dags.operators.audit_report import TopicAuditOperator, audited_topics
 from dags.operators.command_operator import CommandOperator, FanOutOperator
-from dags.operators.range_sensor import RangeSensor
-from dags.params import (
+from dags.operators.params import (
     INSTANT,
     LONGEST_WAIT_MIN,
     OFFSETS,
@@ -22,6 +21,7 @@ from dags.params import (
     redrive_arguments,
     replay_arguments,
 )
+from dags.operators.range_sensor import RangeSensor
 
 # Of a topic all is decoded, so not every night.
 AUDIT_AT = "40 4 * * 0"

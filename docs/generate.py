@@ -44,9 +44,10 @@ def purpose_of(documented: Any) -> str:
 def declarations() -> str:
     """What a declaration takes: parameters, rules, and functions for its body."""
     from quality import rules
-    from tables.engine.declarations import bloom_filters, event_patterns, spark_names
-    from tables.engine.declarations.table import Strategy, Table
-    from tables.engine.declarations.topic import DeviceClock, Topic
+    from tables.declare import spark_names
+    from tables.declare.functions import bloom_filters, event_patterns
+    from tables.declare.table import Strategy, Table
+    from tables.declare.topic import DeviceClock, Topic
 
     parts = ["# Declarations\n\n" + GENERATED + "Column types are on [a page of their own](types.md).\n"]
     for kind in (Topic, Table, DeviceClock):
@@ -90,7 +91,7 @@ def declarations() -> str:
 
 
 def _default(parameter: Field[object], *, inferred: bool) -> str:
-    from tables.engine.declarations.inference import INFERRED
+    from tables.declare.inference import INFERRED
 
     if inferred and parameter.name in INFERRED:
         return "inferred"
@@ -164,11 +165,11 @@ def settings() -> str:
 
 def ledgers() -> str:
     """The columns of ledgers, and those that the platform adds to events and quarantine."""
-    from tables.engine.checks import topic_certificates
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
-    from tables.engine.ledgers import lost_offsets, transaction_offsets
-    from tables.engine.ledgers import run_ledgers as of_runs
+    from batch.audit import topic_certificates
+    from batch.ledgers import run_ledgers as of_runs
+    from tables.declare.topic import Topic
+    from tables.refresh.events import lost_offsets, transaction_offsets
+    from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
     schemas = {
         **of_runs._SCHEMAS,
@@ -199,7 +200,7 @@ def dags() -> str:
     os.environ.setdefault("AIRFLOW_HOME", tempfile.gettempdir())  # is read at import; nothing is written there
     from dags.dag_docs import PAGES as pages
     from dags.table_dags import make_dags
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."
     parts = [f"# DAGs\n\n{GENERATED}{about}\n"]

@@ -27,14 +27,14 @@ from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
 from streaming.maintain.stateful_query import Maintain
-from streaming.progress import Progress, read, write
-from streaming.running_query import Running, use_pool
-from tables.engine.declarations.analysis import require_no_mistake
-from tables.engine.declarations.code_fingerprint import is_accepted
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.events.topic_specs import specs
-from tables.engine.refresh.open_platform import Platform, ensure_table, opened
+from streaming.query.progress import Progress, read, write
+from streaming.query.running_query import Running, use_pool
+from tables.declare.analysis import require_no_mistake
+from tables.declare.code_fingerprint import is_accepted
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.refresh.events.topic_specs import specs
+from tables.refresh.open_platform import Platform, ensure_table, opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings

@@ -13,9 +13,9 @@ from typing import TYPE_CHECKING, Any
 import hypothesis
 import pytest
 
+from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import class_options
-from tables.engine.delta.lake import Lake
 from tests.late_reading import late_reading
 from tests.servers import airflow_alone, broker, log, spark_server
 

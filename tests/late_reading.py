@@ -8,7 +8,7 @@ import pytest
 
 from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 

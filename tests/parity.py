@@ -12,11 +12,11 @@ from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument
-from tables.engine.declarations.analysis import empty_input
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.declarations.table import Draft, Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.refresh.derived_rows import derive, one_of_each_key
+from tables.declare.analysis import empty_input
+from tables.declare.registry import Registry, load
+from tables.declare.table import Draft, Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import derive, one_of_each_key
 from tests.records import records_of
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection

@@ -6,7 +6,7 @@ import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 HOURS_FILE = '''\

@@ -18,8 +18,8 @@ from infra.kafka import topic_admin
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
 from infra.spark import connect_server
-from tables.engine.declarations.registry import load
-from tables.engine.events.topic_specs import specs
+from tables.declare.registry import load
+from tables.refresh.events.topic_specs import specs
 from tests.infra.conftest import free_port
 
 _numbers = count(1)
@@ -123,7 +123,7 @@ STANDING_IN = """
 import sys
 from dags.operators import command_operator as command
 from dags.table_dags import make_dags
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 
 command.PROGRAM = (sys.executable, "-m", "tests.platform.airflow.fake_commands")
 declared = load()

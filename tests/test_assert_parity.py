@@ -8,7 +8,7 @@ import pyarrow as pa
 import pytest
 
 from quality.rules import between, matches, one_of
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
+from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 from tests.mutations.test_mutations import repetitions_that_count
 from tests.parity import assert_parity
 from tests.records import records_of

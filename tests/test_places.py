@@ -16,6 +16,7 @@ from typer.main import get_command
 import tables
 from cli.__main__ import app
 from infra.settings import ROOT
+from tables.declare.registry import OWN
 
 ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
 MODULES = [
@@ -34,7 +35,7 @@ NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"
 
 
 def is_declaration(path: Path) -> bool:
-    return "declared" in path.parts or (path.parts[0] == "tables" and path.parts[1] != "engine")
+    return "declared" in path.parts or (path.parts[0] == "tables" and path.parts[1] not in OWN)
 
 
 def not_plain(text: str) -> list[str]:

@@ -15,23 +15,23 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile
-from infra.archive.format.record_columns import HEADERS_TYPE
-from infra.archive.format.record_columns import schema as raw_schema
+from infra.delta.lake import Lake
+from infra.kafka.record_columns import HEADERS_TYPE
+from infra.kafka.record_columns import schema as raw_schema
 from infra.offset_ranges import Ranges
 from streaming.driver import table_query
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import Decoder, raw_columns
-from tables.engine.refresh.open_platform import Platform, ensure_domain
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.code_fingerprint import fingerprint
+from tables.declare.registry import Registry, load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.record_decoder import Decoder, raw_columns
+from tables.refresh.open_platform import Platform, ensure_domain
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -19,7 +19,7 @@ from typing import NamedTuple
 import msgspec
 
 from infra.errors import BadArgument
-from tables.engine.declarations.topic import Topic
+from tables.declare.topic import Topic
 from traffic.sources import Record
 
 TRUE, DUPLICATE, CORRUPT = "true", "duplicate", "corrupt:"

@@ -22,8 +22,8 @@ from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka import topic_admin as broker_topics
 from infra.kafka.record_producer import FAREWELL_S, producing
 from infra.settings import Settings
-from tables.engine.declarations import registry
-from tables.engine.declarations.topic import Topic
+from tables.declare import registry
+from tables.declare.topic import Topic
 from traffic.ack_journal import AckJournal, Row, checksum
 from traffic.fault_injection import FaultInjection, Message
 from traffic.shop_database import Transaction

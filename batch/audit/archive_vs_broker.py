@@ -9,10 +9,10 @@ from batch.audit.mismatches import Mismatch, find_mismatches
 from batch.audit.missing_offsets import note_transactions
 from batch.log_reader import Log
 from infra.offset_ranges import Ranges, Spans, size, spans, subtract, within
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.ledgers.lost_offsets import gaps, places
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.lost_offsets import gaps, places
+from tables.refresh.open_platform import Platform
 
 Place = tuple[int, int, int]
 """A partition, and the offsets `[start, end)` of it."""

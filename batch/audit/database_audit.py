@@ -16,6 +16,8 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from batch.audit.hash_buckets import Turn
+from batch.capture.snapshot_deletions import PLACE
 from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import SIZE
@@ -24,12 +26,10 @@ from infra.capture.table_catalog import CatalogColumn, columns_of
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
 from tables.engine.capture.debezium_decoder import EPOCH
-from tables.engine.capture.snapshot_deletions import PLACE
-from tables.engine.checks.hash_buckets import Turn
 
 if TYPE_CHECKING:
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.topic import Topic
 
 BUCKETS = 4096
 EXAMPLES = 5

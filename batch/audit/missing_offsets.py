@@ -9,19 +9,19 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from batch.audit.completeness import missing
 from batch.log_reader import Log
+from infra.delta.lake import Lake
 from infra.errors import BrokerUnreachable, LogGap, NotArchived
 from infra.offset_ranges import Range, Ranges, Spans, subtract, within
-from tables.engine.checks.completeness import missing
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION
-from tables.engine.events.topic_specs import TOMBSTONES_MS
-from tables.engine.ledgers import lost_offsets
-from tables.engine.ledgers.lost_offsets import Gap
-from tables.engine.ledgers.transaction_offsets import record
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.topic import Topic
+from tables.refresh.events import lost_offsets
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.lost_offsets import Gap
+from tables.refresh.events.topic_specs import TOMBSTONES_MS
+from tables.refresh.events.transaction_offsets import record
+from tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

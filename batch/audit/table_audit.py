@@ -11,38 +11,38 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from batch.audit.completeness import Coverage, coverage
 from batch.audit.database_audit import ComparedTable, compare_with_database
+from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
 from batch.audit.missing_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
+from batch.ledgers.run_result import Audited, run_name
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.pinned_versions import Pinned
 from batch.unexplained import name_rows
 from infra.capture.captured_table import Capture, again
+from infra.delta.sizes import COMMITTED, most_rows
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.instants import DAY_MS, Interval, epoch_ms
 from infra.process.file_locks import is_held
 from infra.spark.spark_client import failing_alone
-from tables.engine.capture.captured_topic import captures
-from tables.engine.checks.completeness import Coverage, coverage
-from tables.engine.checks.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
-from tables.engine.declarations.code_fingerprint import fingerprint, require_one_definition
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.sizes import COMMITTED, most_rows
-from tables.engine.ledgers.lost_offsets import gaps
-from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.refresh import everything
-from tables.engine.refresh.row_diff import differences_of
-from tables.engine.refresh.run_result import Audited, run_name
-from tables.engine.refresh.scope import Scope
-from tables.engine.refresh.target import Target
+from tables.declare.captured_topic import captures
+from tables.declare.code_fingerprint import fingerprint, require_one_definition
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.lost_offsets import gaps
+from tables.refresh.open_platform import Platform, opened
+from tables.refresh.refresh import everything
+from tables.refresh.row_diff import differences_of
+from tables.refresh.scope import Scope
+from tables.refresh.target import Target
 
 if TYPE_CHECKING:
+    from infra.delta.lake import Lake
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.settings import Settings
-    from tables.engine.delta.lake import Lake
 
 _LOOKS = 3
 _PAUSE_S = 3.0

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING
 
 from batch.audit.archive_vs_broker import LogCopies, Place, compare_archive_and_broker, format_place, format_places
 from batch.audit.missing_offsets import missing_offsets
+from batch.audit.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
+from batch.ledgers.run_result import run_name
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
+from infra.delta.lake import QUARANTINE
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.offset_ranges import Ranges, condition
-from tables.engine.checks.topic_certificates import Block, blocks_of, differing, read_certificate, write_certificate
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import QUARANTINE
-from tables.engine.events.record_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import run_name
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

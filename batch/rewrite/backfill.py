@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.batch_run import Run
+from batch.ledgers.batch_run import Run
+from batch.ledgers.run_result import Cause, RunResult
 from batch.pinned_versions import Pinned
+from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
-from tables.engine.declarations.code_fingerprint import (
+from tables.declare.code_fingerprint import (
     ACCEPTED,
     FINGERPRINT,
     definition,
@@ -21,13 +24,10 @@ from tables.engine.declarations.code_fingerprint import (
     recorded,
     require_one_definition,
 )
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import Cause, RunResult
-from tables.engine.refresh.scope import Scope
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform, opened
+from tables.refresh.scope import Scope
 
 if TYPE_CHECKING:
     from infra.settings import Settings

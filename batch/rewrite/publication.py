@@ -8,23 +8,24 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import reconcile_tables
-from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.delta_writer import CHANGE, Written
-from tables.engine.delta.lake import QUARANTINE
-from tables.engine.delta.sizes import collect_if_small
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import OFFSET, PARTITION, accepted, decode_frame, rejected
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Cause, RunResult
-from tables.engine.refresh.target import Target
+from infra.delta.delta_writer import CHANGE, Written
+from infra.delta.lake import QUARANTINE
+from infra.delta.sizes import collect_if_small
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from tables.refresh.open_platform import Platform
+from tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tables.engine.refresh.target import Rows
+    from tables.refresh.target import Rows
 
 KEY = (PARTITION, OFFSET)
 _CAUSE: Cause = "replay"

@@ -6,17 +6,18 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from batch.ledgers.run_result import RunResult, run_name
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import KEY, Work, publish, reconcile_below
+from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.record_decoder import APPENDED_AT, OFFSET, PARTITION, QUARANTINE_SCHEMA, raw_columns
-from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import RunResult, run_name
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
+from tables.declare.registry import load
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
+from tables.refresh.open_platform import Platform, opened
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -5,16 +5,16 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from batch.ledgers.run_result import RunResult, run_name
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.errors import BadArgument
 from infra.offset_ranges import Range, condition
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.record_decoder import OFFSET, PARTITION
-from tables.engine.refresh.open_platform import Platform, opened
-from tables.engine.refresh.run_result import RunResult, run_name
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.registry import load
+from tables.declare.topic import Topic
+from tables.refresh.open_platform import Platform, opened
 
 if TYPE_CHECKING:
     from infra.settings import Settings

@@ -18,8 +18,8 @@ from infra.kafka import broker
 from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
 from infra.settings import ROOT, Settings
-from tables.engine.declarations.registry import load
-from tables.engine.events.topic_specs import specs
+from tables.declare.registry import load
+from tables.refresh.events.topic_specs import specs
 
 RECORDS_PER_DAY = 1_900
 """Of all topics of `flights`, on the average."""

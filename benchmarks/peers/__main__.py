@@ -20,7 +20,7 @@ from benchmarks.peers.engines import ENGINES, FLINK, OWN, PLAIN
 from infra.kafka.topic_admin import ensure_topics
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from tables.engine.events.topic_specs import specs
+from tables.refresh.events.topic_specs import specs
 
 _nexmark = registry_of(NEXMARK)
 INPUTS = {

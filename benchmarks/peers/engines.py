@@ -16,8 +16,8 @@ import psutil
 from benchmarks.peers import flink_environment
 from benchmarks.peers.domains import domain_of
 from benchmarks.peers.engine_process import READY, Drain, Task
+from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
-from tables.engine.delta.lake import Lake
 
 OWN, PLAIN, FLINK = "twofold", "plain spark", "flink"
 

@@ -8,12 +8,12 @@ from dataclasses import replace
 
 from benchmarks.peers.domains import domain_of, registry_of
 from benchmarks.peers.engine_process import READY, Task, drain
+from infra.delta.lake import Lake
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming import driver
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.refresh.open_platform import Platform, ensure_domain
 
 
 def drain_topics(task: Task, settings: Settings) -> None:

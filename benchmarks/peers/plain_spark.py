@@ -9,11 +9,11 @@ from benchmarks.peers.domains import registry_of
 from benchmarks.peers.engine_process import Task, drain, until_stopped
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from tables.engine.declarations.event_patterns import RECORD as RECORD_TYPE
-from tables.engine.declarations.inference import RECORD
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.record_decoder import events_schema
+from tables.declare.functions.event_patterns import RECORD as RECORD_TYPE
+from tables.declare.inference import RECORD
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import events_schema
 
 if TYPE_CHECKING:
     from delta.tables import DeltaTable

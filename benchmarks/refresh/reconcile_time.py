@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING
 
 from batch.reconcile import Reconcile
 from benchmarks.measuring.figures import report, spread, timed
+from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.derived_rows import derive
-from tables.engine.refresh.open_platform import Platform, ensure_domain
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.refresh.derived_rows import derive
+from tables.refresh.open_platform import Platform, ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

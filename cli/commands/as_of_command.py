@@ -18,8 +18,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from batch.offset_selection import LogPosition
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.table import Table
+    from tables.declare.registry import Registry
+    from tables.declare.table import Table
 
 MOST_ROWS = 20
 
@@ -47,7 +47,7 @@ def as_of(
     settings = Settings.from_environment()
     if to is not None and to.exists():
         raise BadArgument(f"--to {to} exists already.", hint="Choose another name, or remove it.")
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     registry = load()
     declared, is_domain = registry.chosen([table]), table in registry.domains
@@ -55,7 +55,7 @@ def as_of(
     if to is not None and is_domain:
         to.mkdir(parents=True)
     from batch.as_of import AsOf
-    from tables.engine.refresh.open_platform import opened
+    from tables.refresh.open_platform import opened
 
     documents = []
     with opened(settings, "as-of", [found.domain for found in declared]) as platform:

@@ -16,9 +16,9 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
+    from batch.audit.completeness import Certificate
     from batch.audit.table_audit import AuditedTopic, Report
     from batch.audit.topic_audit import TopicReport
-    from tables.engine.checks.completeness import Certificate
 
 
 def audit(
@@ -45,7 +45,7 @@ def audit(
     It finds damage that no late record explains; nothing is repaired. Fails when rows differ or records are
     missing; with --json it only reports it, in `passed`.
     """
-    from tables.engine.declarations.registry import running_domains
+    from tables.declare.registry import running_domains
 
     wanted = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
@@ -81,10 +81,10 @@ def certify(
     if topics:
         _check_certificate(settings, topics[0], version, as_json)
         return
+    from batch.audit.completeness import certify as run
+    from infra.delta.lake import Lake
     from infra.errors import LogGap
-    from tables.engine.checks.completeness import certify as run
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
+    from tables.declare.registry import load
 
     registry = load()
     certificate = run(Lake(settings), registry, registry.find_table(tables[0]), version)
@@ -102,8 +102,8 @@ def certify(
 
 def _check_certificate(settings: Settings, name: str, version: int | None, as_json: bool) -> None:
     from batch.audit.topic_audit import check_certificate
-    from tables.engine.declarations.registry import load
-    from tables.engine.refresh.open_platform import opened
+    from tables.declare.registry import load
+    from tables.refresh.open_platform import opened
 
     topic = load().find_topic(name)
     with opened(settings, "certify", [topic.domain]) as platform:
@@ -135,7 +135,7 @@ def _told_apart(names: Sequence[str]) -> tuple[list[str], list[str]]:
         BadArgument: a name of neither.
     """
     from infra.errors import BadArgument
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     registry, tables, topics = load(), [], []
     for name in dict.fromkeys(names):
@@ -189,9 +189,9 @@ def acknowledge(
     They stay in ledger.gaps, and every audit and certificate still counts them.
     """
     settings = Settings.from_environment()
-    from tables.engine.declarations.registry import load
-    from tables.engine.ledgers import lost_offsets
-    from tables.engine.refresh.open_platform import opened
+    from tables.declare.registry import load
+    from tables.refresh.events import lost_offsets
+    from tables.refresh.open_platform import opened
 
     declared = load().find_topic(topic)
     with opened(settings, "acknowledge", []) as platform:

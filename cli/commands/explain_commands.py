@@ -16,8 +16,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.late_records import LateRecord
-    from tables.engine.declarations.table import Table
-    from tables.engine.ledgers.row_history import Record, RowHistory, RowVersion
+    from batch.ledgers.row_history import Record, RowHistory, RowVersion
+    from tables.declare.table import Table
 
 MOST_RECORDS = 6
 MOST_LATE = 40
@@ -47,9 +47,9 @@ def why(
     """
     import pyarrow as pa
 
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
-    from tables.engine.ledgers.row_history import read_history
+    from batch.ledgers.row_history import read_history
+    from infra.delta.lake import Lake
+    from tables.declare.registry import load
 
     lake = Lake(Settings.from_environment())
     declared = load().find_table(table)
@@ -82,9 +82,9 @@ def late(
     DOMAIN, --json prints a list, and tables that have no rows yet are left out.
     """
     from batch.late_records import late_records
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
-    from tables.engine.refresh.open_platform import Platform
+    from infra.delta.lake import Lake
+    from tables.declare.registry import load
+    from tables.refresh.open_platform import Platform
 
     settings = Settings.from_environment()
     first = parse_time(since, "--since") if since else None
@@ -104,9 +104,9 @@ def late(
 
 def _in_archive(history: RowHistory, settings: Settings) -> tuple[RowHistory, str]:
     """The story with the archived segments of its records, or why they are not named."""
+    from batch.ledgers.row_history import in_archive
     from infra.archive.archive_catalog import open_archive
     from infra.errors import BrokerUnreachable
-    from tables.engine.ledgers.row_history import in_archive
 
     topics = {r.source for entry in history.versions for r in entry.records if r.offset is not None}
     if not topics:
@@ -150,7 +150,7 @@ def _print_version(number: int, entry: RowVersion, history: RowHistory) -> None:
     if entry.inputs:
         facts.append("read " + ", ".join(f"{source} at version {v}" for source, v in entry.inputs.items()))
     if entry.fingerprint:
-        from tables.engine.declarations.code_fingerprint import is_same
+        from tables.declare.code_fingerprint import is_same
 
         same = "as declared now" if is_same(entry.fingerprint, history.definition) else "[red]not as declared now[/]"
         commit = f", git commit {entry.commit}" if entry.commit else ""

@@ -17,12 +17,12 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from batch.ledgers.audit_history import LastAudit
     from cli.sql_query import Analyst
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.table import Table
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.delta.lake import Lake
-    from tables.engine.ledgers.audit_history import LastAudit
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
+    from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 MOST_ROWS = 100
 WIDE = 110
@@ -42,8 +42,8 @@ def tables(
     as_json: Json = False,
 ) -> None:
     """List every topic and table with its strategy, its inputs and its number of rows."""
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.registry import load
 
     registry, lake = load(), Lake(Settings.from_environment())
     if domain is not None:
@@ -75,8 +75,8 @@ def show(
     as_json: Json = False,
 ) -> None:
     """Show one table: declaration, columns with newest rows, rules, versions, freshness."""
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.registry import load
 
     settings = Settings.from_environment()
     registry, lake = load(), Lake(settings)
@@ -112,8 +112,8 @@ def sql(
         raise BadArgument("--json and --csv exclude each other.")
     from cli.sql_functions import define_functions
     from cli.sql_query import Analyst
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.registry import load
 
     settings = Settings.from_environment()
     if query is None and not sys.stdin.isatty():
@@ -246,9 +246,9 @@ class Page:
 
 
 def _page(declared: Topic | Table, registry: Registry, lake: Lake, settings: Settings) -> Page:
-    from streaming.progress import read
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.ledgers.audit_history import last_audits
+    from batch.ledgers.audit_history import last_audits
+    from streaming.query.progress import read
+    from tables.declare.topic import Topic
 
     name, there = declared.full_name, lake.exists(declared.full_name)
     query = "ingest" if isinstance(declared, Topic) else declared.name
@@ -314,7 +314,7 @@ def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, obje
 
 def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
     """As far as the inputs that are tables exist: others have no columns yet."""
-    from tables.engine.declarations.analysis import whole_scopes
+    from tables.declare.analysis import whole_scopes
 
     def columns_of(source: Table) -> list[str]:
         there = lake.exists(source.full_name)
@@ -324,7 +324,7 @@ def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
 
 
 def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]:
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.topic import Topic
 
     described: Mapping[str, str] = {} if isinstance(declared, Topic) else declared.columns
     types: Mapping[str, str] = declared.schema if isinstance(declared, Topic) else dict.fromkeys(described, "")

@@ -27,8 +27,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from cli.platform_status import QueryState, Snapshot, TableState, TopicState
-    from infra.doctor import Finding
-    from tables.engine.declarations.registry import Registry
+    from infra.process.doctor import Finding
+    from tables.declare.registry import Registry
 
 
 def up(
@@ -78,7 +78,7 @@ def status(as_json: Json = False) -> None:
     Fails when records are lost and not acknowledged; with --json it only reports it, in `gaps`.
     """
     from cli.platform_status import Observer
-    from tables.engine.declarations.registry import running
+    from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)
@@ -99,8 +99,8 @@ def status(as_json: Json = False) -> None:
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
     from cli.platform_status import capture_findings, declarations, streams
-    from infra.doctor import examine
-    from tables.engine.declarations.registry import running
+    from infra.process.doctor import examine
+    from tables.declare.registry import running
 
     settings = Settings.from_environment()
     registry = running(settings)

@@ -14,7 +14,7 @@ from infra.errors import BadArgument
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from tables.engine.delta.shadow_lake import Comparison
+    from tables.refresh.shadow_lake import Comparison
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
 
@@ -40,9 +40,9 @@ def rebuild(
     or other columns; `rollback` reverts that commit. An interrupted run continues where it stopped. With DOMAIN, each
     of its tables is rebuilt, after the tables that it reads; --json then prints a list.
     """
-    from rebuild.rebuild_table import rebuilt
-    from rebuild.reingest import reingest
-    from tables.engine.declarations.registry import load
+    from batch.rewrite.rebuild_table import rebuilt
+    from streaming.rebuild.reingest import reingest
+    from tables.declare.registry import load
 
     settings, registry = Settings.from_environment(), load()
     names = [found.full_name for found in registry.chosen([table])]
@@ -84,9 +84,9 @@ def rollback(
     Rows that were changed since stay as they are.
     """
     settings = Settings.from_environment()
-    from rebuild.promotion import rollback as take_back
-    from tables.engine.declarations.registry import load
-    from tables.engine.refresh.open_platform import opened
+    from batch.rewrite.promotion import rollback as take_back
+    from tables.declare.registry import load
+    from tables.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with opened(settings, "rollback", [declared.domain]) as platform:

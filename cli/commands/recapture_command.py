@@ -24,11 +24,11 @@ def recapture(
     too. Safe to repeat: one that was interrupted is continued.
     """
     settings = Settings.from_environment()
-    from batch.recapture import begin, finish, wait_ingested
+    from batch.capture.recapture import begin, finish, wait_ingested
     from infra.capture.debezium_connector import wait_snapshot
-    from tables.engine.capture.captured_topic import captures
-    from tables.engine.declarations.registry import load
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.captured_topic import captures
+    from tables.declare.registry import load
 
     registry, lake = load(), Lake(settings)
     declared = registry.find_topic(topic)

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from infra.offset_ranges import Ranges
-    from rebuild.lost_state import Recovery
+    from streaming.rebuild.lost_state import Recovery
 
 _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a moment only
 
@@ -42,9 +42,9 @@ def recover(
     settings = Settings.from_environment()
     from batch.log_reader import Log
     from batch.reconcile import correct
-    from rebuild.lost_state import Recover
-    from tables.engine.declarations.registry import load
-    from tables.engine.refresh.open_platform import opened
+    from streaming.rebuild.lost_state import Recover
+    from tables.declare.registry import load
+    from tables.refresh.open_platform import opened
 
     declared = load().find_table(table)
     with _held(settings, declared.full_name), opened(settings, "recover", [declared.domain], runs_streams=True) as live:

@@ -17,11 +17,11 @@ from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:
+    from batch.ledgers.run_result import RunResult
     from batch.offset_selection import OffsetSelection
     from quality.check_result import Verdict
-    from tables.engine.declarations.topic import Topic
-    from tables.engine.refresh.row_diff import Difference
-    from tables.engine.refresh.run_result import RunResult
+    from tables.declare.topic import Topic
+    from tables.refresh.row_diff import Difference
 
 MOST_DIFFERENCES = 20
 MEANINGS = {
@@ -107,7 +107,7 @@ def backfill(
     if first and last:
         require_order(first, last)
     settings = Settings.from_environment()
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     names = [found.full_name for found in load().chosen([table])]
     from batch.rewrite.backfill import backfill as run
@@ -137,7 +137,7 @@ def reconcile(
 
     Where nothing was touched it takes less than a second and starts no Spark.
     """
-    from tables.engine.declarations.registry import running_domains
+    from tables.declare.registry import running_domains
 
     settings = Settings.from_environment()
     names = table_names(tables) if tables else running_domains(settings)
@@ -199,7 +199,7 @@ def quality(tables: TableNames = None, as_json: Json = False) -> None:
 
     Fails when a rule is broken; with --json it only reports it, in `passed`.
     """
-    from tables.engine.declarations.registry import load, running_domains
+    from tables.declare.registry import load, running_domains
 
     settings = Settings.from_environment()
     wanted = tables or running_domains(settings)
@@ -281,7 +281,7 @@ def parse_selection(
 ) -> tuple[Topic, OffsetSelection]:
     """A topic, by full or bare name, and the selected records."""
     from batch.offset_selection import OffsetSelection
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     topic = load().find_topic(name)
     span = OffsetSelection(
@@ -294,7 +294,7 @@ def parse_selection(
 
 
 def _require_domain(domain: str) -> None:
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     load().require_domain(domain)
 
@@ -302,7 +302,7 @@ def _require_domain(domain: str) -> None:
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
     from infra.errors import BadArgument
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     if not names:
         return []
@@ -314,7 +314,7 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
 
 def table_names(names: Sequence[str]) -> list[str]:
     """Full names of tables, each once; a domain stays one, since tables of it may be left out for their mistakes."""
-    from tables.engine.declarations.registry import load
+    from tables.declare.registry import load
 
     domains = [name for name in names if name in load().domains]
     return [*domains, *full_names([name for name in names if name not in domains])]

@@ -16,7 +16,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
 
 GREETING = "spark: the session, F: pyspark.sql.functions. Ctrl-D leaves.\nViews: {views}"
 
@@ -30,8 +30,8 @@ def spark(
 
     With the platform down, or TWOFOLD_SPARK=local, the shell has a JVM of its own, and there is no connection string.
     """
+    from infra.delta.lake import Lake
     from infra.spark.spark_client import find_endpoint, naming_lost_server, open_session
-    from tables.engine.delta.lake import Lake
 
     settings = Settings.from_environment()
     endpoint = find_endpoint(settings)

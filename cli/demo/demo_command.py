@@ -21,7 +21,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount
     from cli.platform_status import Observer, Snapshot
-    from tables.engine.declarations.registry import Registry
+    from tables.declare.registry import Registry
     from traffic.sources import Source
 
 TAIL = timedelta(days=3)
@@ -64,7 +64,7 @@ def demo(
 def _run(settings: Settings, domain: str, start: date, end: date, seconds: float) -> Account:
     from cli.commands.platform_commands import print_addresses
     from cli.platform_start import start_platform
-    from tables.engine.declarations.registry import running
+    from tables.declare.registry import running
     from traffic.sources import DATABASES, source_of
 
     began = time.monotonic()
@@ -124,7 +124,7 @@ def _stream(settings: Settings, registry: Registry, domain: str, start: date, en
 def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     """Whether each captured table has the rows that the database itself has."""
     from cli.sql_query import Analyst
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
     from traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 from cli.platform_status import count_corrections, count_late
 from cli.sql_query import Analyst
+from infra.delta.lake import QUARANTINE, Lake
 from infra.kafka.topic_admin import offsets
 from infra.settings import Settings
-from streaming.progress import read
-from tables.engine.delta.lake import QUARANTINE, Lake
+from streaming.query.progress import read
 from traffic import ack_journal
 from traffic.expected import expected_tables
 from traffic.sources import source_of
@@ -20,9 +20,9 @@ from traffic.table_diff import compare
 
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.declarations.table import Table
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.registry import Registry
+    from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -149,7 +149,7 @@ def fed_days(analyst: Analyst, domain: str) -> tuple[date, date]:
 
 def closed_before(settings: Settings, registry: Registry, table: Table) -> datetime | None:
     """The watermark of the stream of a table, or the least of the streams that it reads; None where nothing closes."""
-    from tables.engine.declarations.table import Table
+    from tables.declare.table import Table
 
     if table.closes_at:
         return next((p.watermark for p in read(settings, table.domain) if p.query == table.name), None)

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
-from dags.assets import change_facts, domain_asset, table_asset
-from dags.command_report import changed_tables, of_table, read_reports
+from dags.operators.assets import change_facts, domain_asset, table_asset
+from dags.operators.command_report import changed_tables, of_table, read_reports
 from dags.operators.report_task import ReportOperator
 from infra.errors import UnexplainedDifference
 

@@ -9,7 +9,7 @@ from airflow.sdk import BaseSensorOperator
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.operators.command_operator import TRY_AGAIN, CommandOperator, message
-from dags.params import LONGEST_WAIT_MIN, wait_s
+from dags.operators.params import LONGEST_WAIT_MIN, wait_s
 from infra.errors import TwofoldError
 
 if TYPE_CHECKING:

@@ -10,7 +10,7 @@ from airflow.providers.standard.operators.hitl import ApprovalOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.command_operator import CommandOperator
-from dags.params import table_argument
+from dags.operators.params import table_argument
 
 if TYPE_CHECKING:
     from airflow.sdk import Context

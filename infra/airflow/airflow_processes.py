@@ -12,8 +12,8 @@ from pathlib import Path
 
 from infra.errors import ProcessFailed
 from infra.process.ports import HOST
+from infra.process.secret_files import ensure_secret
 from infra.process.supervisord import Program
-from infra.secret_files import ensure_secret
 from infra.settings import ROOT, Settings
 
 USER = "admin"

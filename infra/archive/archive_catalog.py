@@ -7,9 +7,9 @@ from collections.abc import Iterator, Sequence
 from uuid import UUID
 
 from infra.archive.format.segment_metadata import TOPIC, Record, parse
+from infra.archive.format.segment_store import Store
 from infra.archive.read_plan import SPLIT_BYTES, Archive
 from infra.archive.segment_manifest import archived, copied_segments
-from infra.archive.segment_store import Store
 from infra.errors import BrokerUnreachable
 from infra.kafka.topic_admin import reach
 from infra.settings import Settings

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from infra.archive.format.record_columns import COLUMNS, schema
 from infra.archive.read_plan import Archive
 from infra.archive.read_tasks import read_task, tasks
+from infra.kafka.record_columns import COLUMNS, schema
 from infra.offset_ranges import RangesOf
 
 if TYPE_CHECKING:

@@ -12,10 +12,10 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from infra.archive.archive_catalog import open_archive
-from infra.archive.format.record_columns import COLUMNS, schema
 from infra.archive.read_plan import Bounds
 from infra.archive.read_tasks import read_task, tasks
 from infra.errors import BadArgument, NotArchived
+from infra.kafka.record_columns import COLUMNS, schema
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 

@@ -10,9 +10,9 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from infra.archive.archive_frame import frame
-from infra.archive.format.record_columns import COLUMNS, HEADERS, schema
 from infra.archive.read_plan import Archive, Bounds
 from infra.errors import LogGap, NotArchived
+from infra.kafka.record_columns import COLUMNS, HEADERS, schema
 from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import PartitionOffsets, offsets
 from infra.offset_ranges import Ranges, batches_of_size

@@ -7,12 +7,12 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from infra.archive.format.record_columns import schema
 from infra.archive.format.segment_indexes import time_index
 from infra.archive.read_plan import Archive, Bounds
 from infra.archive.segment_manifest import ArchivedPartition, Piece
 from infra.archive.segment_reader import Part, batches_of, read_all
 from infra.errors import NotArchived
+from infra.kafka.record_columns import schema
 
 _SEARCHED = ("offset", "timestamp")
 

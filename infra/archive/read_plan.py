@@ -13,9 +13,9 @@ from infra.archive.format.segment_indexes import (
     offset_index,
     open_transactions,
 )
+from infra.archive.format.segment_store import Store
 from infra.archive.segment_manifest import ArchivedPartition, Piece
 from infra.archive.segment_reader import Part
-from infra.archive.segment_store import Store
 from infra.errors import BadArgument, LogGap, NotArchived
 from infra.offset_ranges import RangesOf
 

@@ -10,10 +10,10 @@ from math import ceil
 import msgspec
 import pyarrow as pa
 
-from infra.archive.format.record_columns import schema
+from infra.archive.format.segment_store import Store
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import Part, read_all
-from infra.archive.segment_store import Store
+from infra.kafka.record_columns import schema
 from infra.offset_ranges import RangesOf
 
 TASK_BYTES = 16 << 20

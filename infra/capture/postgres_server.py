@@ -18,8 +18,8 @@ from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
 from infra.process.ports import HOST
 from infra.process.process_reaper import PR_SET_PDEATHSIG, prctl
 from infra.process.readiness import until_answered
+from infra.process.secret_files import ensure_secret
 from infra.process.supervisord import Program
-from infra.secret_files import ensure_secret
 from infra.settings import Settings
 
 NAME = "database"

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 
 from infra.java import late_c2
 from infra.process.ports import HOST
+from infra.process.secret_files import ensure_secret
 from infra.process.supervisord import Program
-from infra.secret_files import ensure_secret
 from infra.spark.spark_session import class_options, configuration, environment
 
 if TYPE_CHECKING:

@@ -12,7 +12,7 @@ from infra.kafka.topic_admin import appended_ms
 if TYPE_CHECKING:
     from infra.kafka.topic_admin import PartitionOffsets
     from infra.settings import Settings
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.topic import Topic
 
 Offsets = Mapping[str, Mapping[int, int]]
 

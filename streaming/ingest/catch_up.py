@@ -15,23 +15,23 @@ import pyarrow as pa
 
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
-from infra.archive.format.record_columns import schema
 from infra.archive.log_union import broker_frame
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all
+from infra.delta.sizes import is_small
 from infra.errors import BrokerUnreachable, LogGap
+from infra.kafka.record_columns import schema
 from infra.kafka.topic_admin import PartitionOffsets, offsets, topic_ids
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.ingest.catch_up_plan import OffsetSegment, Source, begin, chunks, offset_segments, stages
 from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
-from tables.engine.delta.sizes import is_small
-from tables.engine.ledgers.lost_offsets import Gap, record
+from tables.refresh.events.lost_offsets import Gap, record
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
+    from infra.delta.lake import Lake
     from infra.settings import Settings
-    from tables.engine.delta.lake import Lake
 
 Offsets = Mapping[str, Mapping[int, int]]
 T = TypeVar("T")

@@ -11,7 +11,7 @@ from infra.archive.log_union import stretches
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Range, RangesOf
-from tables.engine.events.ingested_offsets import IngestedOffsets
+from tables.refresh.events.ingested_offsets import IngestedOffsets
 
 Source = Literal["archive", "broker", "nowhere"]
 

@@ -13,23 +13,23 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
-from infra.archive.format.record_columns import HEADERS
+from infra.delta.compaction import compact
+from infra.delta.lake import Lake
+from infra.delta.sizes import INGESTED, is_small
 from infra.errors import BrokerUnreachable, LogGap
+from infra.kafka.record_columns import HEADERS
 from infra.kafka.spark_source import source_options
 from infra.kafka.topic_admin import TopicIds
 from infra.offset_ranges import Ranges, RangesOf
 from streaming.ingest.catch_up import CatchUp, Offsets, require_same_log
-from streaming.ingest.deferred_query import DeferredQuery
 from streaming.ingest.excluded_topics import ExcludedTopics
 from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.topic_writer import TopicWriter, size_of
-from streaming.progress import Progress, write
-from streaming.running_query import Running
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.compaction import compact
-from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import INGESTED, is_small
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from streaming.query.deferred_query import DeferredQuery
+from streaming.query.progress import Progress, write
+from streaming.query.running_query import Running
+from tables.declare.registry import Registry
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     import pyarrow as pa

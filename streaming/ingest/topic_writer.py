@@ -14,13 +14,14 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.sizes import is_small
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.delta.sizes import is_small
-from tables.engine.events.ingested_offsets import (
+from tables.declare.metadata_columns import APPENDED_AT, MARK, OFFSET, OPERATION, PARTITION
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import (
     APPENDED_MS,
     GAP,
     IDLE,
@@ -29,11 +30,7 @@ from tables.engine.events.ingested_offsets import (
     IngestedOffsets,
     read_ingested_offsets,
 )
-from tables.engine.events.metadata_columns import MARK, OPERATION
-from tables.engine.events.record_decoder import (
-    APPENDED_AT,
-    OFFSET,
-    PARTITION,
+from tables.refresh.events.record_decoder import (
     REASONS,
     Decoder,
     accepted,

@@ -10,12 +10,12 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, NamedTuple
 
-from tables.engine.declarations.table import Table
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.table import Table
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
-    from tables.engine.declarations.registry import Registry
-    from tables.engine.delta.lake import Lake
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
 
 _REMEMBERED = 4_000  # commits of each table; of older ones the rows count as very many
 

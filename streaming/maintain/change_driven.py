@@ -11,20 +11,20 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from infra.delta.change_feed import changed_rows
+from infra.delta.delta_writer import Written
+from infra.delta.sizes import CHANGED, most_rows
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
-from streaming.running_query import use_pool
-from tables.engine.declarations.table import Table, columns_read
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.change_feed import changed_rows
-from tables.engine.delta.delta_writer import Written
-from tables.engine.delta.sizes import CHANGED, most_rows
-from tables.engine.events.ingested_offsets import APPENDED_MS
-from tables.engine.events.metadata_columns import MARK, OFFSET, OPERATION
-from tables.engine.refresh.refresh import Refresher, everything
-from tables.engine.refresh.scope import Scope, alike, hull, merged, scopes_of
-from tables.engine.refresh.scope_expressions import with_scope_values
+from streaming.query.running_query import use_pool
+from tables.declare.metadata_columns import MARK, OFFSET, OPERATION
+from tables.declare.table import Table, columns_read
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import APPENDED_MS
+from tables.refresh.refresh import Refresher, everything
+from tables.refresh.scope import Scope, alike, hull, merged, scopes_of
+from tables.refresh.scope_expressions import with_scope_values
 
 if TYPE_CHECKING:
     import pyarrow as pa

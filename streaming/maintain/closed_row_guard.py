@@ -6,14 +6,14 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
+from infra.delta.lake import Lake
 from infra.duckdb_session import duckdb_utc
 from infra.instants import from_epoch_ms
-from tables.engine.declarations.code_fingerprint import ACCEPTED
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.code_fingerprint import ACCEPTED
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

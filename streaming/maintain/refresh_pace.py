@@ -11,8 +11,8 @@ from streaming.maintain.backlog import Backlog
 from streaming.maintain.refresh_turns import Turns
 
 if TYPE_CHECKING:
-    from tables.engine.declarations.table import Table
-    from tables.engine.declarations.topic import Topic
+    from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 FEW = 4_000
 """Rows that nothing waits for: live traffic that two cores carry brings them in some seconds."""

@@ -10,19 +10,18 @@ from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
+from infra.delta.delta_writer import CommitTag, Written
+from infra.delta.lake import Lake
+from infra.delta.sizes import REVISED, collected, is_small
 from infra.errors import BadDeclaration
 from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.stream_fence import STREAM, StreamFence
 from streaming.maintain.table_stream import TableStream
-from tables.engine.declarations.table import Strategy, Table
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.delta_writer import CommitTag, Written
-from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import REVISED, collected, is_small
-from tables.engine.events.ingested_offsets import APPENDED_MS
-from tables.engine.events.record_decoder import REPLAYED
-from tables.engine.refresh.derived_rows import (
+from tables.declare.metadata_columns import REPLAYED
+from tables.declare.table import Strategy, Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import (
     derive,
     first_of_each_on_stream,
     greatest_by,
@@ -31,7 +30,8 @@ from tables.engine.refresh.derived_rows import (
     repeats_agree_in,
     require_closing,
 )
-from tables.engine.refresh.streaming_checkpoint import MicroBatch, delta_offset
+from tables.refresh.events.ingested_offsets import APPENDED_MS
+from tables.refresh.streaming_checkpoint import MicroBatch, delta_offset
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

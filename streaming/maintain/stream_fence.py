@@ -7,9 +7,9 @@ from typing import NamedTuple
 
 import pyarrow as pa
 
+from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.errors import WriteConflict
 from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
 
 STREAM = "stream"
 """The application under which streams with state commit, and the key under which a commit says which stream it was."""

@@ -8,18 +8,18 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
 
+from infra.delta.compaction import compact
+from infra.delta.delta_writer import Writer, Written
+from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged
 from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
-from streaming.progress import Progress, write
-from tables.engine.declarations.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
-from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import Table
-from tables.engine.delta.compaction import compact
-from tables.engine.delta.delta_writer import Writer, Written
-from tables.engine.delta.lake import Lake
-from tables.engine.events.ingested_offsets import APPENDED_MS
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from streaming.query.progress import Progress, write
+from tables.declare.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.refresh.events.ingested_offsets import APPENDED_MS
+from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -6,14 +6,14 @@ import json
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.settings import Settings
-    from tables.engine.declarations.registry import Registry
+    from tables.declare.registry import Registry
 
 TEN = datetime(2013, 3, 5, 10, tzinfo=UTC)
 TABLES = ["delays_by_hour", "flights", "carrier_days"]

@@ -12,7 +12,7 @@ from batch.as_of import FINAL, AsOf
 from batch.offset_selection import LogPosition
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World

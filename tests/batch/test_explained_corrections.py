@@ -11,18 +11,18 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from batch.changelog_check import unexplained_changes
 from batch.late_records import late_records
+from batch.ledgers.row_history import read_history
+from batch.ledgers.run_ledgers import CORRECTIONS, Ledgers
 from batch.pending_work import nothing_to_do, untouched
 from batch.reconcile import Reconcile
 from batch.unexplained import require_explained
 from infra.errors import UnexplainedDifference
 from infra.settings import ROOT, Settings
-from tables.engine.checks.changelog_check import unexplained_changes
-from tables.engine.declarations.code_fingerprint import is_same
-from tables.engine.declarations.registry import load
-from tables.engine.ledgers.row_history import read_history
-from tables.engine.ledgers.run_ledgers import CORRECTIONS, Ledgers
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.code_fingerprint import is_same
+from tables.declare.registry import load
+from tables.refresh.open_platform import Platform
 from tests.batch.late_departure import LATE_BY_MS, LATE_OFFSET, TABLES, TEN, departure, late_departure_world
 from tests.worlds import World
 

@@ -12,7 +12,7 @@ from deltalake import DeltaTable
 from batch.rewrite.backfill import recompute
 from infra.instants import Interval, epoch_ms, from_epoch_ms
 from infra.settings import Settings
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import FaultInjection

@@ -15,33 +15,33 @@ import pytest
 
 from batch import pending_work
 from batch.audit import table_audit
+from batch.audit.hash_buckets import Turn
 from batch.audit.table_audit import Report, audit
+from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Audited, RunResult
 from batch.pending_work import has_taken_in, nothing_to_do, untouched
 from batch.pinned_versions import Pinned
 from batch.reconcile import Reconcile, reconcile, reconcile_tables
+from infra.delta.compaction import compact
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, TwofoldError, WriteConflict
 from infra.instants import EPOCH, Interval
 from infra.settings import ROOT
-from tables.engine.checks.hash_buckets import Turn
-from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.declarations.table import Table
-from tables.engine.delta.compaction import compact
-from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.delta.lake import Lake
-from tables.engine.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Audited, RunResult
-from tables.engine.refresh.scope import Scope
-from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from tables.declare.code_fingerprint import fingerprint
+from tables.declare.registry import Registry, load
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform
+from tables.refresh.scope import Scope
+from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
+    from infra.delta.lake import LoggedCommit
     from infra.settings import Settings
-    from tables.engine.delta.lake import LoggedCommit
 
 SCHEMA = pa.schema([("flight_id", pa.string())])
 HOUR_MS = 3_600_000
@@ -51,7 +51,7 @@ FAULTS = {"plant.a": BadDeclaration("tables/plant/a.py, line 1: invalid syntax."
 def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     program = (
-        "import sys, batch.pending_work; from tables.engine.declarations.registry import load; load()\n"
+        "import sys, batch.pending_work; from tables.declare.registry import load; load()\n"
         "heavy = {'pyspark', 'airflow', 'duckdb', 'pyarrow', 'pandas', 'numpy'}\n"
         "sys.exit(', '.join(sorted(heavy & set(sys.modules))) or 0)"
     )
@@ -83,7 +83,7 @@ def test_work_on_a_domain_ends_with_the_files_that_cannot_be_loaded(
 ) -> None:
     """No table is left to work on here, so that no engine is needed."""
     topics = {"plant.readings": replace(next(iter(load().topics.values())), domain="plant", name="readings")}
-    for module in ("tables.engine.declarations.registry", "batch.audit.table_audit"):
+    for module in ("tables.declare.registry", "batch.audit.table_audit"):
         monkeypatch.setattr(f"{module}.load", lambda: Registry(topics, {}, FAULTS))
     with pytest.raises(BadDeclaration, match=r"plant/a\.py, line 1") as raised:
         reconcile(settings, names)

@@ -12,20 +12,20 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
+from batch.rewrite.promotion import rollback
+from batch.rewrite.rebuild_table import rebuild_in_shadow
 from batch.rewrite.redrive import redrive_chosen
+from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.settings import Settings
-from rebuild.promotion import rollback
-from rebuild.rebuild_table import rebuild_in_shadow
-from rebuild.reingest import reingest
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.target import Target
+from streaming.rebuild.reingest import reingest
+from tables.refresh.open_platform import Platform
+from tables.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited
 from tests.worlds import World

@@ -13,7 +13,9 @@ import pyarrow as pa
 import pytest
 
 from batch.as_of import FINAL, AsOf
+from batch.audit.hash_buckets import Turn
 from batch.audit.table_audit import audit_table
+from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
@@ -22,9 +24,7 @@ from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.local_rows import frame_of
 from tables import sql
-from tables.engine.checks.hash_buckets import Turn
-from tables.engine.refresh.derived_rows import derive
-from tables.engine.refresh.run_result import RunResult
+from tables.refresh.derived_rows import derive
 from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, platform
 from tests.tables.declared import a_table

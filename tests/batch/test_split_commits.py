@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from tables.engine.checks.completeness import certify
+from batch.audit.completeness import certify
 from tests.worlds import World
 
 if TYPE_CHECKING:

@@ -7,8 +7,8 @@ from collections.abc import Sequence
 
 import duckdb
 
+from infra.delta.lake import QUARANTINE, Lake
 from infra.instants import from_epoch_ms
-from tables.engine.delta.lake import QUARANTINE, Lake
 from tests.chaos.worker import parts, values
 from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import Sent

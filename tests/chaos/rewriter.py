@@ -13,22 +13,22 @@ from unittest.mock import patch
 
 import pyarrow.parquet as pq
 
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
+from batch.rewrite.promotion import Promotion
 from batch.rewrite.publication import reconcile_below
+from batch.rewrite.rebuild_table import rebuild_in_shadow
+from infra.delta.delta_writer import Writer
 from infra.settings import Settings
 from infra.spark.spark_session import session, tune_for_batch_size
-from rebuild.promotion import Promotion
-from rebuild.rebuild_table import rebuild_in_shadow
-from rebuild.reingest import reingest
 from streaming.ingest.topic_writer import TopicWriter
 from streaming.maintain.table_stream import TableStream
-from tables.engine.declarations.code_fingerprint import is_accepted
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.delta.delta_writer import Writer
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import RunResult
+from streaming.rebuild.reingest import reingest
+from tables.declare.code_fingerprint import is_accepted
+from tables.declare.registry import Registry, load
+from tables.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.support.crashes import Executioner, stepped
 from tests.tables.declared import TOPIC_FILE, edited, written

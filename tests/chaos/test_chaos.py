@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
 from tests.chaos.worker import STEPS, STEPS_PER_TABLE, work

@@ -14,14 +14,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
+from batch.ledgers.run_result import RUNS
 from batch.reconcile import Reconcile
+from infra.delta.compaction import compact
 from infra.process.file_locks import exclusive
 from infra.settings import Settings
 from streaming.driver import table_query
 from streaming.maintain.change_driven import ChangeDrivenQuery
-from tables.engine.delta.compaction import compact
-from tables.engine.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, RUNS
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import (
     assert_each_record_is_there_once,
@@ -50,7 +51,7 @@ def test_what_happens_at_once_ends_as_if_in_some_order(
     spark: SparkSession, settings: Settings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Streams, reconciles and compactions of three tables go on for as long as four times records come."""
-    monkeypatch.setattr("tables.engine.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
+    monkeypatch.setattr("infra.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
     print(f"CHAOS_SEED={SEED} CHAOS_LEGS={LEGS}")
     world = World(spark, replace(settings, max_files=1, table_trigger_ms=100))
     written = [*TABLES, *world.registry.topics, CORRECTIONS, EVIDENCE, RUNS]

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import pytest
 
 from infra.settings import Settings
-from streaming.progress import read
-from tables.engine.events.ingested_offsets import read_ingested_offsets
+from streaming.query.progress import read
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tests.chaos.ingest_driver import Driver
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until

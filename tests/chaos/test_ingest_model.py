@@ -18,16 +18,17 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.lake import QUARANTINE, Lake, LoggedCommit
+from infra.delta.open_table import _TRUSTED_S
 from infra.errors import WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.delta.lake import QUARANTINE, Lake, LoggedCommit
-from tables.engine.delta.open_table import _TRUSTED_S
-from tables.engine.events.ingested_offsets import INGEST
-from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, PARTITION, Decoder
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from tables.refresh.events.ingested_offsets import INGEST
+from tables.refresh.events.record_decoder import Decoder
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 

@@ -16,12 +16,13 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable, write_deltalake
 
-from infra.archive.format.record_columns import HEADERS_TYPE
+from batch.changelog_check import unexplained_changes
+from batch.ledgers.run_ledgers import CORRECTIONS
+from batch.ledgers.run_result import RUNS
+from infra.delta.lake import QUARANTINE, Lake
+from infra.kafka.record_columns import HEADERS_TYPE
 from infra.settings import Settings
-from tables.engine.checks.changelog_check import unexplained_changes
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.delta.shadow_lake import shadow_settings
-from tables.engine.ledgers.run_ledgers import CORRECTIONS, RUNS
+from tables.refresh.shadow_lake import shadow_settings
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
 from tests.plant import reading

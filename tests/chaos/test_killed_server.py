@@ -17,6 +17,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from batch.ledgers.run_ledgers import CORRECTIONS
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
@@ -24,7 +25,6 @@ from infra.errors import SparkUnreachable
 from infra.process import supervisor
 from infra.settings import Settings
 from infra.spark.spark_client import find_endpoint, naming_lost_server
-from tables.engine.ledgers.run_ledgers import CORRECTIONS
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote
 from tests.late_reading import TOPIC, ZERO, platform

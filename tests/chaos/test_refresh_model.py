@@ -21,26 +21,27 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
 
+from batch.changelog_check import unexplained_changes
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import RunResult
 from batch.reconcile import reconcile_tables
+from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.file_pruning import prune_files
+from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import duckdb_utc
 from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
 from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.engine.checks.changelog_check import unexplained_changes
-from tables.engine.declarations.code_fingerprint import fingerprint
-from tables.engine.declarations.registry import Registry
-from tables.engine.declarations.table import Table
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.delta.file_pruning import prune_files
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.record_decoder import OFFSET, PARTITION, REPLAYED, Decoder
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.refresh import Refresher, _Input
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.scope import Scope
-from tables.engine.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
+from tables.declare.code_fingerprint import fingerprint
+from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.refresh.events.record_decoder import Decoder
+from tables.refresh.open_platform import Platform
+from tables.refresh.refresh import Refresher, _Input
+from tables.refresh.scope import Scope
+from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import a_topic, bound_as
 

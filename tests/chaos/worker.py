@@ -9,12 +9,12 @@ import sys
 from collections.abc import Iterator, Mapping
 from datetime import UTC, date, datetime, timedelta
 
+from batch.ledgers.run_ledgers import Ledgers
+from infra.delta.delta_writer import Writer
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from streaming.maintain.table_stream import TableStream
-from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import Writer
-from tables.engine.ledgers.run_ledgers import Ledgers
+from tables.declare.registry import load
 from tests.support.crashes import Executioner, stepped
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection, Message

@@ -16,7 +16,7 @@ from infra.capture import postgres_server
 from infra.capture.table_catalog import CatalogColumn, missing_tables
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.infra.conftest import free_port
 
 SCHEMA = """

@@ -6,9 +6,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from cli import capture_start
-from infra.server_ports import server_ports
+from infra.process.server_ports import server_ports
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.tables.declared import written
 
 FILES = {

@@ -6,8 +6,8 @@ import json
 
 import pytest
 
+from batch.ledgers.run_result import RunResult
 from cli.fast_path import answer
-from tables.engine.refresh.run_result import RunResult
 from tests.cli.conftest import Cli
 
 

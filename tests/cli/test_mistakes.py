@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.engine.declarations import registry
-from tables.engine.declarations.analysis import analyse
+from tables.declare import registry
+from tables.declare.analysis import analyse
 from tables.engine.schemas import schema_files
 from tests.cli.conftest import Cli, Ran
 from tests.tables.declared import edited, written

@@ -13,7 +13,7 @@ from cli.demo.demo_command import print_account
 from cli.demo.demo_report import Account, TableAccount, TopicAccount
 from cli.platform_status import PartitionState, QueryState, Snapshot, TableState, TopicState
 from infra.process.supervisor import ProcessState
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.cli.conftest import Cli
 
 WIDTH = 80

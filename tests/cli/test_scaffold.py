@@ -15,15 +15,15 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from batch.preview import preview
 from cli.sample import read_sample
 from cli.scaffold import write_domain, write_table, write_topic
+from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.settings import ROOT
-from tables.engine.declarations import registry
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
-from tables.engine.refresh.open_platform import ensure_topics_of
-from tables.engine.refresh.preview import preview
+from tables.declare import registry
+from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
+from tables.refresh.open_platform import ensure_topics_of
 from tests.parity import assert_rows
 
 if TYPE_CHECKING:

@@ -21,18 +21,18 @@ import pyarrow as pa
 import pytest
 from deltalake import write_deltalake
 
+from batch.ledgers.run_result import RunResult
 from cli.__main__ import COMMANDS
 from cli.console import harmless
 from cli.sql_query import Analyst
 from cli.sql_shell import matching, words
+from infra.delta.lake import Lake
 from infra.errors import TwofoldError
 from infra.settings import ROOT, Settings
 from quality.check_result import RuleVerdict, Verdict
 from quality.rules import not_null
-from tables.engine.declarations.registry import load
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.row_diff import Difference
-from tables.engine.refresh.run_result import RunResult
+from tables.declare.registry import load
+from tables.refresh.row_diff import Difference
 from tests.cli.conftest import Cli, at
 from tests.plant import plant
 
@@ -109,7 +109,7 @@ def _reconcile(*_: object, repair: Callable[[RunResult], object], **__: object) 
 
 
 def _story(*_: object) -> Any:
-    from tables.engine.ledgers.row_history import RowHistory, RowVersion
+    from batch.ledgers.row_history import RowHistory, RowVersion
 
     chapter = RowVersion(
         version=1,
@@ -156,7 +156,7 @@ def _verdicts(*_: object) -> Any:
 def _comparison(*_: object, **__: object) -> Any:
     @contextmanager
     def rebuilt(*_: object, **__: object) -> Any:
-        from tables.engine.delta.shadow_lake import Comparison
+        from tables.refresh.shadow_lake import Comparison
 
         found = Comparison(
             table="flights.x",
@@ -206,37 +206,37 @@ def _opened(*_: object, **__: object) -> Any:
 TABLE = "flights.delays_by_hour"
 PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "status": ([], {"cli.platform_status.Observer.take": _fails}),
-    "doctor": ([], {"infra.doctor.examine": _fails}),
-    "tables": ([], {"tables.engine.delta.lake.Lake.rows": _fails}),
+    "doctor": ([], {"infra.process.doctor.examine": _fails}),
+    "tables": ([], {"infra.delta.lake.Lake.rows": _fails}),
     "show": ([TABLE], {}),
     "sql": ([f"FROM {TABLE}"], {}),
     "as-of": (
         [TABLE, "2013-01-01"],
         {
-            "tables.engine.refresh.open_platform.opened": _opened,
+            "tables.refresh.open_platform.opened": _opened,
             "batch.as_of.AsOf": lambda *_: SimpleNamespace(rows=lambda _: _Rows()),
         },
     ),
-    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"tables.engine.ledgers.row_history.read_history": _story}),
+    "why": ([TABLE, "origin=x", "hour=2013-01-01"], {"batch.ledgers.row_history.read_history": _story}),
     "try": (
         [TABLE],
         {
             "infra.spark.spark_client.open_session": lambda *_: SimpleNamespace(stop=lambda: None),
-            "tables.engine.refresh.preview.preview": lambda *_: _Rows(),
+            "batch.preview.preview": lambda *_: _Rows(),
         },
     ),
     "late": ([TABLE], {"batch.late_records.late_records": _late}),
     "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
     "audit": ([], {"batch.audit.table_audit.audit": _fails}),
-    "certify": ([TABLE], {"tables.engine.checks.completeness.certify": _fails}),
-    "acknowledge": (["departures", "--because", "x"], {"tables.engine.refresh.open_platform.opened": _fails}),
+    "certify": ([TABLE], {"batch.audit.completeness.certify": _fails}),
+    "acknowledge": (["departures", "--because", "x"], {"tables.refresh.open_platform.opened": _fails}),
     "quality": ([TABLE], {"batch.quality_check.quality": _verdicts}),
     "backfill": ([TABLE], {"batch.rewrite.backfill.backfill": _fails}),
     "replay": (["departures"], {"batch.rewrite.replay.replay": _fails}),
     "redrive": (["departures"], {"batch.rewrite.redrive.redrive": _fails}),
-    "rebuild": ([TABLE], {"rebuild.rebuild_table.rebuilt": _comparison}),
-    "rollback": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
-    "recover": ([TABLE], {"tables.engine.refresh.open_platform.opened": _fails}),
+    "rebuild": ([TABLE], {"batch.rewrite.rebuild_table.rebuilt": _comparison}),
+    "rollback": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
+    "recover": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
 }
 """Each command that prints data: how it is called, and what gives it hostile ones."""
 
@@ -274,7 +274,7 @@ def test_values_as_csv_are_harmless_on_a_terminal_and_exact_in_a_file(
 
 
 def test_an_error_is_harmless_with_its_traceback_too(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("infra.doctor.examine", _fails)
+    monkeypatch.setattr("infra.process.doctor.examine", _fails)
     ran = cli("--debug", "doctor")
     assert "Traceback" in ran.err
     assert OBEYED & set(ran.err) == set()
@@ -392,7 +392,7 @@ def test_a_table_that_was_removed_is_marked_as_such(cli: Cli, home: Path) -> Non
 
 def test_show_of_a_domain_lists_it(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     registry = plant(tmp_path / "declared")
-    monkeypatch.setattr("tables.engine.declarations.registry.load", lambda: registry)
+    monkeypatch.setattr("tables.declare.registry.load", lambda: registry)
     names = [table["name"] for table in cli("show", "plant", "--json").document["tables"]]
     assert sorted(names) == ["plant.hours", "plant.kept", "plant.newest"]
 

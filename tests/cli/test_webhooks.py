@@ -16,14 +16,14 @@ import pytest
 
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
+from batch.rewrite.rebuild_table import rebuild_in_shadow
 from cli.sample import read_sample
 from cli.scaffold import write_domain, write_topic
 from infra.duckdb_session import query
 from infra.settings import Settings
-from rebuild.rebuild_table import rebuild_in_shadow
-from rebuild.reingest import reingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.refresh.open_platform import Platform
+from streaming.rebuild.reingest import reingest
+from tables.declare.registry import Registry, load
+from tables.refresh.open_platform import Platform
 from tests.plant import START
 from tests.tables.declared import written
 from tests.worlds import World

@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from dags.params import audit_topic_arguments, awaited_arguments, backfill_arguments
+from dags.operators.params import audit_topic_arguments, awaited_arguments, backfill_arguments
 from infra.chosen_domains import choose_domains
 from infra.settings import ROOT, Settings
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 KINDS = (
@@ -285,7 +285,7 @@ def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, m
 
     (two_domains / "trains" / "flights.py").write_text("this is no Python")
     declared = load(two_domains)
-    monkeypatch.setattr("tables.engine.declarations.registry.load", lambda: declared)
+    monkeypatch.setattr("tables.declare.registry.load", lambda: declared)
     bag = DagBag(str(ROOT / "dags"), safe_mode=True)
     assert [Path(file).name for file in bag.import_errors] == ["declaration_errors.py"]
     [error] = bag.import_errors.values()

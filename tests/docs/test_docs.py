@@ -14,11 +14,12 @@ import pytest
 from typer.main import get_command
 
 import docs.generate
+from batch.ledgers import run_ledgers
 from cli.__main__ import app
 from infra.settings import ROOT
-from tables.engine.declarations import registry
-from tables.engine.events.record_decoder import QUARANTINE_SCHEMA, events_schema
-from tables.engine.ledgers import lost_offsets, run_ledgers, transaction_offsets
+from tables.declare import registry
+from tables.refresh.events import lost_offsets, transaction_offsets
+from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
 OUTSIDE = ["README.md", "CONTRIBUTING.md", "tests/README.md"]
 PAGES = [*(ROOT / name for name in OUTSIDE), *sorted((ROOT / "docs").rglob("*.md"))]
@@ -191,7 +192,7 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
 
 
 def test_the_types_of_the_page_are_those_of_a_schema() -> None:
-    from tables.engine.declarations.column_types import NESTED, SCALARS
+    from infra.encodings.column_types import NESTED, SCALARS
 
     rows = rows_of(TEXT["docs/reference/types.md"], "written | JSON")
     named = {name for row in rows for name in re.findall(r"`(.+?)`", row[0])}
@@ -199,7 +200,7 @@ def test_the_types_of_the_page_are_those_of_a_schema() -> None:
 
 
 def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
-    from tables.engine.declarations.table import Strategy
+    from tables.declare.table import Strategy
 
     assert {
         row[1].strip("`") for row in rows_of(TEXT["docs/explanation/strategies.md"], "the table | strategy")

@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 
 from infra.settings import ROOT
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.docs.test_docs import rows_of
 from tests.tables.declared import written
 

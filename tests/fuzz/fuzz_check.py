@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from infra.instants import from_epoch_ms
 from infra.settings import Settings
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.changelog import assert_ledger_explains
 from tests.fuzz.flights_oracle import Oracle, judged
 from tests.fuzz.fuzz_cases import CLOSING_MIN, START, Reconciling, Schedule, Sent, log_of, owners

@@ -18,7 +18,7 @@ from cli.__main__ import main
 from infra.settings import ROOT, Settings
 from quality.gate import Subject, gate
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tables.shop.carts import fold
 from tests.kinds.test_shop import of_records
 from tests.worlds import World

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.fuzz_check import Subject
 from tests.fuzz.fuzz_worlds import WORLDS as ALL_WORLDS

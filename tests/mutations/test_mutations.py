@@ -10,15 +10,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pytest
 
+import batch.late_rows
 import batch.pinned_versions
 import streaming.maintain.change_driven
-import tables.engine.events.late_rows
-import tables.engine.refresh.derived_rows
-import tables.engine.refresh.refresh
-import tables.engine.refresh.target
+import tables.refresh.derived_rows
+import tables.refresh.refresh
+import tables.refresh.target
+from infra.delta.delta_writer import CHANGE
 from infra.instants import Interval
 from infra.settings import Settings
-from tables.engine.delta.delta_writer import CHANGE
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World
@@ -47,26 +47,26 @@ def scopes_that_begin_too_late(patch: pytest.MonkeyPatch) -> None:
 
 def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
     """Of the late rows of each reconcile the first is overlooked."""
-    right = tables.engine.events.late_rows._late_rows
-    patch.setattr(tables.engine.events.late_rows, "_late_rows", lambda *arguments: right(*arguments).slice(1))
+    right = batch.late_rows._late_rows
+    patch.setattr(batch.late_rows, "_late_rows", lambda *arguments: right(*arguments).slice(1))
 
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = tables.engine.refresh.target.difference_of_tables
+    right = tables.refresh.target.difference_of_tables
 
     def wrong(*arguments: Any, **named: Any) -> pa.Table:
         found = right(*arguments, **named)
         return found.filter(pc.not_equal(found[CHANGE], "delete"))
 
-    patch.setattr(tables.engine.refresh.target, "difference_of_tables", wrong)
+    patch.setattr(tables.refresh.target, "difference_of_tables", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
     for module, name in (
-        (tables.engine.refresh.derived_rows, "first_of_each"),
-        (tables.engine.refresh.refresh, "first_of_each_in_memory"),
+        (tables.refresh.derived_rows, "first_of_each"),
+        (tables.refresh.refresh, "first_of_each_in_memory"),
     ):
         patch.setattr(module, name, lambda rows, _: rows)
 

@@ -8,11 +8,11 @@ from zlib import crc32
 import duckdb
 import pyarrow as pa
 
+from infra.delta.lake import QUARANTINE, Lake
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.ledgers.lost_offsets import gaps
+from tables.declare.registry import load
+from tables.declare.topic import Topic
+from tables.refresh.events.lost_offsets import gaps
 from traffic import ack_journal
 
 COMPARED = """

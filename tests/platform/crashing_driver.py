@@ -19,13 +19,13 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, NoReturn
 
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import QUARANTINE
 from infra.settings import Settings
 from streaming import driver
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.delta.delta_writer import Writer
-from tables.engine.delta.lake import QUARANTINE
-from tables.engine.events.record_decoder import Decoder
-from tables.engine.refresh.refresh import Refresher
+from tables.refresh.events.record_decoder import Decoder
+from tables.refresh.refresh import Refresher
 from tests.support.crashes import Died, watched
 
 DOMAIN = "flights"

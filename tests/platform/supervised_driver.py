@@ -16,7 +16,7 @@ from infra.process import supervisor
 from infra.process.supervisor import ProcessState
 from infra.process.supervisord import Program
 from infra.settings import Settings
-from streaming import progress
+from streaming.query import progress
 from traffic.fault_injection import FaultInjection
 from traffic.producer import Summary, run
 

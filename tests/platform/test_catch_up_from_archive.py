@@ -16,13 +16,13 @@ from infra.archive.archive_catalog import open_archive
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
-from streaming.ingest.deferred_query import DeferredQuery
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.ledgers import lost_offsets
-from tables.engine.refresh.open_platform import Platform
+from streaming.query.deferred_query import DeferredQuery
+from tables.declare.registry import Registry, load
+from tables.declare.topic import Topic
+from tables.refresh.events import lost_offsets
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World

@@ -21,8 +21,11 @@ import pyarrow as pa
 import pytest
 from kafka import KafkaProducer
 
-from batch import recapture
 from batch.audit.database_audit import ComparedTable, compare_with_database
+from batch.audit.hash_buckets import Turn
+from batch.capture import recapture
+from batch.capture.complete_through import complete_through
+from batch.capture.lost_changes import changes_fault
 from infra.capture import debezium_connector, kafka_connect, postgres_server
 from infra.capture.captured_table import Capture
 from infra.duckdb_session import query
@@ -32,12 +35,9 @@ from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.capture.captured_topic import captures
-from tables.engine.capture.complete_through import complete_through
-from tables.engine.capture.lost_changes import changes_fault
-from tables.engine.checks.hash_buckets import Turn
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.topic_specs import specs
+from tables.declare.captured_topic import captures
+from tables.declare.registry import Registry, load
+from tables.refresh.events.topic_specs import specs
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
 from tests.tables.declared import written

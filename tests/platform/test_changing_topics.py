@@ -9,12 +9,12 @@ import pytest
 
 from infra.kafka import topic_admin
 from infra.settings import Settings
-from streaming import progress
 from streaming.driver import _SupervisedQuery
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.topic_specs import specs
+from streaming.query import progress
+from tables.declare.registry import Registry, load
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.topic_specs import specs
 from tests.platform.acknowledged_records import faults
 from tests.servers import wait_until
 from tests.worlds import World

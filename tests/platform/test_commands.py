@@ -17,7 +17,7 @@ import pytest
 from cli.__main__ import main
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
 from tests.worlds import World

@@ -19,8 +19,8 @@ import pytest
 
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.registry import Registry, load
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.platform import crashing_driver
 from tests.platform.acknowledged_records import faults
 from tests.platform.crashing_driver import Stage

@@ -17,9 +17,9 @@ import pytest
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.record_decoder import OFFSET
-from tables.engine.events.topic_specs import specs
+from tables.declare.metadata_columns import OFFSET
+from tables.declare.registry import Registry, load
+from tables.refresh.events.topic_specs import specs
 from tests.servers import wait_until
 from tests.streaming.ingest.test_idle_topics import NOON, TABLE, TOPIC
 from tests.tables.declared import written

@@ -17,13 +17,13 @@ from deltalake import DeltaTable, write_deltalake
 from batch.log_reader import offsets_at
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
-from infra.archive.format.record_columns import HEADERS_TYPE
 from infra.errors import BadArgument, NotArchived
+from infra.kafka.record_columns import HEADERS_TYPE
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.registry import Registry, load
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log
 from tests.worlds import World

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.audit.completeness import Coverage, certify
 from batch.audit.table_audit import audit_topics
 from infra.kafka import topic_admin
 from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.checks.completeness import Coverage, certify
-from tables.engine.declarations.registry import load
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.registry import load
+from tables.refresh.open_platform import Platform
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection
 from traffic.producer import messages

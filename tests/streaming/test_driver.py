@@ -10,15 +10,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, SchemaMismatch
 from infra.process.file_locks import exclusive, is_held
 from infra.settings import Settings
 from streaming import driver
 from streaming.driver import _starters, _SupervisedQuery
-from streaming.progress import read
-from tables.engine.declarations.table import Table
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform, ensure_domain
+from streaming.query.progress import read
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, HOURS, plant
 from tests.tables.declared import edited
 

@@ -12,9 +12,9 @@ from infra.kafka.topic_admin import ensure_topics
 from infra.process import supervisor
 from infra.process.ports import free_port
 from infra.settings import ROOT, Settings
-from tables.engine.capture.captured_topic import captures
-from tables.engine.declarations.registry import Registry
-from tables.engine.events.topic_specs import specs
+from tables.declare.captured_topic import captures
+from tables.declare.registry import Registry
+from tables.refresh.events.topic_specs import specs
 
 
 @contextmanager

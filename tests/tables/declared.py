@@ -8,8 +8,8 @@ from pathlib import Path
 from textwrap import dedent
 from typing import Any, TypeVar
 
-from tables.engine.declarations.table import Table
-from tables.engine.declarations.topic import Topic
+from tables.declare.table import Table
+from tables.declare.topic import Topic
 
 D = TypeVar("D", Topic, Table)
 

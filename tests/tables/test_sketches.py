@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
 from infra.settings import ROOT
-from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.derived_rows import derive
-from tables.engine.refresh.open_platform import ensure_domain
+from tables.declare.registry import load
+from tables.refresh.derived_rows import derive
+from tables.refresh.open_platform import ensure_domain
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

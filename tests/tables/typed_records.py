@@ -8,8 +8,8 @@ from datetime import UTC, datetime
 import pyarrow as pa
 
 from quality.rules import between, matches, one_of
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.record_decoder import RAW_SCHEMA
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import RAW_SCHEMA
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pytest
 
 from infra.errors import BadArgument
-from tables.engine.declarations import registry
-from tables.engine.declarations.topic import Topic
+from tables.declare import registry
+from tables.declare.topic import Topic
 from traffic import producer
 from traffic.fault_injection import CORRUPTIONS, TRUE, FaultInjection, Message, encode
 from traffic.flight_source import Departure, Observation, Record, records
@@ -174,7 +174,7 @@ def test_garbage_has_the_fault_that_its_kind_promises(
 
 @pytest.mark.parametrize(("domain", "start"), [("flights", date(2013, 1, 1)), ("shop", date(2026, 3, 2))])
 def test_the_platform_takes_every_true_record_and_no_garbage(domain: str, start: date) -> None:
-    from tables.engine.events.record_decoder import RAW_SCHEMA, Decoder
+    from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoder
 
     declared = {topic.full_name: topic for topic in registry.load().domain_topics(domain) if not topic.captures}
     messages = list(

@@ -16,8 +16,8 @@ from infra.errors import BadArgument, BrokerUnreachable
 from infra.kafka.topic_admin import offsets
 from infra.process import supervisor
 from infra.settings import Settings
-from tables.engine.declarations import registry
-from tables.engine.declarations.topic import Topic
+from tables.declare import registry
+from tables.declare.topic import Topic
 from traffic import producer
 from traffic.ack_journal import read
 from traffic.fault_injection import FaultInjection

@@ -10,8 +10,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infra.archive.format import record_parser
-from infra.archive.format.record_columns import HEADERS, SCHEMA, schema
 from infra.compiled import Bytes
+from infra.kafka.record_columns import HEADERS, SCHEMA, schema
 
 MAX_ROWS = 1 << 16  # of one Arrow batch
 

@@ -12,7 +12,7 @@ import numpy.typing as npt
 from crc32c import crc32c
 
 from infra.archive.format.segment import Segment
-from infra.archive.segment_store import Store
+from infra.archive.format.segment_store import Store
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
 _TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])

@@ -16,11 +16,11 @@ import pyarrow as pa
 
 from infra.capture.captured_table import MARK as PREFIX_OF_MARKS
 from infra.capture.captured_table import UNCHANGED, again, snapshot_number
+from infra.encodings.column_types import FieldType
 from infra.instants import FIRST_US, LAST_US
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.topic import Topic
+from tables.declare.metadata_columns import MARK, OPERATION
+from tables.declare.topic import Topic
 from tables.engine.events.json_decoder import JsonParser
-from tables.engine.events.metadata_columns import MARK, OPERATION
 from tables.engine.events.parsed_records import Parsed, sized
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}

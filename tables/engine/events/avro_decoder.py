@@ -13,8 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from infra.compiled import Bytes, Numbers
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.topic import Topic
+from infra.encodings.column_types import FieldType
+from tables.declare.topic import Topic
 from tables.engine.events.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, gather, read_all
 from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed

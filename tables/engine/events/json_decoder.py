@@ -11,8 +11,8 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.topic import Topic
+from infra.encodings.column_types import FieldType
+from tables.declare.topic import Topic
 from tables.engine.events.json_fields import (
     Convert,
     repeated_key,

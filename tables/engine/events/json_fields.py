@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import msgspec
 
-from tables.engine.declarations.column_types import FieldType
+from infra.encodings.column_types import FieldType
 
 Convert = Callable[[Any], Any]
 

@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tables.engine.declarations.topic import Topic
+from tables.declare.topic import Topic
 
 
 @dataclass(frozen=True)

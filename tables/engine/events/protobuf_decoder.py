@@ -14,8 +14,8 @@ import numpy.typing as npt
 import pyarrow as pa
 
 from infra.compiled import Bytes, Numbers
+from infra.encodings.column_types import FieldType
 from infra.instants import FIRST_US, LAST_US
-from tables.engine.declarations.column_types import FieldType
 from tables.engine.events.avro_columns import gather
 from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed

@@ -8,8 +8,8 @@ from typing import Any
 import numpy as np
 
 from infra.compiled import Numbers
+from infra.encodings.column_types import FieldType
 from infra.instants import FIRST_US, LAST_US
-from tables.engine.declarations.column_types import FieldType
 from tables.engine.events.avro_columns import (
     CODE,
     COUNT,

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
-from tables.engine.declarations.column_types import FieldType
 from tables.engine.schemas.schema_files import Schema
 
 # What fastavro would round, or make something that is no column's value, it leaves as it is under these names.

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from infra.compiled import Numbers
-from tables.engine.declarations.column_types import FieldType
+from infra.encodings.column_types import FieldType
 from tables.engine.schemas.protobuf_columns import (
     CODE,
     FIRST,

@@ -10,8 +10,8 @@ from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
-from tables.engine.declarations.column_types import FieldType
 from tables.engine.schemas.avro_schema import BadSchema
 from tables.engine.schemas.schema_files import Schema
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
 
+from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.record_fields import record_types
+from tables.declare.record_fields import record_types
 from tables.engine.schemas.avro_schema import BadSchema, column_type, parse_avro
 from tables.engine.schemas.schema_files import SchemaFiles
 

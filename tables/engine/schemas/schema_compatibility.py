@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from infra.errors import BadDeclaration
-from tables.engine.declarations.topic import Topic
+from tables.declare.topic import Topic
 from tables.engine.schemas.avro_resolution import resolved, unreadable
 from tables.engine.schemas.avro_schema import BadSchema, parse_avro
 from tables.engine.schemas.schema_files import SUFFIXES, Schema

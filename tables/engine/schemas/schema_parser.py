@@ -13,9 +13,9 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.archive.format.record_columns import HEADERS
-from tables.engine.declarations.column_types import FieldType
-from tables.engine.declarations.topic import Topic
+from infra.encodings.column_types import FieldType
+from infra.kafka.record_columns import HEADERS
+from tables.declare.topic import Topic
 from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
 from tables.engine.schemas.avro_schema import BadSchema

@@ -16,15 +16,15 @@ from deltalake import write_deltalake
 
 from batch.audit import database_audit
 from batch.audit.database_audit import ComparedTable, compare_with_database
+from batch.audit.hash_buckets import Turn
 from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
+from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
 from infra.settings import Settings
-from tables.engine.capture.captured_topic import changes_of
-from tables.engine.checks.hash_buckets import Turn
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import events_schema
+from tables.declare.captured_topic import changes_of
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import events_schema
 from tests.infra.conftest import free_port
 from tests.tables.declared import bound_as
 

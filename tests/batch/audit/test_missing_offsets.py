@@ -9,10 +9,10 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.audit.missing_offsets import unread_tombstones
-from tables.engine.declarations.record_fields import key
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import events_schema
+from infra.delta.lake import Lake
+from tables.declare.record_fields import key
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import events_schema
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.audit.completeness import missing
+from batch.audit.hash_buckets import Turn
 from batch.audit.table_audit import AuditedTopic, Report, audit_table, audit_tables, audit_topics, turn_of
+from batch.ledgers.audit_history import last_audits
+from batch.ledgers.run_result import Audited
 from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
 from infra.settings import Settings
-from tables.engine.checks.completeness import missing
-from tables.engine.checks.hash_buckets import Turn
-from tables.engine.events.record_decoder import OFFSET
-from tables.engine.ledgers.audit_history import last_audits
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import Audited
+from tables.declare.metadata_columns import OFFSET
+from tables.refresh.open_platform import Platform
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited

@@ -11,15 +11,15 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from deltalake import DeltaTable
 
+from batch.audit import topic_certificates
 from batch.audit.archive_vs_broker import LogCopies
 from batch.audit.mismatches import Mismatch, find_mismatches
 from batch.audit.topic_audit import TopicReport, check_certificate, compare_with_log
+from batch.audit.topic_certificates import read_certificate
 from batch.offset_selection import OffsetSelection
 from infra.errors import BadArgument, UnexplainedDifference
-from tables.engine.checks import topic_certificates
-from tables.engine.checks.topic_certificates import read_certificate
-from tables.engine.ledgers import lost_offsets
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.events import lost_offsets
+from tables.refresh.open_platform import Platform
 from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies
 from tests.plant import plant, reading
 from tests.worlds import World

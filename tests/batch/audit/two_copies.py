@@ -12,13 +12,13 @@ from uuid import UUID
 import pyarrow as pa
 
 from batch.log_reader import Log
-from infra.archive.format.record_columns import schema
+from infra.archive.format.segment_store import Store
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived
-from infra.archive.segment_store import Store
+from infra.kafka.record_columns import schema
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Ranges
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
 from tests.plant import reading
 from tests.worlds import World

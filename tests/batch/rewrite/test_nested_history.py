@@ -12,14 +12,14 @@ import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
 
+from batch.ledgers.run_ledgers import Ledgers
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
+from batch.rewrite.rebuild_table import rebuild_in_shadow
 from infra.settings import Settings
-from rebuild.rebuild_table import rebuild_in_shadow
-from rebuild.reingest import reingest
-from tables.engine.declarations.registry import load
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
+from streaming.rebuild.reingest import reingest
+from tables.declare.registry import load
+from tables.refresh.open_platform import Platform
 from tests.plant import START
 from tests.tables.declared import written
 from tests.worlds import World

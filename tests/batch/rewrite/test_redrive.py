@@ -9,15 +9,15 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.redrive import redrive_chosen
+from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.target import Target
+from tables.declare.registry import Registry
+from tables.refresh.open_platform import Platform
+from tables.refresh.target import Target
 from tests.plant import hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, a_topic, edited
 from tests.worlds import World

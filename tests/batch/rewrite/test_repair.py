@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.ledgers.run_ledgers import Ledgers
 from batch.reconcile import Reconcile
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.open_platform import Platform
+from tables.refresh.open_platform import Platform
 from tests.plant import plant, reading
 from tests.worlds import World
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.spark
 def test_exactly_the_rows_of_a_verification_are_repaired(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("tables.engine.refresh.row_diff._KEPT", 1)
+    monkeypatch.setattr("tables.refresh.row_diff._KEPT", 1)
     world = World(spark, settings, "plant", plant(tmp_path / "tables"))
     world.append({"readings": [reading("a", at, at) for at in range(12)]})
     world.append({"readings": [reading("a", 24, 24)]})

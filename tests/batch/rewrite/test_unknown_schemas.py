@@ -13,10 +13,10 @@ import pytest
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.redrive import redrive_chosen
 from infra.settings import Settings
-from tables.engine.declarations.registry import Registry
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.registry import Registry
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.schema_files import SUFFIXES, Schema
+from tables.refresh.open_platform import Platform
 from tests.plant import hour, plant
 from tests.tables.engine.schemas.subjects import framed, write_schemas
 from tests.worlds import World

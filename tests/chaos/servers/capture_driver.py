@@ -8,7 +8,7 @@ from unittest.mock import patch
 
 from infra.settings import Settings
 from streaming import driver
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 
 if __name__ == "__main__":
     folder, domain = sys.argv[1:]

@@ -14,17 +14,17 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.ledgers.run_ledgers import Ledgers
 from batch.rewrite import replay
+from batch.rewrite.promotion import Promotion
+from batch.rewrite.rebuild_table import rebuild_in_shadow
+from infra.delta.delta_writer import Writer
 from infra.errors import SparkUnreachable
 from infra.process import supervisor
 from infra.settings import Settings
-from rebuild.promotion import Promotion
-from rebuild.rebuild_table import rebuild_in_shadow
-from rebuild.reingest import reingest
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import Writer
-from tables.engine.delta.shadow_lake import shadow
-from tables.engine.ledgers.run_ledgers import Ledgers
+from streaming.rebuild.reingest import reingest
+from tables.declare.registry import Registry
+from tables.refresh.shadow_lake import shadow
 from tests.chaos import test_killed_server as killed_server
 from tests.late_reading import platform
 from tests.support.crashes import stepped

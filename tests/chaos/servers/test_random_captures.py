@@ -20,18 +20,18 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
-from batch import recapture
+from batch.capture import recapture
+from batch.capture.lost_changes import changes_fault
 from infra.capture import debezium_connector, postgres_server
 from infra.capture.captured_table import Capture
+from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import ROOT, Settings
-from streaming import progress
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.capture.captured_topic import captures
-from tables.engine.capture.lost_changes import changes_fault
-from tables.engine.declarations.registry import Registry, load
-from tables.engine.delta.lake import Lake
+from streaming.query import progress
+from tables.declare.captured_topic import captures
+from tables.declare.registry import Registry, load
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
 from tests.tables.declared import written

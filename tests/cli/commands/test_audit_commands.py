@@ -7,12 +7,12 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.audit.completeness import Certificate, Coverage, TopicIn
+from infra.delta.lake import Lake
 from infra.settings import Settings
-from tables.engine.checks.completeness import Certificate, Coverage, TopicIn
-from tables.engine.declarations.registry import load
-from tables.engine.delta.lake import Lake
-from tables.engine.ledgers import lost_offsets
-from tables.engine.ledgers.lost_offsets import Gap
+from tables.declare.registry import load
+from tables.refresh.events import lost_offsets
+from tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 
 if TYPE_CHECKING:
@@ -58,7 +58,7 @@ def certificate(*partitions: Coverage) -> Certificate:
 def certified(monkeypatch: pytest.MonkeyPatch) -> dict[str, Certificate]:
     """What `certify` finds, to be set by the test."""
     found = {"is": certificate(WHOLE)}
-    monkeypatch.setattr("tables.engine.checks.completeness.certify", lambda *_: found["is"])
+    monkeypatch.setattr("batch.audit.completeness.certify", lambda *_: found["is"])
     return found
 
 
@@ -85,7 +85,7 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit.table_audit import AuditedTopic, Report
-    from tables.engine.refresh.run_result import Audited
+    from batch.ledgers.run_result import Audited
 
     asked: dict[str, object] = {}
 
@@ -119,7 +119,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
 def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit.table_audit import Report
-    from tables.engine.refresh.run_result import Audited
+    from batch.ledgers.run_result import Audited
 
     seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
     why = "flights.flights: its rows were computed by the definition a."

@@ -62,7 +62,7 @@ def test_an_error_worth_another_try_says_so_in_its_exit_code(cli: Cli, monkeypat
     def away(*_: object, **__: object) -> None:
         raise BrokerUnreachable("No broker.")
 
-    monkeypatch.setattr("infra.doctor.examine", away)
+    monkeypatch.setattr("infra.process.doctor.examine", away)
     ran = cli("doctor", "--json")
     assert ran.code == 75
     assert ran.document["retryable"] is True
@@ -75,7 +75,7 @@ def test_a_fault_of_ours_shows_its_traceback_only_when_asked(
     def broken(*_: object, **__: object) -> None:
         raise ZeroDivisionError("by zero")
 
-    monkeypatch.setattr("infra.doctor.examine", broken)
+    monkeypatch.setattr("infra.process.doctor.examine", broken)
     ran = cli(*(["--debug"] if debug else []), "doctor")
     assert ran.code == 1
     assert "ZeroDivisionError: by zero" in ran.err

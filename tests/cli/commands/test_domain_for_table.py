@@ -9,11 +9,11 @@ from types import SimpleNamespace
 
 import pytest
 
+from batch.ledgers.run_result import RunResult
 from cli.commands.as_of_command import _before
 from infra.errors import BadArgument
-from tables.engine.declarations import registry
-from tables.engine.delta.shadow_lake import Comparison
-from tables.engine.refresh.run_result import RunResult
+from tables.declare import registry
+from tables.refresh.shadow_lake import Comparison
 from tests.cli.conftest import Cli
 from tests.plant import plant
 
@@ -45,7 +45,7 @@ def test_a_rebuild_of_a_domain_compares_each_table(cli: Cli, monkeypatch: pytest
         found = Comparison(table=table, rows=0, missing=0, extra=0, changed=0)
         yield SimpleNamespace(compare=lambda: found)
 
-    monkeypatch.setattr("rebuild.rebuild_table.rebuilt", rebuilt)
+    monkeypatch.setattr("batch.rewrite.rebuild_table.rebuilt", rebuilt)
     found = cli("rebuild", "plant", "--fresh", "--json").document
     assert sorted(one["comparison"]["table"] for one in found) == TABLES
     assert cli("rebuild", "hours", "--fresh", "--json").document["comparison"]["table"] == "plant.hours"

@@ -7,10 +7,10 @@ from datetime import UTC, date, datetime
 import pyarrow as pa
 import pytest
 
+from batch.ledgers.run_result import RunResult
 from cli.parsing import parse_key
 from infra.errors import BadArgument
-from tables.engine.refresh.row_diff import Difference
-from tables.engine.refresh.run_result import RunResult
+from tables.refresh.row_diff import Difference
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(

@@ -7,13 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Audited
+from infra.delta.lake import Lake
 from infra.errors import BadDeclaration
 from infra.settings import Settings
-from streaming.progress import Progress, write
-from tables.engine.declarations import registry
-from tables.engine.delta.lake import Lake
-from tables.engine.ledgers.run_ledgers import Ledgers
-from tables.engine.refresh.run_result import Audited
+from streaming.query.progress import Progress, write
+from tables.declare import registry
 from tests.cli.conftest import Cli
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from cli.commands.spark_shell_command import create_views
-from tables.engine.delta.lake import Lake
+from infra.delta.lake import Lake
 from tests.cli.conftest import Cli
 from tests.worlds import World
 

@@ -11,13 +11,13 @@ import pytest
 from cli.platform_start import _failed
 from cli.platform_status import Observer, capture_findings
 from infra.chosen_domains import choose_domains
+from infra.delta.lake import Lake
 from infra.process.supervisor import ProcessState
 from infra.settings import Settings
-from streaming.progress import Progress, read, write
-from tables.engine.declarations.registry import load, running
-from tables.engine.delta.lake import Lake
-from tables.engine.ledgers import lost_offsets
-from tables.engine.ledgers.lost_offsets import Gap
+from streaming.query.progress import Progress, read, write
+from tables.declare.registry import load, running
+from tables.refresh.events import lost_offsets
+from tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 from tests.plant import plant
 

@@ -10,10 +10,10 @@ from deltalake import write_deltalake
 
 from cli.demo.demo_report import TopicAccount, account_of_topic
 from cli.sql_query import Analyst
+from infra.delta.lake import Lake
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.settings import Settings
-from tables.engine.declarations import registry
-from tables.engine.delta.lake import Lake
+from tables.declare import registry
 from traffic.ack_journal import AckJournal, Row, directory
 
 SENT = [(0, 0, "true"), (0, 1, "duplicate"), (0, 2, "corrupt:nan"), (1, 0, "true")]

@@ -43,7 +43,7 @@ def execute(task: Any, given: dict[str, Any]) -> Any:
 
 
 def test_a_corrected_table_reports_what_changed() -> None:
-    from dags.assets import table_asset
+    from dags.operators.assets import table_asset
 
     given = context([report("flights.flights", changed=4), report("flights.flights", changed=1, cause="upstream")])
     execute(table_task("flights.flights"), given)
@@ -74,8 +74,8 @@ def test_an_unexplained_difference_fails_the_task_of_its_table() -> None:
 def test_the_domain_is_reported_once_which_tables_changed() -> None:
     from airflow.sdk import DAG
 
-    from dags.assets import domain_asset
     from dags.operators.asset_events import AssetEventsOperator
+    from dags.operators.assets import domain_asset
 
     with DAG("flights.reconcile", schedule=None):
         task = AssetEventsOperator(task_id="announce", source="recompute", of="flights")
@@ -100,8 +100,8 @@ def test_tables_that_changed_or_are_wrong_have_a_result() -> None:
 def test_quality_checks_what_was_announced_since_and_all_when_by_hand() -> None:
     from airflow.sdk.exceptions import AirflowSkipException
 
-    from dags.assets import domain_asset
     from dags.operators.asset_events import tables_to_check
+    from dags.operators.assets import domain_asset
 
     asset = domain_asset("flights")
 

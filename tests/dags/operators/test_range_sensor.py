@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dags.params import awaited_arguments
+from dags.operators.params import awaited_arguments
 
 TOPIC = "flights.departures"
 BEYOND = "import json, sys; print(json.dumps({'error': 'the archive reaches up to 40', 'hint': 'wait'})); sys.exit(75)"

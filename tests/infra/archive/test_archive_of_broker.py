@@ -16,7 +16,6 @@ from batch.audit.mismatches import Mismatch, find_mismatches
 from infra.archive.archive_catalog import open_archive
 from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource
-from infra.archive.format.record_columns import COLUMNS, HEADERS, RECORD
 from infra.archive.format.storage_layout import LocalTieredStorage
 from infra.archive.log_union import broker_frame, log_frame
 from infra.archive.offsets_by_time import between
@@ -25,6 +24,7 @@ from infra.archive.segment_reader import read_all
 from infra.errors import NotArchived
 from infra.kafka import broker as kafka
 from infra.kafka import topic_admin
+from infra.kafka.record_columns import COLUMNS, HEADERS, RECORD
 from infra.kafka.topic_admin import TopicSpec
 from infra.kafka.uncommitted_offsets import in_transactions
 from infra.process import supervisor

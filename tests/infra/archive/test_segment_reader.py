@@ -11,10 +11,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from infra.archive.format.record_columns import SCHEMA
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read
 from infra.errors import BadArgument, CorruptSegment, LogGap, NotArchived
+from infra.kafka.record_columns import SCHEMA
 from tests.infra.archive.archived_logs import (
     ABORT,
     COMMIT,

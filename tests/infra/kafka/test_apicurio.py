@@ -20,7 +20,7 @@ from infra.errors import RegistryUnreachable
 from infra.java import java, java_version
 from infra.kafka.schema_registry import SchemaRegistry
 from infra.settings import ROOT
-from tables.engine.declarations.topic import Topic
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
 from tests.infra.conftest import free_port
 from tests.servers import wait_until

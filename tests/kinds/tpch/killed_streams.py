@@ -9,8 +9,8 @@ from pathlib import Path
 
 from infra.settings import Settings
 from infra.spark.spark_session import session
-from tables.engine.declarations.registry import load
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.registry import load
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.kinds.tpch.tpch_declarations import take_in
 from tests.worlds import World
 

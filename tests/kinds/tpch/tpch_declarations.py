@@ -11,7 +11,7 @@ from decimal import Decimal
 from pathlib import Path
 from typing import Any, Literal
 
-from tables.engine.declarations.registry import Registry, load
+from tables.declare.registry import Registry, load
 from tests.kinds.tpch.tpch_database import KEYS, Change, TpchDatabase, batches
 from tests.tables.declared import written
 from tests.worlds import World

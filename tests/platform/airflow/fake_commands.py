@@ -12,19 +12,19 @@ from unittest.mock import patch
 from batch.audit.archive_vs_broker import LogCopies
 from batch.audit.table_audit import AuditedTopic, Report
 from batch.audit.topic_audit import TopicReport
+from batch.ledgers.run_result import Audited, RunResult
 from cli.__main__ import main
 from infra.errors import NotArchived
 from quality.check_result import Verdict
-from rebuild.lost_state import Recovery
-from tables.engine.declarations.registry import load
-from tables.engine.refresh.run_result import Audited, RunResult
+from streaming.rebuild.lost_state import Recovery
+from tables.declare.registry import load
 
 if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from batch.offset_selection import OffsetSelection
     from infra.settings import Settings
-    from tables.engine.declarations.table import Table
+    from tables.declare.table import Table
 
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
@@ -92,9 +92,9 @@ WORK = {
     "batch.rewrite.redrive.redrive": redrive,
     "batch.quality_check.quality": quality,
     "batch.audit.table_audit.audit": audit,
-    "rebuild.lost_state.Recover": recover,
+    "streaming.rebuild.lost_state.Recover": recover,
     "batch.log_reader.Log": lambda *_: SimpleNamespace(starts=None, read=None),
-    "tables.engine.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
+    "tables.refresh.open_platform.opened": lambda *_, **__: nullcontext(SimpleNamespace(registry=load())),
 }
 
 if __name__ == "__main__":

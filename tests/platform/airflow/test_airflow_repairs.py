@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from infra.airflow.airflow_api import Client
+from infra.delta.lake import Lake
 from infra.kafka.topic_admin import reach
 from infra.process import supervisor
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.registry import load
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.servers import wait_until
 
 pytestmark = [pytest.mark.platform, pytest.mark.timeout(1500)]

@@ -10,7 +10,7 @@ import pytest
 from infra.airflow.airflow_api import Client
 from infra.errors import BadArgument
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.servers import wait_until
 
 pytestmark = pytest.mark.platform

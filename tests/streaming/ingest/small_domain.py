@@ -9,13 +9,13 @@ from typing import Any, cast
 import pyarrow as pa
 import pytest
 
+from infra.delta.lake import Lake
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import RangesOf
 from streaming.ingest.catch_up import CatchUp
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.lake import Lake
-from tables.engine.ledgers import lost_offsets
+from tables.declare.registry import Registry
+from tables.refresh.events import lost_offsets
 from tests.streaming.ingest.small_log import SmallLog, reading
 from tests.tables.declared import READINGS, a_topic, bound_as
 

@@ -14,19 +14,20 @@ import pytest
 
 from batch.audit.table_audit import audit_topics
 from infra.archive.format.segment import Segment
+from infra.archive.format.segment_store import Store
 from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived
-from infra.archive.segment_store import Store
+from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import CorruptSegment, LogGap
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.ingest.catch_up import CatchUp, CatchUpPlan
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import OFFSET, PARTITION, QUARANTINE_SCHEMA, events_schema
-from tables.engine.ledgers import lost_offsets
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.registry import Registry
+from tables.refresh.events import lost_offsets
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+from tables.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import Batch, Record, Stored, stored
 from tests.streaming.ingest.small_log import SmallLog
 from tests.tables.declared import a_table, a_topic
@@ -148,7 +149,7 @@ def test_a_hole_is_filled_in_chunks_in_which_partitions_go_on_together(plant: Pl
 
 def test_segments_of_large_records_are_read_by_workers(plant: Plant, monkeypatch: pytest.MonkeyPatch) -> None:
     given: list[Any] = []
-    monkeypatch.setattr("tables.engine.delta.sizes.RECORD_BYTES", 100)
+    monkeypatch.setattr("infra.delta.sizes.RECORD_BYTES", 100)
     monkeypatch.setattr(CatchUp, "_archived_frame", lambda *_: "frame")
     monkeypatch.setattr(TopicWriter, "take_frame", lambda _, *given_: given.append(given_))
     ingest(plant, 20)

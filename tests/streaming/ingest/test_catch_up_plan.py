@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from infra.archive.read_plan import Bounds
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.ingest.catch_up_plan import OffsetSegment, begin, chunks, offset_segments, stages
-from tables.engine.events.ingested_offsets import IngestedOffsets
+from tables.refresh.events.ingested_offsets import IngestedOffsets
 
 
 def broker(earliest: int, local: int) -> PartitionOffsets:

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tables.engine.declarations.registry import load
-from tables.engine.events.record_decoder import OFFSET
+from tables.declare.metadata_columns import OFFSET
+from tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
 

@@ -13,14 +13,14 @@ import fastavro
 import pyarrow as pa
 import pytest
 
-from infra.archive.format.record_columns import HEADERS_TYPE
+from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
+from infra.kafka.record_columns import HEADERS_TYPE
 from infra.settings import Settings
 from tables import field, key
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.record_decoder import Decoder
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
+from tables.refresh.events.record_decoder import Decoder
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import bound_as
 from tests.tables.engine.schemas.subjects import framed, write_schemas

@@ -7,12 +7,12 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infra.delta.lake import Lake
 from infra.errors import LogGap
-from streaming import progress
 from streaming.ingest.excluded_topics import ExcludedTopics
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.lake import Lake
+from streaming.query import progress
+from tables.declare.topic import Topic
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 
 

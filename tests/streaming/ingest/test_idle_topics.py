@@ -16,9 +16,10 @@ import pytest
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.ingest.idle_topics import Heartbeat, due
 from streaming.ingest.ingest_query import Ingest
-from tables.engine.declarations.registry import load
-from tables.engine.events.ingested_offsets import read_ingested_offsets
-from tables.engine.events.record_decoder import LATE_BY_MS, OFFSET, RAW_SCHEMA, events_schema, heartbeat
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from tables.declare.registry import load
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.record_decoder import RAW_SCHEMA, events_schema, heartbeat
 from tests.tables.declared import a_topic, written
 from tests.worlds import World
 
@@ -77,7 +78,7 @@ def test_a_heartbeat_has_a_time_and_no_place_in_the_log() -> None:
 
 NOON = datetime(2024, 5, 1, 12, tzinfo=UTC)
 TOPIC = """
-from tables.engine.declarations.table import Topic
+from tables.declare.table import Topic
 
 TOPIC = Topic(
     schema={"id": "string", "at": "timestamp"},

@@ -10,13 +10,12 @@ import duckdb
 import pyarrow as pa
 import pytest
 
-from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
+from batch.audit.hash_buckets import compare_groups
+from infra.delta.lake import Lake
+from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from tables import header
-from tables.engine.checks.hash_buckets import compare_groups
-from tables.engine.delta.lake import Lake
-from tables.engine.events.record_decoder import (
-    LATE_BY_MS,
-    OFFSET,
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET
+from tables.refresh.events.record_decoder import (
     accepted,
     decode_frame,
     events_schema,
@@ -24,7 +23,7 @@ from tables.engine.events.record_decoder import (
     reject_frame,
     rejected,
 )
-from tables.engine.refresh.row_diff import difference_of_frames
+from tables.refresh.row_diff import difference_of_frames
 from tests.streaming.ingest.small_log import APPENDED, BAD, SmallLog
 from tests.tables.declared import a_topic
 

@@ -11,10 +11,10 @@ import pytest
 
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
+from infra.delta.lake import Lake
 from infra.errors import SchemaMismatch
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform
+from tables.declare.registry import Registry
+from tables.refresh.open_platform import Platform
 from tests.plant import START, plant
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World

@@ -7,10 +7,10 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from infra.delta.lake import Lake
+from infra.delta.sizes import RECORD_BYTES, REVISED, is_small
 from infra.settings import Settings
 from streaming.ingest.topic_writer import TopicWriter, read_if_small
-from tables.engine.delta.lake import Lake
-from tables.engine.delta.sizes import RECORD_BYTES, REVISED, is_small
 from tests.streaming.ingest.small_domain import OTHER, READ, Domain
 from tests.streaming.ingest.small_log import reading
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from infra.delta import delta_writer
+from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import LogGap, WriteConflict
 from quality.rules import between
 from streaming.ingest.topic_writer import TopicWriter
-from tables.engine.delta import delta_writer
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.delta.lake import QUARANTINE, Lake
-from tables.engine.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
+from tables.refresh.events.ingested_offsets import IngestedOffsets, read_ingested_offsets
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 

@@ -10,11 +10,11 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake, LoggedCommit
 from streaming.maintain.backlog import Backlog
-from tables.engine.declarations.registry import Registry
-from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.delta.lake import Lake, LoggedCommit
-from tables.engine.refresh.streaming_checkpoint import Checkpoint, delta_offset
+from tables.declare.registry import Registry
+from tables.refresh.streaming_checkpoint import Checkpoint, delta_offset
 from tests.plant import DAYS_FILE, plant
 
 READINGS, HOURS, DAYS, NUMBERED = "plant.readings", "plant.hours", "plant.days", "plant.numbered"

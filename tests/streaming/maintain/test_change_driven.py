@@ -12,6 +12,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
+from infra.delta.delta_writer import Written
+from infra.delta.lake import Lake
 from infra.errors import TwofoldError
 from streaming.driver import table_query
 from streaming.maintain import change_driven
@@ -19,14 +21,12 @@ from streaming.maintain.backlog import Backlog
 from streaming.maintain.change_driven import ChangeDrivenStream
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import Turns
-from streaming.progress import read
-from tables.engine.declarations.table import Table
-from tables.engine.delta.delta_writer import Written
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.refresh import Refresher
-from tables.engine.refresh.scope import Scope
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from streaming.query.progress import read
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform
+from tables.refresh.refresh import Refresher
+from tables.refresh.scope import Scope
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 
@@ -40,7 +40,7 @@ pytestmark = pytest.mark.spark
 PAIRS_FILE = '''\
 """Each reading with the sum of its sensor's readings in the hour before it."""
 from tables import F, Window, table
-from tables.engine.delta.lake import Lake
+from infra.delta.lake import Lake
 
 
 @table(primary_key=["sensor", "read_at"], event_time="read_at", recompute_by=["sensor"], depends_within="1 hour")

@@ -8,15 +8,15 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from batch.changelog_check import unexplained_changes
+from batch.ledgers.run_result import RunResult
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
 from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
-from tables.engine.checks.changelog_check import unexplained_changes
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.run_result import RunResult
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.refresh.open_platform import Platform
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pytest
 
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
 from infra.instants import epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
-from tables.engine.declarations.registry import load
-from tables.engine.declarations.table import Table
-from tables.engine.delta.delta_writer import CommitTag, Writer
-from tables.engine.delta.lake import Lake
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant
 from tests.worlds import World
 

@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.delta.delta_writer import Written
+from infra.delta.sizes import COMPARED
 from streaming.maintain.stateful_query import Maintain
-from tables.engine.delta.delta_writer import Written
-from tables.engine.delta.sizes import COMPARED
-from tables.engine.refresh.refresh import Refresher
+from tables.refresh.refresh import Refresher
 from tests.plant import START, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
     from infra.settings import Settings
-    from tables.engine.refresh.scope import Scope
+    from tables.refresh.scope import Scope
 
 pytestmark = pytest.mark.spark
 
@@ -51,7 +51,7 @@ def days(readings):
 
 CALLS = '''
 """Calls of sensors."""
-from tables.engine.declarations.table import Topic
+from tables.declare.table import Topic
 
 TOPIC = Topic(
     schema={"sensor": "string", "called_at": "timestamp"},
@@ -115,7 +115,7 @@ def test_a_late_record_of_an_open_row_revises_it_at_once(
 def test_a_scope_that_waits_is_recomputed_once_for_each_closing(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, compared: int
 ) -> None:
-    monkeypatch.setattr("tables.engine.refresh.refresh.COMPARED", compared)
+    monkeypatch.setattr("tables.refresh.refresh.COMPARED", compared)
     world, recomputed = World(spark, settings, "plant", plant(tmp_path, days=DAYS)), []
     publish = Refresher.publish
 

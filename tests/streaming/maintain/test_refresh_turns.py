@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from streaming.maintain.refresh_turns import Turns, level_of
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.tables.declared import TOPIC_FILE, written
 
 

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from infra.settings import Settings
-from tables.engine.declarations.registry import load
+from tables.declare.registry import load
 from tests.tables.declared import written
 from tests.worlds import World
 

@@ -9,13 +9,13 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 import pytest
 
+from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.errors import WriteConflict
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stateful_query import Maintain
 from streaming.maintain.stream_fence import StreamFence
-from tables.engine.declarations.registry import load
-from tables.engine.delta.delta_writer import CommitTag, Writer, Written
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.declare.registry import load
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import hour, plant, reading
 from tests.worlds import World
 
@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
+    from infra.delta.lake import Lake
     from infra.settings import Settings
-    from tables.engine.delta.lake import Lake
 
 NAME = "flights.delays_by_hour"
 

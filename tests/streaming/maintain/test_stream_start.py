@@ -11,12 +11,12 @@ import pytest
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.replay import decode_again
 from infra.errors import BadDeclaration
-from tables.engine.refresh.open_platform import Platform
-from tables.engine.refresh.streaming_checkpoint import Checkpoint
+from tables.refresh.open_platform import Platform
+from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
-from tests.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
+from tests.streaming.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 

@@ -14,8 +14,8 @@ import pyarrow as pa
 import pytest
 
 from infra.capture.captured_table import UNCHANGED
-from tables.engine.capture.captured_topic import changes_of
-from tables.engine.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
+from tables.declare.captured_topic import changes_of
+from tables.refresh.events.record_decoder import RAW_SCHEMA, Decoded, Decoder
 from tests.tables.declared import bound_as
 
 TOPIC = bound_as(

@@ -18,13 +18,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.archive.format.record_columns import HEADERS, HEADERS_TYPE
 from infra.errors import BadDeclaration
-from tables.engine.declarations.topic import Topic
-from tables.engine.delta.shadow_lake import decoding
-from tables.engine.events.metadata_columns import REST
-from tables.engine.events.record_decoder import Decoded, Decoder
+from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from tables.declare.metadata_columns import REST
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
+from tables.refresh.events.record_decoder import Decoded, Decoder
+from tables.refresh.shadow_lake import decoding
 from tests.tables.declared import bound_as
 from tests.tables.typed_records import raw
 
@@ -406,7 +406,7 @@ def test_a_column_that_the_schema_has_otherwise_is_refused(schemas: Path) -> Non
 def test_what_fastavro_writes_is_read_as_it_was(records: list[dict[str, Any]]) -> None:
     with pytest.MonkeyPatch.context() as patch:
         files = schema_files.SchemaFiles(subject="events", by_id={1: schema_files.Schema(json.dumps(EVENT))})
-        patch.setattr("tables.engine.declarations.table.read_schemas", lambda *_: files)
+        patch.setattr("tables.declare.topic.read_schemas", lambda *_: files)
         whole = [{**PUSH, **record} for record in records]
         result = decoded(topic(), *(by_id(1, written(record)) for record in whole))
     found = [{name: row[name] for name in PUSH} for row in result.accepted.to_pylist()]

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from infra.errors import BadDeclaration
-from tables.engine.declarations.topic import Topic
-from tables.engine.events.metadata_columns import REST
+from tables.declare.metadata_columns import REST
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.protobuf_schema import message_of
 from tables.engine.schemas.schema_compatibility import incompatible_changes

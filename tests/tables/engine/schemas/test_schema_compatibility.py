@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from tables.engine.declarations.topic import Topic
+from tables.declare.topic import Topic
 from tables.engine.schemas import schema_files
 from tables.engine.schemas.schema_compatibility import incompatible_changes
 

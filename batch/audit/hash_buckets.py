@@ -1,0 +1,189 @@
+"""Compares rows by fingerprints of hash buckets, so that only unequal buckets are compared row by row."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from infra.instants import DAY_MS
+from tables.declare.table import Table
+from tables.refresh.json_values import EXACT_JSON
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+    from pyspark.sql.types import DataType
+
+_PER_DAY = 16
+_DAY, _PART = "_day", "_part"
+_ONE, HASH = "_one", "_hash"
+
+
+@dataclass(frozen=True)
+class Turn:
+    """Which share of a table's rows is looked at: those whose day, or key where none has a day, is this one's turn.
+
+    Attributes:
+        number: 0 to `of` - 1.
+    """
+
+    number: int = 0
+    of: int = 1
+
+    def takes(self, day: int) -> bool:
+        """Whether rows of this day, counted from 1970, are among them."""
+        return day % self.of == self.number
+
+
+@dataclass(frozen=True, kw_only=True)
+class Group:
+    """What two sides hold of the rows that go together.
+
+    Attributes:
+        place: what they have in common.
+        one, other: rows of each side.
+        is_equal: whether they are the same rows, in whatever order.
+    """
+
+    place: tuple[int, ...]
+    one: int
+    other: int
+    is_equal: bool
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """Two sides of a table, bucket by bucket.
+
+    Attributes:
+        buckets: that hold a row on either side.
+        rows: of the live side.
+        differing: (day, part) of the buckets whose fingerprints differ.
+    """
+
+    buckets: int
+    rows: int
+    differing: Sequence[tuple[int, int]]
+
+
+def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
+    """The rows whose turn it is."""
+    from pyspark.sql import functions as F
+
+    number = _day(table) if table.event_time else _hash(table)
+    return frame if turn.of == 1 else frame.where(F.pmod(number, F.lit(turn.of)) == turn.number)
+
+
+def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Comparison:
+    """Find the buckets, a day and a part of its keys, in which two sides differ, in one pass over both.
+
+    Approximate columns are left out. Doubles are compared exactly, though rows that differ by rounding alone are equal.
+    """
+    from pyspark.sql import functions as F
+
+    wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
+    compared = [c for c in live.columns if not (table.tolerances or {}).get(c)]
+    found = compare_groups(live, wanted, {_DAY: _day(table), _PART: _part(table)}, compared)
+    return Comparison(
+        buckets=len(found),
+        rows=sum(group.one for group in found),
+        differing=sorted((group.place[0], group.place[1]) for group in found if not group.is_equal),
+    )
+
+
+def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], columns: Sequence[str]) -> list[Group]:
+    """Hold two sides of the same schema against each other, group of rows by group, in one pass over both.
+
+    Of each group the count of rows, the sum and the xor of the hashes of these columns are compared: two different rows
+    of one hash would be needed to hide a difference, or pairs of them.
+
+    Args:
+        by: a name -> the whole number that rows of a group share.
+    """
+    from pyspark.sql import functions as F
+
+    both = one.withColumn(_ONE, F.lit(True)).unionByName(other.withColumn(_ONE, F.lit(False)))
+    numbers = [number.alias(name) for name, number in by.items()]
+    hashed = both.select(*numbers, _ONE, row_hash(one, columns).alias(HASH))
+    found: dict[tuple[int, ...], dict[bool, tuple[int, str, int]]] = {}
+    for row in hashed.groupBy(*by, _ONE).agg(F.count("*").alias("rows"), *totals()).toArrow().to_pylist():
+        sides = found.setdefault(tuple(row[name] for name in by), {})
+        sides[row[_ONE]] = row["rows"], row["total"], row["xor"]
+    none = (0, "", 0)
+    return [
+        Group(
+            place=place,
+            one=sides.get(True, none)[0],
+            other=sides.get(False, none)[0],
+            is_equal=sides.get(True) == sides.get(False),
+        )
+        for place, sides in found.items()
+    ]
+
+
+def totals() -> tuple[Column, Column]:
+    """Aggregates `total` and `xor` of the column `_hash`: equal for equal rows in whatever order."""
+    from pyspark.sql import functions as F
+
+    # A sum of longs would overflow.
+    return F.sum(F.col(HASH).cast("decimal(20,0)")).cast("string").alias("total"), F.bit_xor(HASH).alias("xor")
+
+
+def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]]) -> DataFrame:
+    """The rows of these buckets."""
+    from pyspark.sql import functions as F
+
+    spark, columns = frame.sparkSession, frame.columns
+    wanted = spark.createDataFrame(list(buckets), f"{_DAY} bigint, {_PART} bigint")
+    placed = frame.withColumn(_DAY, _day(table)).withColumn(_PART, _part(table))
+    return placed.join(F.broadcast(wanted), [_DAY, _PART], "left_semi").select(*columns)
+
+
+def _day(table: Table) -> Column:
+    """Days since 1970 of the row's event time; -1 where it has none."""
+    from pyspark.sql import functions as F
+
+    if table.event_time is None:
+        return F.lit(-1).cast("bigint")
+    days = F.floor(F.unix_millis(F.col(table.event_time).cast("timestamp")) / DAY_MS).cast("bigint")
+    return F.coalesce(days, F.lit(-1))
+
+
+def _part(table: Table) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.pmod(_hash(table), F.lit(_PER_DAY)).cast("bigint")
+
+
+def _hash(table: Table) -> Column:
+    from pyspark.sql import functions as F
+
+    return F.xxhash64(*table.recompute_by) if table.recompute_by else F.lit(0).cast("bigint")
+
+
+def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
+    """Equal for rows that are equal by `IS DISTINCT FROM` in each of these columns.
+
+    Spark's hash passes over nulls, so that one could change places with a value unseen: whether a column is null is
+    hashed separately.
+    """
+    from pyspark.sql import functions as F
+
+    parts: list[Column] = []
+    for name in columns:
+        column = F.col(name)
+        parts += [_hashable(column, rows.schema[name].dataType), column.isNull()]
+    return F.xxhash64(*parts)
+
+
+def _hashable(column: Column, kind: DataType) -> Column:
+    """What can be hashed in the column's place: of arrays, structs and maps their JSON, a map's entries sorted.
+
+    A map has no hash, and nulls within a value could change places unseen.
+    """
+    from pyspark.sql import functions as F
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    if not isinstance(kind, ArrayType | MapType | StructType):
+        return column
+    return F.to_json(F.array_sort(F.map_entries(column)) if isinstance(kind, MapType) else column, EXACT_JSON)

@@ -1,0 +1,146 @@
+"""Fingerprints of a topic's events and quarantine by blocks of offsets, kept as certificates."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from batch.audit.hash_buckets import HASH, row_hash, totals
+from infra.delta.datafusion_sql import instant, literal, select
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import Lake
+from infra.instants import epoch_ms
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.topic import Topic
+from tables.refresh.events.record_decoder import TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+CERTIFICATES = "ledger.certificates"
+BLOCK = 10_000
+"""Offsets of one block."""
+_KEPT_MS = 30 * 86_400_000  # what Delta keeps of older versions by default
+_SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("run", pa.string()),
+        ("recorded_at", TIMESTAMP),
+        ("events_version", pa.int64()),
+        ("quarantine_version", pa.int64()),
+        ("partition", pa.int32()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("events", pa.int64()),
+        ("quarantined", pa.int64()),
+        ("total", pa.string()),
+        ("xor", pa.int64()),
+    ]
+)
+
+
+@dataclass(frozen=True, kw_only=True, order=True)
+class Block:
+    """What of the offsets `[start, end)` of a partition is there.
+
+    Attributes:
+        events, quarantined: records.
+        total, xor: of the hashes of all records, in whatever order; the sum is a decimal number.
+    """
+
+    partition: int
+    start: int
+    end: int
+    events: int
+    quarantined: int
+    total: str
+    xor: int
+
+
+def block_of(offset: str) -> Column:
+    """The number of the block in which an offset lies, counted from 0."""
+    from pyspark.sql import functions as F
+
+    return F.floor(F.col(offset) / BLOCK).cast("bigint")
+
+
+def blocks_of(events: DataFrame, quarantine: DataFrame, topic: Topic) -> list[Block]:
+    """The fingerprints of rows of events and of quarantine, in order.
+
+    A record counts by its place, by its declared fields where it is good, and by its bytes where it is not.
+    """
+    from pyspark.sql import functions as F
+
+    good = events.where(f"{OFFSET} IS NOT NULL").select(
+        PARTITION, OFFSET, row_hash(events, [PARTITION, OFFSET, *topic.columns]).alias(HASH), F.lit(1).alias("_good")
+    )
+    bad = quarantine.select(
+        PARTITION, OFFSET, row_hash(quarantine, [PARTITION, OFFSET, "value"]).alias(HASH), F.lit(0).alias("_good")
+    )
+    rows = (
+        good.unionByName(bad)
+        .groupBy(PARTITION, block_of(OFFSET).alias("_block"))
+        .agg(
+            F.sum("_good").alias("events"),
+            F.sum(1 - F.col("_good")).alias("quarantined"),
+            *totals(),
+        )
+        .collect()
+    )
+    return sorted(
+        Block(
+            partition=row[PARTITION],
+            start=row["_block"] * BLOCK,
+            end=(row["_block"] + 1) * BLOCK,
+            events=row["events"],
+            quarantined=row["quarantined"],
+            total=row["total"],
+            xor=row["xor"],
+        )
+        for row in rows
+    )
+
+
+def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, int], blocks: Sequence[Block]) -> None:
+    """Keep what the two tables held at these versions, of events and of quarantine, for as long as they can be read."""
+    from deltalake.exceptions import CommitFailedError
+
+    lake.ensure(CERTIFICATES, _SCHEMA, statistics=["topic", "run", "recorded_at"])
+    now = datetime.now(UTC)
+    head = {"topic": topic.full_name, "run": run, "recorded_at": now}
+    head |= {"events_version": versions[0], "quarantine_version": versions[1]}
+    rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=_SCHEMA)
+    if len(rows):
+        Writer(lake, CERTIFICATES).append_new(f"certificates/{topic.full_name}", lambda: rows)
+        oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
+        with suppress(CommitFailedError):  # another process removes them
+            lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")
+
+
+def read_certificate(
+    lake: Lake, topic: Topic, version: int | None = None
+) -> tuple[tuple[int, int], list[Block]] | None:
+    """The newest certificate of the topic, or the newest of a version of its events; None when there is none."""
+    if not lake.exists(CERTIFICATES):
+        return None
+    wanted = f"topic = {literal(topic.full_name)}" + ("" if version is None else f" AND events_version = {version}")
+    runs = ["run", "recorded_at", "events_version", "quarantine_version"]
+    found = select(lake.open(CERTIFICATES), runs, wanted)
+    newest = found.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
+    if not newest:
+        return None
+    of_run = f"{wanted} AND run = {literal(newest[0]['run'])}"
+    rows = select(lake.open(CERTIFICATES), list(Block.__dataclass_fields__), of_run)
+    versions = newest[0]["events_version"], newest[0]["quarantine_version"]
+    return versions, sorted(Block(**row) for row in rows.to_pylist())
+
+
+def differing(one: Iterable[Block], other: Iterable[Block]) -> list[tuple[int, int, int]]:
+    """(partition, start, end) of the blocks that are not the same on both sides."""
+    left, right = ({(b.partition, b.start, b.end): b for b in side} for side in (one, other))
+    return sorted(place for place in left.keys() | right.keys() if left.get(place) != right.get(place))

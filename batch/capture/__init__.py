@@ -1,0 +1,1 @@
+"""Captured databases: what was lost, deleted, or has to be captured again."""

@@ -1,0 +1,116 @@
+"""How far tables of changes show the captured database: the newest mark before which they have every change."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+import pyarrow as pa
+
+from batch.capture.lost_changes import changes_fault
+from batch.capture.snapshot_deletions import deletions
+from infra.capture.captured_table import Capture
+from infra.delta.lake import Lake
+from infra.duckdb_session import query
+from infra.errors import BadArgument, CaptureFailed
+from tables.declare.metadata_columns import MARK, OFFSET
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.streaming_checkpoint import Checkpoint
+
+_NEWEST = """
+    SELECT cdc_snapshot AS snapshot, coalesce(max(cdc_commit_lsn) FILTER (cdc_lsn = 0), 0) AS since
+    FROM rows GROUP BY cdc_snapshot ORDER BY cdc_snapshot DESC LIMIT 1
+"""
+
+
+@dataclass(frozen=True, order=True)
+class Mark:
+    """A place in the database's log.
+
+    Attributes:
+        lsn: what was committed before it is before it in every topic that is captured from the database.
+        at: the database's time when it was written.
+    """
+
+    lsn: int
+    at: datetime
+
+
+def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) -> Mark:
+    """The newest mark that all these tables have passed: they hold every change that was committed before it.
+
+    Args:
+        tables: such as read topics of `changes_of`, and no other tables.
+
+    Raises:
+        BadArgument: a table does not read changes alone.
+        CaptureFailed: a table lacks changes, or has not passed a mark since its snapshot. Says which, and what to do.
+    """
+    common: set[Mark] | None = None
+    for table in tables:
+        for number, topic in enumerate(_changes(registry, table)):
+            marks = _of_topic(lake, topic, table, number)
+            common = marks if common is None else common & marks
+    if not common:
+        raise CaptureFailed(
+            f"{', '.join(table.full_name for table in tables)} have met no mark in common since their snapshots.",
+            hint="One is written every 10 s while the captures run. After the database was restored, "
+            "`./twofold status` shows which captures are still of the time before.",
+        )
+    return max(common)
+
+
+def _changes(registry: Registry, table: Table) -> list[Topic]:
+    sources = registry.upstream(table)
+    found = [source for source in sources if isinstance(source, Topic) and source.encoding == "debezium"]
+    if len(found) < len(sources):
+        other = next(source.full_name for source in sources if source not in found)
+        raise BadArgument(
+            f"{table.full_name} reads {other}, which is no topic of changes.",
+            hint="Expected tables that read topics declared by changes_of, and nothing else.",
+        )
+    return found
+
+
+def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> set[Mark]:
+    """The marks since the newest snapshot, of the changes that the table has taken.
+
+    A restored database writes marks at places again; their times are others.
+
+    Args:
+        number: of the topic among the table's inputs.
+    """
+    name = topic.full_name
+    fault = changes_fault(lake, name)
+    if fault:
+        raise CaptureFailed(f"{name}: {fault}.", topic=name)
+    position = Checkpoint.of_table(lake.settings, table).next_versions()
+    if len(position) <= number or position[number] < 1:
+        raise CaptureFailed(
+            f"{table.full_name} has not taken changes yet.", hint="`./twofold up` starts its stream.", topic=name
+        )
+    version = position[number] - 1
+    changes = lake.open(name, version)
+    of_snapshots = changes.scan(
+        columns=["cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"], predicate=f"{OFFSET} IS NOT NULL AND cdc_snapshot > 0"
+    )
+    [newest] = query(_NEWEST, rows=of_snapshots).to_pylist() or [{"snapshot": 1, "since": 0}]
+    wanted = f"cdc_op = '{MARK}' AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
+    marks = pa.table(changes.scan(columns=["cdc_lsn", "cdc_at"], predicate=wanted))
+    if not len(marks):
+        raise CaptureFailed(
+            f"{table.full_name} has met no mark since the newest snapshot of {topic.captures}.",
+            hint="One is written every 10 s while the captures run: see `./twofold status`.",
+            topic=name,
+        )
+    capture = Capture(topic=name, table=topic.captures or "", snapshot=newest["snapshot"])
+    if capture.snapshot > 1 and any(True for _ in deletions(lake, topic, capture, version)):
+        raise CaptureFailed(
+            f"{table.full_name} still has rows that are gone: the recapture of {topic.captures} is not finished.",
+            hint=f"`./twofold recapture {name}` continues.",
+            topic=name,
+        )
+    return {Mark(row["cdc_lsn"], row["cdc_at"]) for row in marks.to_pylist()}

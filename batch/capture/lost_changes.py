@@ -1,0 +1,68 @@
+"""Finds changes of a captured table that its events lack."""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from infra.delta.lake import QUARANTINE, Lake
+from infra.duckdb_session import query
+from tables.declare.metadata_columns import OFFSET
+from tables.engine.capture.debezium_decoder import snapshot_of
+
+_NEWEST = f"""
+    SELECT
+        cdc_snapshot AS number,
+        coalesce(lead(min({OFFSET})) OVER (ORDER BY cdc_snapshot DESC), 0) AS since,
+        min(cdc_commit_lsn) FILTER (cdc_op = 'snapshot') AS first,
+        max(cdc_commit_lsn) FILTER (cdc_op = 'snapshot') AS last
+    FROM rows GROUP BY cdc_snapshot ORDER BY cdc_snapshot DESC LIMIT 1
+"""
+_OF_SNAPSHOTS = f"cdc_lsn = 0 AND cdc_snapshot > 0 AND {OFFSET} IS NOT NULL"
+
+
+def changes_fault(lake: Lake, topic: str) -> str:
+    """Why tables may differ from the captured one though all changes arrive; empty: they do not.
+
+    A change of the newest snapshot, or since, that was refused is in quarantine. A snapshot that was interrupted begins
+    again, of a later moment, and no change says that a row is deleted which was deleted between the two. Of a column
+    that was renamed no change says so either.
+    """
+    if not lake.exists(topic):
+        return ""
+    rows = lake.open(topic).scan(columns=["cdc_op", "cdc_snapshot", "cdc_commit_lsn", OFFSET], predicate=_OF_SNAPSHOTS)
+    newest = [row.values() for row in query(_NEWEST, rows=rows).to_pylist()]
+    [(number, since, first, last)] = newest or [(0, 0, None, None)]
+    refused = len(refused_changes(lake, topic, number, since))
+    if refused:
+        return (
+            f"its tables lack changes that were refused: {refused:,}, with their reasons in {topic}{QUARANTINE} "
+            "(`./twofold sql` shows them)"
+        )
+    if first != last:
+        return (
+            f"its snapshot of LSN {first} was interrupted and begun again at {last}: rows that were deleted in between "
+            "may still be in its tables"
+        )
+    lacking = lake.open(topic).scan(
+        columns=["cdc_missing"], predicate=f"cdc_missing IS NOT NULL AND cdc_snapshot >= {number}"
+    )
+    missing = query("SELECT DISTINCT cdc_missing FROM rows ORDER BY ALL", rows=lacking)["cdc_missing"].to_pylist()
+    if missing:
+        return (
+            f"its table has no column {', '.join(missing)}, which is declared: tables keep the last values; "
+            "declare the columns that it has"
+        )
+    return ""
+
+
+def refused_changes(lake: Lake, topic: str, snapshot: int, since: int = 0) -> list[bytes | None]:
+    """The values, in quarantine, of changes that belong to a snapshot or a later one, or of which that cannot be read.
+
+    Args:
+        since: an offset before all of them.
+    """
+    if not lake.exists(f"{topic}{QUARANTINE}"):
+        return []
+    found = pa.table(lake.open(f"{topic}{QUARANTINE}").scan(columns=["value"], predicate=f"{OFFSET} >= {since}"))
+    values: list[bytes | None] = found["value"].to_pylist()
+    return [value for value in values if (snapshot_of(value) or snapshot) >= snapshot]

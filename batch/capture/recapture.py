@@ -1,0 +1,121 @@
+"""Captures a table of the database again: with a new snapshot, and deletions of what is not in it any more."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+from batch.capture.snapshot_deletions import deletions, newest_snapshot
+from infra.capture import debezium_connector
+from infra.capture.captured_table import Capture, again
+from infra.errors import BrokerUnreachable, CaptureFailed, ProcessFailed
+from infra.kafka import topic_admin
+from infra.kafka.record_producer import producing
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+
+if TYPE_CHECKING:
+    from infra.delta.lake import Lake
+    from infra.settings import Settings
+    from tables.declare.topic import Topic
+
+STALLED_S = 120.0
+OUTAGE_S = 120
+
+
+def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
+    """The capture of the topic to continue: the newest that Connect knows, the first where there are no changes yet.
+
+    Raises:
+        CaptureFailed: Connect has lost the place of the topic's capture.
+        ConnectUnreachable: retryable.
+    """
+    known = debezium_connector.known(settings, capture)
+    if not known and newest_snapshot(lake, capture):
+        raise CaptureFailed(
+            f"{capture.topic} has changes, but Kafka Connect knows no capture of it: later changes may be lost.",
+            hint=f"{again(capture.topic)}.",
+            topic=capture.topic,
+        )
+    return known[-1] if known else capture
+
+
+def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
+    """Have the table captured from a new snapshot on, or go on with one that was begun and not finished.
+
+    The connector before is stopped, and kept until `finish`.
+
+    Raises:
+        CaptureFailed: there is no such table, or the connector does not run.
+        ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    debezium_connector.require_table(settings, capture)
+    known = debezium_connector.known(settings, capture)
+    following = known[-1] if len(known) > 1 and _is_whole(settings, known[-1]) else None
+    if following is None:
+        last = max([newest_snapshot(lake, capture), *(before.snapshot for before in known)])
+        if last:
+            debezium_connector.ensure_retired(settings, replace(capture, snapshot=last))
+        following = replace(capture, snapshot=last + 1)
+    debezium_connector.ensure(settings, following)
+    return following
+
+
+def wait_ingested(settings: Settings, lake: Lake, topic: Topic, *, stalled_s: float = STALLED_S) -> None:
+    """Return when the events have all that the topic has now.
+
+    Raises:
+        ProcessFailed: the stream has taken nothing for `stalled_s`.
+    """
+    name = topic.full_name
+    wanted = topic_admin.offsets(settings, [name])[name][0].latest
+    before, since = -1, time.monotonic()
+    while (now := read_ingested_offsets(lake, topic).ends.get(0, 0) if lake.exists(name) else 0) < wanted:
+        if now > before:
+            before, since = now, time.monotonic()
+        elif time.monotonic() - since > stalled_s:
+            raise ProcessFailed(
+                f"The stream is at offset {now:,} of {name}; the snapshot ends before {wanted:,}.",
+                hint=f"./twofold status shows how it is; then `./twofold recapture {name}` continues.",
+            )
+        time.sleep(0.3)
+
+
+def finish(settings: Settings, lake: Lake, topic: Topic, capture: Capture) -> int:
+    """Delete what is not in the new snapshot, by events of the topic; how many rows that are.
+
+    The events must have the whole snapshot.
+
+    Raises:
+        BrokerUnreachable, ConnectUnreachable, DatabaseUnreachable: retryable.
+    """
+    count = _send(settings, topic.full_name, deletions(lake, topic, capture))
+    for before in debezium_connector.known(settings, capture):
+        if before.snapshot < capture.snapshot:
+            debezium_connector.remove(settings, before.name)
+    return count
+
+
+def _send(settings: Settings, topic: str, events: Iterable[tuple[bytes, bytes]]) -> int:
+    from kafka.errors import KafkaError
+
+    try:
+        with producing(settings, outage_s=OUTAGE_S) as producer:
+            sent = [producer.send(topic, key=key, value=value, partition=0) for key, value in events]
+            for acknowledged in sent:
+                acknowledged.get()
+    except KafkaError as error:
+        raise BrokerUnreachable(
+            f"The broker at {settings.bootstrap_servers} did not take the deletions of {topic}: {error}.",
+            hint=f"`./twofold recapture {topic}` continues.",
+        ) from error
+    return len(sent)
+
+
+def _is_whole(settings: Settings, capture: Capture) -> bool:
+    try:
+        debezium_connector.require_whole(settings, capture)
+    except CaptureFailed:
+        return False
+    return True

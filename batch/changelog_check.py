@@ -1,0 +1,88 @@
+"""Checks that the stream's changes with the corrections of the ledger give the table."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from batch.ledgers.run_ledgers import Ledgers
+from infra.delta.change_feed import naming_what_is_gone
+from infra.delta.lake import Lake
+from infra.duckdb_session import query
+from tables.declare.table import Table
+from tables.refresh.json_values import from_plain_json
+from tables.refresh.row_diff import difference_of_tables
+
+_VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
+
+
+def unexplained_changes(lake: Lake, table: Table) -> int:
+    """How many rows of the table are not what the stream's commits, and the corrections of batch runs, add up to.
+
+    What was written past the platform is in neither of them. Of a log that was cleaned, only rows that the commits
+    that are left changed are looked at.
+
+    Raises:
+        ChangesGone: a VACUUM removed what commits that are left changed: the comparison cannot be made.
+    """
+    newest = lake.version(table.full_name)
+    oldest = lake.oldest_commit(table.full_name, -1, newest)
+    changed = _last_changes(lake, table, newest, oldest)
+    live = lake.open(table.full_name, newest)
+    schema = pa.schema(live.schema())
+    rows = pa.table(live.scan()).cast(schema)
+    if oldest > 0:
+        same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.primary_key)
+        found = query(f"SELECT live.* FROM live SEMI JOIN changed ON {same}", live=rows, changed=changed)
+        rows = found.cast(schema)
+    left = changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
+    return len(difference_of_tables(left, rows, table.primary_key))
+
+
+def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:
+    """The last change of each key that commits of the versions `[oldest, newest]` made; `_gone`: it was a deletion."""
+    name = table.full_name
+    schema = pa.schema(lake.open(name, newest).schema())
+    commits = list(lake.commits(name, oldest - 1, newest))
+    streamed = [c.version for c in commits if c.changes and c.info.get("cause") == "stream"]
+    with naming_what_is_gone(name, oldest, newest):
+        feed = pa.table(lake.open(name, newest).load_cdf(starting_version=oldest, ending_version=newest))
+    corrections = Ledgers(lake).corrections(name, after=oldest - 1, through=newest)
+    key = ", ".join(f'"{column}"' for column in table.primary_key)
+    columns = ", ".join(f'"{column}"' for column in schema.names)
+    rows = query(
+        f"""WITH changes AS (
+            SELECT {columns}, {_VERSION}::BIGINT AS {_VERSION}, {_CHANGE_TYPE} = 'delete' AS _gone FROM feed
+            WHERE {_CHANGE_TYPE} <> 'update_preimage' AND {_VERSION} IN (SELECT version FROM streamed)
+            UNION ALL BY NAME FROM corrected
+        )
+        SELECT {columns}, _gone FROM changes
+        QUALIFY row_number() OVER (PARTITION BY {key} ORDER BY {_VERSION} DESC, _gone) = 1""",
+        feed=feed,
+        streamed=pa.table({"version": pa.array(streamed, pa.int64())}),
+        corrected=_changes(corrections, schema),
+    )
+    return rows.cast(schema.append(pa.field("_gone", pa.bool_())))
+
+
+def _changes(corrections: list[dict[str, Any]], schema: pa.Schema) -> pa.Table:
+    """Corrections as rows of the table, each with its version and whether it deletes the row."""
+    rows = [
+        {
+            **_row(json.loads(correction["after"] or correction["before"]), schema),
+            _VERSION: correction["version"],
+            "_gone": correction["change"] == "delete",
+        }
+        for correction in corrections
+    ]
+    return pa.Table.from_pylist(
+        rows, schema=schema.append(pa.field(_VERSION, pa.int64())).append(pa.field("_gone", pa.bool_()))
+    )
+
+
+def _row(values: Mapping[str, Any], schema: pa.Schema) -> dict[str, Any]:
+    return {field.name: from_plain_json(values.get(field.name), field.type) for field in schema}

@@ -1,0 +1,179 @@
+"""Ingested records that a table may lack because its stream dropped them as late."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions, splits
+from infra.delta.change_feed import changes_between, columns_in
+from infra.delta.datafusion_sql import select
+from infra.delta.lake import Lake, LoggedCommit
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.streaming_checkpoint import Checkpoint
+
+
+@dataclass(frozen=True, kw_only=True)
+class Late:
+    """What of the log a version of a table may lack, though its stream has read it.
+
+    Attributes:
+        table: whose stream may have dropped it; the table itself, or one that it is computed from.
+        records: late records that no reconcile of that version has looked at; of which topic.
+        dropped: late records that are left out by declaration.
+        waiting: groups of rows that a reconcile has left until they close.
+    """
+
+    table: str
+    topic: str
+    records: int = 0
+    dropped: int = 0
+    waiting: int = 0
+
+    @property
+    def fault(self) -> str:
+        """What may be missing, for people; empty when nothing is."""
+        found = [f"{self.records} late records of {self.topic} that no reconcile has looked at"] if self.records else []
+        found += [f"what was late for {self.waiting} groups of rows that are still open"] if self.waiting else []
+        return f"{self.table} may lack {' and '.join(found)}" if found else ""
+
+
+def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, int]) -> list[Late]:
+    """What the table may lack, and each table that it is computed from.
+
+    Args:
+        taken: topic or table -> the version of it that is in; the table itself among them.
+    """
+    known = reconcile_positions(lake)
+    found: dict[tuple[str, str], Late] = {}
+    for one in registry.above(table).tables.values():
+        if one.full_name not in taken or not one.closes_at:
+            continue
+        standing = _of_version(lake, one, known.get(one.full_name), taken[one.full_name])
+        for source in registry.upstream(one):
+            if isinstance(source, Topic) and source.full_name in taken:
+                found[one.full_name, source.full_name] = _late(lake, one, source, standing, taken[source.full_name])
+    return list(found.values())
+
+
+def _of_version(lake: Lake, table: Table, standing: ReconcilePosition | None, version: int) -> ReconcilePosition | None:
+    """The standing, unless it is of a newer version of the table or of another stream."""
+    if standing is None or standing.stream != Checkpoint.of_table(lake.settings, table).stream:
+        return None
+    return standing if standing.consumed.get(table.full_name, -1) <= version else None
+
+
+def _late(lake: Lake, table: Table, topic: Topic, standing: ReconcilePosition | None, through: int) -> Late:
+    name, consumed = topic.full_name, standing.consumed if standing else {}
+    drops = table.late == "drop"
+    after = -1 if drops else min(consumed.get(name, -1), through)
+    columns = [PARTITION, OFFSET]
+    parts = [missed_by_streams(lake, name, after, through, columns, table.watermark_ms).late]
+    cut = Checkpoint.of_table(lake.settings, table).splits.versions_of(name)[
+        0 if drops else consumed.get(splits(name), 0) :
+    ]
+    parts += [
+        late_within_commit(lake, name, version, [*columns, topic.event_time], topic.event_time, table.watermark_ms)
+        for version in dict.fromkeys(cut)
+        if version <= through
+    ]
+    rows = pa.concat_tables([part.select(columns) for part in parts])
+    count = len(rows.group_by(columns).aggregate([]))
+    waiting = len(standing.pending) if standing else 0
+    if drops:
+        return Late(table=table.full_name, topic=name, dropped=count)
+    return Late(table=table.full_name, topic=name, records=count, waiting=waiting)
+
+
+@dataclass(frozen=True)
+class Missed:
+    """Rows of an events table that streams may not have seen.
+
+    Attributes:
+        late: appended with `_late_by_ms` at or beyond the delay: every row that the watermark dropped is among them.
+        replayed: old and new rows of replays and of other commits that streams skip.
+        is_cleaned: commits of that time are gone. Both are then a superset of the rows that there still are; what a
+            replay took out, or what a row was before it, nobody knows any more.
+    """
+
+    late: pa.Table
+    replayed: pa.Table
+    is_cleaned: bool = False
+
+
+def missed_by_streams(
+    lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
+) -> Missed:
+    """What streams with a watermark delay of `late_from_ms` may have missed in versions `(after, through]`.
+
+    Args:
+        late_from_ms: None: the stream drops nothing.
+
+    Returns:
+        Tables of `columns`, one row per change. Files whose statistics exclude late rows are not opened.
+    """
+    schema = columns_in(lake.open(name), columns)
+    try:
+        return _missed(lake, name, [c for c in lake.commits(name, after, through) if c.changes], schema, late_from_ms)
+    except FileNotFoundError:
+        late = "false" if late_from_ms is None else f"{LATE_BY_MS} >= {late_from_ms}"
+        table = lake.open(name)
+        return Missed(select(table, schema.names, late), select(table, schema.names, REPLAYED), is_cleaned=True)
+
+
+def late_within_commit(
+    lake: Lake, name: str, version: int, columns: Sequence[str], event_time: str, late_from_ms: int
+) -> pa.Table:
+    """Rows of one commit that are late by other rows of the same commit.
+
+    `_late_by_ms` looks at earlier commits only; where a stream took a commit in parts, these may be dropped, too.
+    """
+    table = lake.open(name)
+    rows = changes_between(table, name, version, version, columns_in(table, columns))
+    times = rows[event_time].cast(pa.int64())
+    newest = pc.max(times)
+    return rows.filter(pc.greater_equal(pc.subtract(newest, times), late_from_ms * 1_000))
+
+
+def _missed(
+    lake: Lake, name: str, commits: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int | None
+) -> Missed:
+    skipped = [c for c in commits if c.rewrites or c.info.get("cause") == "replay"]
+    appends = [c for c in commits if c not in skipped]
+    empty = schema.empty_table()
+    return Missed(
+        late=empty if late_from_ms is None else _late_rows(lake, name, appends, schema, late_from_ms),
+        replayed=pa.concat_tables(
+            [empty, *(changes_between(lake.open(name), name, c.version, c.version, schema) for c in skipped)]
+        ),
+    )
+
+
+def _late_rows(
+    lake: Lake, name: str, appends: Sequence[LoggedCommit], schema: pa.Schema, late_from_ms: int
+) -> pa.Table:
+    import pyarrow.dataset as ds
+
+    def may_hold(greatest: object) -> bool:
+        return not isinstance(greatest, int) or greatest >= late_from_ms
+
+    paths = [
+        f"{lake.uri(name)}/{added.path}"
+        for commit in appends
+        for added in commit.added
+        if may_hold(added.greatest.get(LATE_BY_MS))
+    ]
+    if not paths:
+        return schema.empty_table()
+    files = ds.dataset(paths, format="parquet", schema=_with(schema, pa.field(LATE_BY_MS, pa.int64())))
+    return files.to_table(columns=schema.names, filter=ds.field(LATE_BY_MS) >= late_from_ms).cast(schema)
+
+
+def _with(schema: pa.Schema, field: pa.Field) -> pa.Schema:
+    return schema if field.name in schema.names else schema.append(field)

@@ -1,0 +1,1 @@
+"""Runs, corrections, causes and positions, as Delta tables."""

@@ -1,0 +1,74 @@
+"""One run of batch work on a table: the only writer of the ledgers of causes, corrections and runs."""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Sequence
+from typing import Any
+
+from batch.ledgers.causes import CausingRecord
+from batch.ledgers.reconcile_position import ReconcilePosition
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Cause, RunResult, run_name
+from infra.delta.delta_writer import Written
+from infra.delta.lake import Lake
+from tables.declare.code_fingerprint import fingerprint
+from tables.declare.table import Table
+
+_log = logging.getLogger("twofold.run")
+
+
+class Run:
+    """Begins when it is made, before the table is read; what it published is noted when it ends.
+
+    A run that dies in between is noted by the next one, from what its commits say.
+
+    Attributes:
+        name: sorts by time.
+        version: of the table when it began: restoring it undoes the run.
+    """
+
+    def __init__(self, lake: Lake, ledgers: Ledgers, table: Table, cause: Cause) -> None:
+        self._ledgers, self._table, self._cause = ledgers, table, cause
+        self.name, self.version = run_name(cause), lake.version(table.full_name)
+        self._began = time.monotonic()
+
+    @property
+    def info(self) -> dict[str, Any]:
+        """What its commits say of themselves."""
+        return {"cause": self._cause, "run": self.name}
+
+    def note_causes(self, evidence: Sequence[CausingRecord]) -> None:
+        """Keep, before anything is published, why the run touches the table."""
+        self._ledgers.record_evidence(self.name, self._table.full_name, evidence)
+
+    def end(
+        self,
+        written: Written,
+        *,
+        position: ReconcilePosition | None = None,
+        keep: bool = False,
+        definition: str | None = None,
+        **counts: Any,
+    ) -> RunResult:
+        """Note the corrections, then the run where it changed something.
+
+        Args:
+            position: where the next reconcile begins.
+            keep: note the run though it changed nothing.
+            definition: the fingerprint by which the rows are computed now; None: that of the table.
+            counts: of `RunResult`.
+        """
+        self._ledgers.record_corrections(self._table)
+        outcome = RunResult(
+            table=self._table.full_name,
+            cause=self._cause,
+            run=self.name,
+            seconds=time.monotonic() - self._began,
+            **counts,
+        ).publishing(written, self.version)
+        if outcome.changed or keep or position:
+            self._ledgers.record_run(outcome, position, fingerprint(self._table) if definition is None else definition)
+        _log.info("run=%s table=%s changed=%d", self.name, outcome.table, outcome.changed)
+        return outcome

@@ -1,0 +1,346 @@
+"""The ledgers of runs, causes, corrections and positions."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections import Counter, defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import fields
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+
+from batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, ChangedRows, span_of
+from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
+from batch.ledgers.run_result import RUNS, Audited, RunResult, started_at
+from infra.delta.change_feed import naming_what_is_gone, side_of
+from infra.delta.datafusion_sql import instant, literal, select
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake, LoggedCommit
+from infra.errors import ChangesGone
+from infra.instants import epoch_ms
+from tables.declare.table import Table
+from tables.refresh.events.record_decoder import TIMESTAMP
+from tables.refresh.json_values import to_json, to_plain_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVIDENCE, CORRECTIONS = "ledger.evidence", "ledger.corrections"
+_log = logging.getLogger("twofold.ledgers")
+
+_RUNS_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("table", pa.string()),
+        ("cause", pa.string()),
+        ("recorded_at", TIMESTAMP),
+        ("touched", pa.int64()),
+        ("scopes", pa.int64()),
+        ("inserted", pa.int64()),
+        ("updated", pa.int64()),
+        ("deleted", pa.int64()),
+        ("unexplained", pa.int64()),
+        ("files_written", pa.int64()),
+        ("version_before", pa.int64()),
+        ("version_after", pa.int64()),
+        ("seconds", pa.float64()),
+        ("fingerprint", pa.string()),
+        ("turn", pa.int64()),
+        ("turns", pa.int64()),
+        ("rows", pa.int64()),
+        ("buckets", pa.int64()),
+        ("differing", pa.int64()),
+        ("excused", pa.int64()),
+        ("approved_by", pa.string()),
+    ]
+)
+_EVIDENCE_SCHEMA = pa.schema(
+    [
+        ("run", pa.string()),
+        ("table", pa.string()),
+        ("source", pa.string()),
+        ("partition", pa.int32()),
+        ("offset", pa.int64()),
+        ("late_by_ms", pa.int64()),
+        ("event_ms", pa.int64()),
+        ("scope", pa.string()),
+        ("start_ms", pa.int64()),
+        ("end_ms", pa.int64()),
+        ("recorded_at", TIMESTAMP),
+    ]
+)
+_CORRECTIONS_SCHEMA = pa.schema(
+    [
+        ("table", pa.string()),
+        ("key", pa.string()),
+        ("change", pa.string()),
+        ("before", pa.string()),
+        ("after", pa.string()),
+        ("cause", pa.string()),
+        ("run", pa.string()),
+        ("version", pa.int64()),
+        ("recorded_at", TIMESTAMP),
+        ("fingerprint", pa.string()),
+        ("evidence", pa.list_(RECORD)),
+        ("inputs", pa.string()),
+        ("records", pa.int64()),
+    ]
+)
+# Commits of streams are looked through for those of batch runs; this many at most are looked through again.
+_COMMITS_READ_AGAIN = 100
+_AT_ONCE = 10_000  # records of evidence that are objects at the same time
+_SLACK_MS = 3_600_000  # by which clocks of processes may differ
+_COUNTS = (
+    *("touched", "scopes", "inserted", "updated", "deleted", "unexplained"),
+    *("files_written", "version_before", "version_after", "seconds", "approved_by"),
+)
+_AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
+_POSITIONS_SCHEMA = pa.schema([*((name, pa.string()) for name in COLUMNS), ("recorded_at", TIMESTAMP)])
+_SCHEMAS = {
+    RUNS: _RUNS_SCHEMA,
+    EVIDENCE: _EVIDENCE_SCHEMA,
+    CORRECTIONS: _CORRECTIONS_SCHEMA,
+    POSITIONS: _POSITIONS_SCHEMA,
+}
+_STATISTICS = ["table", "run", "recorded_at"]
+"""Columns by which the files of a ledger are chosen."""
+
+
+class Ledgers:
+    """Reads and appends the ledgers of one lake; one that is not there is empty, and made at its first row."""
+
+    def __init__(self, lake: Lake, spark: SparkSession | None = None) -> None:
+        self._lake, self._spark = lake, spark
+        self._writers: dict[str, Writer] = {}
+
+    def ensure(self) -> None:
+        """Create the ledgers that are not there, so that analysts can query each of them."""
+        for name in _SCHEMAS:
+            self._ensure(name)
+
+    def position(self, table: str) -> ReconcilePosition:
+        """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
+        return reconcile_positions(self._lake).get(table, ReconcilePosition())
+
+    def record_run(self, outcome: RunResult, position: ReconcilePosition | None, fingerprint: str) -> None:
+        """Append a finished run, once; `position` is where the next reconcile begins."""
+        facts = {name: getattr(outcome, name) for name in ("cause", *_COUNTS)}
+        self._append_run(outcome, {**facts, "fingerprint": fingerprint})
+        if position:
+            self.move({outcome.table: position}, outcome.table)
+
+    def move(self, positions: Mapping[str, ReconcilePosition], app: str = "idle") -> None:
+        """Note where the next reconcile of each table begins.
+
+        A position is true for itself: from any that was ever noted on, everything is found. So it does not matter
+        which of two processes that reconcile the same table at once has the last word, or that one is passed over.
+
+        Args:
+            app: who moves them; of two that do it at once under one name, one does.
+        """
+        now = datetime.now(UTC)
+        rows = [{**one.as_row(table), "recorded_at": now} for table, one in positions.items()]
+        writer = self._writer(POSITIONS)
+        stamp = CommitTag(app=app, version=writer.next_number(app))
+        writer.upsert(pa.Table.from_pylist(rows, schema=_POSITIONS_SCHEMA), ["table"], stamp)
+
+    def record_audit(self, audited: Audited, fingerprint: str) -> None:
+        """Append a finished audit of a table; it published nothing."""
+        facts = {name: getattr(audited, name) for name in _AUDIT_COUNTS}
+        versions = dict.fromkeys(("version_before", "version_after"), audited.version)
+        self._append_run(
+            audited, {**facts, **versions, "cause": "audit", "fingerprint": fingerprint, "turns": audited.of}
+        )
+
+    def _append_run(self, run: RunResult | Audited, facts: Mapping[str, object]) -> None:
+        row = {"run": run.run, "table": run.table, "recorded_at": datetime.now(UTC), **facts}
+        self._append(RUNS, run.table, run.run, pa.Table.from_pylist([row], schema=_RUNS_SCHEMA))
+
+    def record_evidence(self, run: str, table: str, evidence: Sequence[CausingRecord]) -> None:
+        """Append, before anything is published, why the run touches the table."""
+        head = {"run": run, "table": table, "recorded_at": datetime.now(UTC)}
+        names = [f.name for f in fields(CausingRecord) if f.name != "scope"]
+
+        def rows(some: Sequence[CausingRecord]) -> list[dict[str, Any]]:
+            return [
+                {**head, **{n: getattr(e, n) for n in names}, "scope": json.dumps(to_plain_json(e.scope))} for e in some
+            ]
+
+        parts = [
+            pa.Table.from_pylist(rows(evidence[first : first + _AT_ONCE]), schema=_EVIDENCE_SCHEMA)
+            for first in range(0, len(evidence), _AT_ONCE)
+        ]
+        if parts:
+            self._append(EVIDENCE, table, run, pa.concat_tables(parts))
+
+    def record_corrections(self, table: Table) -> int:
+        """Bring `corrections` up to the table's change data feed: one row per row that a batch run changed.
+
+        What a crash left out is caught up by the next call; nothing is written twice. Commits that retention removed
+        meanwhile are passed over, and those whose changes a VACUUM removed.
+        """
+        name = table.full_name
+        writer, app = self._writer(CORRECTIONS), f"corrections/{name}"
+        last = writer.newest().transaction_version(app)
+        done = -1 if last is None else last
+        newest = self._lake.version(name)
+        added = 0
+        for commit in self._lake.commits(name, done, newest, kept=True):
+            if not commit.changes or "run" not in commit.info:
+                continue
+            try:
+                rows = list(self._corrections(table, commit.version, commit.info, commit.timestamp_ms))
+            except ChangesGone as gone:
+                _log.warning("no corrections run=%s: %s", commit.info["run"], gone.message)
+                continue
+            corrections = pa.Table.from_pylist(rows, schema=_CORRECTIONS_SCHEMA)
+            added += writer.append(corrections, CommitTag(app=app, version=commit.version)).inserted
+            done = commit.version
+        if newest - done > _COMMITS_READ_AGAIN:
+            writer.append(_CORRECTIONS_SCHEMA.empty_table(), CommitTag(app=app, version=newest))
+        return added
+
+    def catch_up(self, table: Table) -> None:
+        """Note what runs that died have published into the table: their corrections, and the runs themselves."""
+        name = table.full_name
+        last = self._writer(CORRECTIONS).newest().transaction_version(f"corrections/{name}")
+        self.record_corrections(table)
+        published: dict[str, list[LoggedCommit]] = defaultdict(list)
+        # The newest run of which the corrections are there may have died right after them.
+        after = -1 if last is None else last - 1
+        for commit in self._lake.commits(name, after, self._lake.version(name), kept=True):
+            if "run" in commit.info:
+                published[str(commit.info["run"])].append(commit)
+        for run, commits in published.items():
+            if not self._has(RUNS, name, run):
+                self._record_lost(name, run, commits)
+
+    def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
+        first, last = commits[0], commits[-1]
+        made = Counter(c["change"] for c in self.corrections(table, first.version - 1, last.version) if c["run"] == run)
+        outcome = RunResult(
+            table=table,
+            cause=first.info["cause"],
+            run=run,
+            inserted=made["insert"],
+            updated=made["update"],
+            deleted=made["delete"],
+            files_written=sum(len(commit.added) for commit in commits),
+            version_before=first.version - 1,
+            version_after=last.version,
+        )
+        self.record_run(outcome, None, str(last.info.get("fingerprint") or ""))
+
+    def newest_run(self, table: str, causes: Sequence[str] = (), run: str = "") -> dict[str, Any] | None:
+        """The newest run of one of these causes, or of this name, that changed the table, by the ledger's columns."""
+        wanted = f"run = {literal(run)}" if run else f"cause IN ({', '.join(map(literal, causes))})"
+        rows = self._read(RUNS, table, None, wanted, "version_after > version_before")
+        newest = rows.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
+        return newest[0] if newest else None
+
+    def corrections(
+        self, table: str, after: int = -1, through: int | None = None, key: Mapping[str, Any] | None = None
+    ) -> list[dict[str, Any]]:
+        """What batch runs changed in versions `(after, through]` of a table, oldest first.
+
+        Args:
+            key: of one row, its columns in the order of the declaration; None: of all.
+        """
+        since_ms = None
+        with suppress(FileNotFoundError, StopIteration):
+            since_ms = next(self._lake.commits(table, after, after + 1)).timestamp_ms
+        bounds = [f"version > {after}"]
+        bounds += [] if through is None else [f"version <= {through}"]
+        bounds += [] if key is None else [f"key = {literal(to_json(key))}"]
+        rows = self._read(CORRECTIONS, table, since_ms, *bounds)
+        return rows.sort_by([("version", "ascending"), ("key", "ascending")]).to_pylist()  # type: ignore[no-any-return]
+
+    def evidence(self, table: str, run: str | None = None) -> Iterator[tuple[str, CausingRecord]]:
+        """Runs of a table, or one of them, with the records that forced them, by source and offset.
+
+        One after the other: they may be more than memory has room for as objects.
+        """
+        rows = self._of_run(EVIDENCE, table, run) if run else self._read(EVIDENCE, table)
+        order = [(column, "ascending") for column in ("run", "source", "partition", "offset")]
+        for batch in rows.drop_columns(["table", "recorded_at"]).sort_by(order).to_batches(max_chunksize=_AT_ONCE):
+            for row in batch.to_pylist():
+                yield row.pop("run"), CausingRecord(**{**row, "scope": json.loads(row["scope"])})
+
+    def _corrections(
+        self, table: Table, version: int, info: Mapping[str, Any], timestamp_ms: int
+    ) -> Iterator[dict[str, Any]]:
+        sides: dict[str, dict[str, dict[str, Any]]] = defaultdict(dict)
+        with naming_what_is_gone(table.full_name, version, version):
+            feed = pa.table(self._lake.open(table.full_name).load_cdf(starting_version=version, ending_version=version))
+        for row in feed.to_pylist():
+            side, values = side_of(row)
+            sides[to_json({c: values[c] for c in table.primary_key})][side] = values
+        changed = ChangedRows(
+            Changed(name, to_plain_json(row), *span_of(table, row))
+            for name, both in sides.items()
+            for row in both.values()
+        )
+        causes = changed.causes(e for _, e in self.evidence(table.full_name, str(info["run"])))
+        for name, both in sides.items():
+            why = causes.get(name, Causes())
+            yield {
+                "table": table.full_name,
+                "key": name,
+                "change": "update" if len(both) == 2 else ("insert" if "after" in both else "delete"),
+                "before": to_json(both["before"]) if "before" in both else None,
+                "after": to_json(both["after"]) if "after" in both else None,
+                "cause": info.get("cause"),
+                "run": info["run"],
+                "version": version,
+                "recorded_at": datetime.fromtimestamp(timestamp_ms / 1000, UTC),
+                "fingerprint": info.get("fingerprint"),
+                "evidence": why.records,
+                "records": why.count,
+                "inputs": json.dumps(info["inputs"]) if "inputs" in info else None,
+            }
+
+    def _writer(self, name: str) -> Writer:
+        """The writer of a ledger, which keeps what it read of its log."""
+        if name not in self._writers:
+            self._ensure(name)
+            self._writers[name] = Writer(self._lake, name, self._spark)
+        return self._writers[name]
+
+    def _ensure(self, name: str) -> None:
+        schema = _SCHEMAS[name]
+        self._lake.ensure(name, schema, statistics=[column for column in _STATISTICS if column in schema.names])
+
+    def _append(self, name: str, table: str, run: str, rows: pa.Table) -> None:
+        """Add what a run leaves of a table in a ledger, unless the ledger has it."""
+
+        def new() -> pa.Table:
+            return rows.slice(0, 0) if self._has(name, table, run) else rows
+
+        self._writer(name).append_new(f"runs/{table}", new)
+
+    def _has(self, name: str, table: str, run: str) -> bool:
+        return bool(len(self._of_run(name, table, run, columns=["run"])))
+
+    def _of_run(self, name: str, table: str, run: str, columns: Sequence[str] | None = None) -> pa.Table:
+        return self._read(name, table, epoch_ms(started_at(run)), f"run = {literal(run)}", columns=columns)
+
+    def _read(
+        self, name: str, table: str, since_ms: int | None = None, *bounds: str, columns: Sequence[str] | None = None
+    ) -> pa.Table:
+        """The rows of a table in a ledger, from files that can hold some: those of a time lie together.
+
+        Args:
+            since_ms: when the first of them was recorded, at the earliest.
+            bounds: what else is true of them, in DataFusion's SQL.
+        """
+        columns = columns or _SCHEMAS[name].names
+        if name not in self._writers and not self._lake.exists(name):
+            return pa.schema([_SCHEMAS[name].field(column) for column in columns]).empty_table()
+        conditions = [f'"table" = {literal(table)}', *bounds]
+        if since_ms is not None:
+            conditions.append(f"recorded_at >= {instant(TIMESTAMP, since_ms - _SLACK_MS)}")
+        return select(self._writer(name).newest(), columns, " AND ".join(conditions))

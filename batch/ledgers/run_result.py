@@ -1,0 +1,119 @@
+"""The result of a run for one table, for people, the ledger and Airflow."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING, Literal
+
+if TYPE_CHECKING:
+    from infra.delta.delta_writer import Written
+    from tables.refresh.row_diff import Difference
+
+RUNS = "ledger.runs"
+"""One row per run and table."""
+
+Cause = Literal[
+    "late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify", "rebuild", "rollback"
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunResult:
+    """Counts of one run on one table.
+
+    Attributes:
+        touched: input rows that could have changed it.
+        scopes: groups of rows that were recomputed.
+        pending: scopes that reach rows which the stream still revises; they are looked at again.
+        waits_until: the stream's watermark at which the last of these is looked at; None where none waits.
+        inserted, updated, deleted: rows published.
+        unexplained: rows that differ from their recomputation though nothing touched them.
+        differences: the first of these rows; `digest`: of all of them, so that who looked at them can say that it is
+            these that should be overwritten.
+        approved_by: who wanted it, where a person was asked.
+        compared: rows of the table in the range that was recomputed; None where that was not counted.
+        files_written: data files of the publication.
+        version_before, version_after: of the Delta table.
+    """
+
+    table: str
+    cause: Cause
+    run: str
+    touched: int = 0
+    scopes: int = 0
+    pending: int = 0
+    waits_until: datetime | None = None
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    unexplained: int = 0
+    files_written: int = 0
+    version_before: int | None = None
+    version_after: int | None = None
+    seconds: float = 0.0
+    differences: Sequence[Difference] = ()
+    digest: str = ""
+    approved_by: str = ""
+    compared: int | None = None
+
+    @property
+    def changed(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+    def publishing(self, written: Written, version_before: int) -> RunResult:
+        """The same run, with what it published over a version of the table."""
+        return replace(
+            self,
+            inserted=written.inserted,
+            updated=written.updated,
+            deleted=written.deleted,
+            files_written=written.files,
+            version_before=version_before,
+            version_after=version_before if written.version is None else written.version,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class Audited:
+    """How one table fared in an audit.
+
+    Attributes:
+        turn, of: the share that was looked at: part `turn` of `of`.
+        version: of the Delta table.
+        rows: live rows that were compared.
+        buckets: into which they fell, or rows that should be there; 0: nothing was compared.
+        differing: buckets whose fingerprints differ from the recomputation.
+        excused: rows that differ, and that something touches which the next reconcile will look at.
+        unexplained: rows that differ though nothing touches them; `differences`: the first of these.
+        skipped: why the table was not looked at; empty where it was. `hint`: what to do then.
+    """
+
+    table: str
+    run: str
+    turn: int
+    of: int
+    version: int | None = None
+    rows: int = 0
+    buckets: int = 0
+    differing: int = 0
+    excused: int = 0
+    unexplained: int = 0
+    differences: Sequence[Difference] = ()
+    skipped: str = ""
+    hint: str = ""
+    seconds: float = 0.0
+
+
+def run_name(cause: str) -> str:
+    """A name for a run that sorts by time: `late-20130101T000000.123456Z`."""
+    return f"{cause}-{datetime.now(UTC):%Y%m%dT%H%M%S.%fZ}"
+
+
+def started_at(run: str) -> datetime | None:
+    """When a run got its name; None where the name is another's."""
+    with suppress(ValueError):
+        return datetime.strptime(run.rpartition("-")[2], "%Y%m%dT%H%M%S.%fZ").replace(tzinfo=UTC)
+    return None

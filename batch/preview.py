@@ -1,0 +1,38 @@
+"""The rows of a declaration over what was ingested, without a table of its own."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from infra.errors import BadArgument
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import derive_over, one_of_each_key
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+    from infra.delta.lake import Lake
+
+
+def preview(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> DataFrame:
+    """What the table would hold if it were computed now; tables that it reads, and that do not exist, are computed too.
+
+    Raises:
+        BadArgument: a topic of which nothing was ingested yet.
+        BadDeclaration: the function does not fit its inputs or its own declaration.
+    """
+    rows = derive_over(registry, table, lambda source: _rows(spark, lake, registry, source))
+    return one_of_each_key(rows, table, registry.strategy(table))
+
+
+def _rows(spark: SparkSession, lake: Lake, registry: Registry, source: Topic | Table) -> DataFrame:
+    if lake.exists(source.full_name):
+        return lake.frame(spark, source.full_name)
+    if isinstance(source, Table):
+        return preview(spark, lake, registry, source)
+    raise BadArgument(
+        f"Nothing of {source.full_name} was ingested yet.",
+        hint="`./twofold up` starts its stream; send some records, then try again.",
+    )

@@ -1,0 +1,60 @@
+"""Rebuilds a table from the log in a shadow lake, up to the offsets that the live lake has."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING
+
+from batch.log_reader import Log
+from batch.rewrite.promotion import Promotion
+from infra.errors import ProcessFailed
+from infra.offset_ranges import Ranges, RangesOf
+from infra.process.file_locks import exclusive
+from infra.settings import Settings
+from tables.declare.registry import load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.open_platform import Platform, opened
+from tables.refresh.shadow_lake import drop, is_stale, shadow
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Reingest = Callable[[Platform, RangesOf, Callable[[Topic, Ranges], "DataFrame"]], object]
+"""Fills a shadow through the streaming code with these offsets of each topic, which a function reads."""
+
+
+@contextmanager
+def rebuilt(settings: Settings, name: str, reingest: Reingest, *, fresh: bool) -> Iterator[Promotion]:
+    """The rebuilt table, up to the offsets that the live platform has ingested."""
+    table = load().find_table(name)
+    with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
+        if not ours:
+            raise ProcessFailed(f"{table.full_name} is being rebuilt already.", hint="Wait until that run has ended.")
+        if fresh:
+            drop(settings, table)
+        with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
+            yield rebuild_in_shadow(live, table, Log(live, list(live.registry.above(table).topics)), reingest)
+
+
+def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest) -> Promotion:
+    """Bring the table's shadow to the offsets that the live platform has ingested."""
+    in_shadow = shadow(live, table)
+    if is_stale(in_shadow):
+        drop(live.lake.settings, table)
+        in_shadow = shadow(live, table)
+    reingest(in_shadow, _ranges(live, in_shadow, log), log.read)
+    promotion = Promotion(live, in_shadow, table)
+    promotion.settle()
+    return promotion
+
+
+def _ranges(live: Platform, in_shadow: Platform, log: Log) -> dict[str, Ranges]:
+    """Of each topic all records, up to the offsets that the live platform has ingested."""
+    ranges: dict[str, Ranges] = {}
+    for name, topic in in_shadow.registry.topics.items():
+        ends = read_ingested_offsets(live.lake, topic).ends
+        ranges[name] = {p: (start, ends[p]) for p, start in log.starts(name).items() if p in ends}
+    return ranges

@@ -1,0 +1,33 @@
+"""Airflow assets of tables and domains."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from airflow.sdk import Asset
+
+from dags.operators.command_report import Report
+
+
+def table_asset(full_name: str) -> Asset:
+    """The asset of a table; an event of it says that its rows were corrected, and by how much."""
+    return Asset(name=full_name, uri=f"twofold://{full_name.replace('.', '/')}", group="twofold")
+
+
+def domain_asset(domain: str) -> Asset:
+    """The asset of all tables of a domain; an event of it names those that one run changed.
+
+    Tables that one run changed must start one check, not one each: therefore an asset of its own.
+    """
+    return Asset(name=f"{domain}.tables", uri=f"twofold://{domain}", group="twofold")
+
+
+def change_facts(reports: Iterable[Report]) -> dict[str, str | int | None]:
+    """What an event of a table's asset carries."""
+    several = list(reports)
+    return {
+        "changed": sum(report.changed for report in several),
+        "cause": ", ".join(dict.fromkeys(report.cause for report in several)),
+        "version": several[-1].version_after,
+        "run": several[-1].run,
+    }

@@ -1,0 +1,408 @@
+"""The one writer of Delta tables: two engines, the same guarantees.
+
+Small commits go through delta-rs in this process (tenths of a second), large ones through Spark. Whoever writes, a
+commit carries a transaction id that makes it happen once, and says in `userMetadata` where its rows come from.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Literal
+from uuid import uuid4
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.delta.compaction import after_commit, compact, compact_ledger
+from infra.delta.file_statistics import parquet_properties
+from infra.delta.lake import QUARANTINE, WRITER, Lake
+from infra.delta.merge import Merge, equal, greater
+from infra.delta.open_table import OpenTable
+from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
+from infra.spark.local_rows import frame_of
+
+if TYPE_CHECKING:
+    from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+    from typing_extensions import TypeIs
+
+Change = Literal["insert", "update", "delete"]
+CHANGE = "_change"
+BEFORE = "_before_"
+_ATTEMPTS = 12
+_CHECKPOINT_EVERY = 20  # commits: delta-rs reads those after the last checkpoint again with each commit, 0.1 ms of each
+_TIDY_EVERY = 100  # commits of a ledger or a quarantine; streams look after events and tables themselves
+_log = logging.getLogger("twofold.writer")
+
+
+@dataclass(frozen=True, kw_only=True)
+class CommitTag:
+    """What a commit says of itself.
+
+    Attributes:
+        app: the stream of commits that it belongs to; the table remembers the last `version` of each.
+        version: grows with every commit of `app`; one that is not greater was made already and is skipped.
+        info: offset ranges, cause, run, code fingerprint: kept as JSON in `userMetadata`.
+    """
+
+    app: str
+    version: int
+    info: Mapping[str, object] = field(default_factory=dict)
+
+    def metadata(self, writer: str) -> str:
+        """The info as JSON, with what distinguishes this writer's commit from another's of the same tag."""
+        return json.dumps({**self.info, WRITER: writer}, default=str, separators=(",", ":"))
+
+
+@dataclass(frozen=True)
+class Written:
+    """What a commit did; all zero when it had been made before."""
+
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    files: int = 0
+    version: int | None = None
+    skipped: bool = False
+
+    def __add__(self, other: Written) -> Written:
+        """This commit, then the other one."""
+        return Written(
+            inserted=self.inserted + other.inserted,
+            updated=self.updated + other.updated,
+            deleted=self.deleted + other.deleted,
+            files=self.files + other.files,
+            version=self.version if other.version is None else other.version,
+        )
+
+    @property
+    def changed(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+    @property
+    def is_nothing(self) -> bool:
+        """Nothing was to be done, and no one had done it before: there was no commit."""
+        return self.version is None and not self.skipped
+
+
+class Writer:
+    """Writes one Delta table."""
+
+    def __init__(self, lake: Lake, name: str, spark: SparkSession | None = None) -> None:
+        self.lake, self.name = lake, name
+        self._spark = spark
+        self._id = uuid4().hex[:12]
+        self._table = OpenTable(lake, name)
+        ledger, quarantine = name.startswith("ledger."), name.endswith(QUARANTINE)
+        self._keep_small = compact_ledger if ledger else (compact if quarantine else None)
+
+    def append(self, rows: pa.Table | DataFrame, stamp: CommitTag) -> Written:
+        """Add the rows, once.
+
+        Raises:
+            SchemaMismatch: names the missing and the unexpected columns.
+            WriteConflict: after bounded retries.
+        """
+        if self._through_rust(rows):
+            return self._commit(rows, stamp, lambda table: _append_arrow(table, rows, self._properties(stamp)))
+        frame = self._frame(rows)
+        return self._commit(rows, stamp, lambda table: self._append_spark(frame, stamp))
+
+    def append_new(self, app: str, new: Callable[[], pa.Table]) -> pa.Table:
+        """Append the rows that `new` gives, which reads the table to know them.
+
+        Args:
+            app: who writes; of several that write at once under one name, one does, and the others ask `new` again.
+
+        Returns:
+            The rows that were written: none when the table has them all, so that it may be asked for again after a
+            crash.
+
+        Raises:
+            WriteConflict: others were first each time. Retryable.
+        """
+        for _ in range(_ATTEMPTS):
+            # Before the table is read: another writer takes this number meanwhile, and this commit is skipped.
+            number = self.next_number(app)
+            rows = new()
+            if not len(rows) or not self.append(rows, CommitTag(app=app, version=number)).skipped:
+                return rows
+        raise WriteConflict(f"{self.name}: others write as {app}.", hint="Run it again; look for a second driver.")
+
+    def upsert(
+        self,
+        rows: pa.Table | DataFrame,
+        key: Sequence[str],
+        stamp: CommitTag,
+        *,
+        greatest: Sequence[str] = (),
+        keep: bool = False,
+    ) -> Written:
+        """Insert rows whose `key` is new, replace the others; rows that stay equal are not touched.
+
+        Args:
+            rows: unique by `key`.
+            greatest: replace only where the new row is greater here, compared left to right, nulls lowest.
+            keep: never replace: the first row of a key stays.
+
+        Returns:
+            All zero, and no commit, when every row is there already.
+
+        Raises:
+            QualityFailed: two rows of one key.
+            SchemaMismatch: names the missing and the unexpected columns.
+            WriteConflict: after bounded retries.
+        """
+        columns = _columns(rows)
+        others = [c for c in columns if c not in key]
+        if keep:
+            condition = "false"
+        elif greatest:
+            condition = greater(greatest)
+        else:
+            condition = " OR ".join(f"NOT {equal(c)}" for c in others) or "false"
+        plan = Merge(
+            on=" AND ".join(equal(c) for c in key),
+            update=None if keep else condition,
+            columns=columns,
+            key=tuple(key),
+        )
+        return self._merge(rows, plan, stamp, set())
+
+    def apply(
+        self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: CommitTag, *, greatest: Sequence[str] = ()
+    ) -> Written:
+        """Publish a difference: each row is an insert, an update or a delete of the row with its key.
+
+        Args:
+            changes: the table's columns, `_change` (insert, update, delete) and, as `_before_<column>`, what the row
+                was when the difference was taken: a row that changed since is left alone, so that no newer
+                write is lost.
+            greatest: an insert that meets a row of its key takes its place where it is greater here, compared left to
+                right, nulls lowest; without, it leaves the row alone.
+
+        Returns:
+            Rows really changed; fewer than asked for when others were faster.
+        """
+        columns = [c for c in _columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
+        others = [c for c in columns if c not in key]
+        same = " AND ".join(equal(c, BEFORE + c) for c in others) or "true"
+        update = f"s.`{CHANGE}` = 'update' AND {same}"
+        if greatest:
+            update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {greater(greatest)})"
+        plan = Merge(
+            on=" AND ".join(equal(c) for c in key),
+            update=update,
+            delete=f"s.`{CHANGE}` = 'delete' AND {same}",
+            insert=f"s.`{CHANGE}` = 'insert'",
+            columns=columns,
+            key=tuple(key),
+        )
+        return self._merge(changes, plan, stamp, {CHANGE, *(BEFORE + c for c in others)})
+
+    def replace(self, rows: DataFrame, stamp: CommitTag) -> Written:
+        """Let the table hold these rows, and these columns, instead of those that it has, in one commit."""
+        table = self.newest()
+        if _done(table, stamp):
+            return Written(skipped=True)
+        before, gone = table.version(), table.count()
+        writer = rows.write.format("delta").mode("overwrite").option("overwriteSchema", "true")
+        writer.options(**self._options(stamp)).save(self.lake.uri(self.name))
+        return replace(self._written(stamp, before), deleted=int(gone))
+
+    def restore(self, version: int, stamp: CommitTag) -> Written:
+        """Let the table be again what it was at a version, columns and rows."""
+        before, gone = self.newest().version(), self.newest().count()
+        self.newest().restore(version, commit_properties=self._properties(stamp))
+        kept = self.newest().count()
+        return Written(inserted=kept, deleted=gone, version=before + 1)
+
+    def done(self, stamp: CommitTag) -> bool:
+        """Whether a commit of that app and version, or a later one, is in the table."""
+        return _done(self.newest(), stamp)
+
+    def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
+        if self._through_rust(rows):
+            _require_unique(self.name, rows, plan.key)
+
+            def by_rust(table: DeltaTable) -> None:
+                plan.by_rust(table, _nested_as_in(table, rows), self._properties(stamp))
+
+            return self._commit(rows, stamp, by_rust, extra)
+        frame, uri, says = self._frame(rows), self.lake.uri(self.name), self._session(stamp)
+        _require_unique(self.name, frame, plan.key)
+        return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
+
+    def _commit(
+        self,
+        rows: pa.Table | DataFrame,
+        stamp: CommitTag,
+        attempt: Callable[[DeltaTable], None],
+        extra: Collection[str] = (),
+    ) -> Written:
+        """Try until it is in: a race lost against another writer of the table is run again on a fresh snapshot."""
+        failure: Exception | None = None
+        for number in range(_ATTEMPTS):
+            table = self.newest()
+            _require_columns(self.name, table, rows, extra)
+            if _done(table, stamp):
+                return Written(skipped=True)
+            before = table.version()
+            try:
+                attempt(table)
+            except Exception as error:
+                if not _lost_a_race(error):
+                    raise
+                _log.info("conflict table=%s app=%s attempt=%d", self.name, stamp.app, number)
+                failure = error
+                time.sleep(min(0.02 * 2**number, 1.0))
+            else:
+                return self._written(stamp, before)
+        raise WriteConflict(
+            f"{self.name}: {_ATTEMPTS} attempts to commit {stamp.app} {stamp.version} lost against other writers.",
+            hint="Run the command again; if it happens often, look for a second driver of the same domain.",
+        ) from failure
+
+    def newest(self) -> DeltaTable:
+        """The table as it is now; what was read of its log before is not read again."""
+        return self._table.newest()
+
+    def next_number(self, app: str) -> int:
+        """The version of that app's next stamp."""
+        return int(self.newest().transaction_version(app) or 0) + 1
+
+    def _written(self, stamp: CommitTag, before: int) -> Written:
+        """What the commit of this stamp says of itself; others may have committed before and after it."""
+        commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
+        if commit is None:
+            return Written(skipped=self.done(stamp))
+        if commit.writer != self._id:
+            # Spark skips in silence what another writer was faster to commit.
+            return Written(skipped=True)
+        self.lake.write_checksum(self.name, commit.version)
+        if commit.version % _CHECKPOINT_EVERY == 0:
+            self._table.checkpoint()
+        if self._keep_small and commit.version % _TIDY_EVERY == 0:
+            self._keep_small(self.lake, self.name)
+        return Written(
+            inserted=commit.count(
+                "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"
+            ),
+            updated=commit.count("num_target_rows_updated", "numTargetRowsUpdated"),
+            deleted=commit.count("num_target_rows_deleted", "numTargetRowsDeleted"),
+            files=len(commit.added),
+            version=commit.version,
+        )
+
+    def _properties(self, stamp: CommitTag) -> CommitProperties:
+        from deltalake import CommitProperties, Transaction
+
+        return CommitProperties(
+            custom_metadata={"userMetadata": stamp.metadata(self._id)},
+            app_transactions=[Transaction(stamp.app, stamp.version)],
+            max_commit_retries=15,
+        )
+
+    def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
+        return isinstance(rows, pa.Table) and self.lake.settings.engine != "spark"
+
+    def _options(self, stamp: CommitTag) -> dict[str, str | int]:
+        """What makes a commit of Spark's say and be what the stamp says."""
+        return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
+
+    def _session(self, stamp: CommitTag) -> dict[str, str]:
+        """The same for a commit of Spark's that takes no options."""
+        return {
+            "spark.databricks.delta.write.txnAppId": stamp.app,
+            "spark.databricks.delta.write.txnVersion": str(stamp.version),
+            "spark.databricks.delta.commitInfo.userMetadata": stamp.metadata(self._id),
+        }
+
+    def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
+        frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
+
+    def _frame(self, rows: pa.Table | DataFrame) -> DataFrame:
+        if not isinstance(rows, pa.Table):
+            return rows
+        if self._spark is None:
+            raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
+        return frame_of(self._spark, rows)
+
+
+def _columns(rows: pa.Table | DataFrame) -> list[str]:
+    return list(rows.column_names if isinstance(rows, pa.Table) else rows.columns)
+
+
+def _require_columns(name: str, table: DeltaTable, rows: pa.Table | DataFrame, extra: Collection[str]) -> None:
+    expected = {f.name for f in table.schema().fields} | set(extra)
+    came = set(_columns(rows))
+    if expected != came:
+        raise SchemaMismatch(
+            f"{name}: missing columns: {', '.join(sorted(expected - came)) or 'none'}; "
+            f"unexpected columns: {', '.join(sorted(came - expected)) or 'none'}.",
+            hint="The declaration changed since the table was made: rebuild it under its new definition.",
+        )
+
+
+def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
+    """The rows, their nested values of the table's own types.
+
+    Spark says of the items of arrays that they may be null wherever it has cast them; delta-rs casts them to no others.
+    """
+    types = {field.name: field.type for field in pa.schema(table.schema()) if pa.types.is_nested(field.type)}
+    wanted = [(field, types.get(field.name.removeprefix(BEFORE))) for field in rows.schema]
+    if all(kind is None or kind == field.type for field, kind in wanted):
+        return rows
+    return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in wanted]))
+
+
+def _require_unique(name: str, rows: pa.Table | DataFrame, key: Sequence[str]) -> None:
+    """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
+    if isinstance(rows, pa.Table):
+        seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
+        repeated = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()
+    else:
+        from pyspark.sql import functions as F
+
+        seen_rows = rows.groupBy(*key).agg(F.count("*").alias("_rows")).where("_rows > 1").select(*key)
+        repeated = seen_rows.limit(1).toArrow().to_pylist()
+    if repeated:
+        raise QualityFailed(
+            f"{name}: several rows to be written have the key {repeated[0]}; nothing was written.",
+            hint="The table's function must return one row per key.",
+        )
+
+
+def _done(table: DeltaTable, stamp: CommitTag) -> bool:
+    last = table.transaction_version(stamp.app)
+    return last is not None and last >= stamp.version
+
+
+def _lost_a_race(error: Exception) -> bool:
+    """Whether the same write may succeed on a newer snapshot."""
+    from deltalake.exceptions import CommitFailedError, DeltaError
+
+    if isinstance(error, CommitFailedError):
+        return True
+    if isinstance(error, DeltaError):
+        return "transaction" in str(error).lower() or "conflict" in str(error).lower()
+    # Spark's are named io.delta.exceptions.Concurrent*, whichever Python class wraps them.
+    signs = ("DELTA_CONCURRENT", "DELTA_METADATA_CHANGED")
+    return "Concurrent" in type(error).__name__ or any(sign in str(error) for sign in signs)
+
+
+def _append_arrow(table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+    from deltalake import write_deltalake
+
+    write_deltalake(
+        table,
+        rows,
+        mode="append",
+        commit_properties=properties,
+        post_commithook_properties=after_commit(),
+        writer_properties=parquet_properties(table),
+    )

@@ -1,0 +1,190 @@
+"""Prunes the files of a Delta table by statistics, for a Spark frame or a read in this process.
+
+Spark's own way to a table costs jobs before it reads a row: one to learn the snapshot, one to choose the files.
+delta-rs knows both at once (measured on 60 small files: 0.3 s instead of 1.1 s to aggregate them). Where few of many
+rows are wanted, DuckDB finds them in a fraction of Spark's time (120 thousand of 3 million: 0.3 s instead of 2.5 s).
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from bisect import bisect_left
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime, timedelta
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.delta.file_statistics import with_true_bounds
+from infra.delta.sizes import held_if_small
+from infra.duckdb_session import duckdb_utc
+from infra.instants import DAY_MS, Interval, epoch_ms_of
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+_log = logging.getLogger("twofold.slice")
+_BATCH = 8_192
+_PLAIN_READER = 1  # a table that asks for a newer reader may have deletion vectors or mapped columns
+
+
+@dataclass(frozen=True, kw_only=True)
+class Bounds:
+    """What the rows asked for have in common; a superset of them is good enough.
+
+    Attributes:
+        time: the column of the ranges, a timestamp or a date.
+        ranges: epoch milliseconds, both ends included, ordered and apart; none: any time.
+        values: column -> the values that it may have, null among them as None.
+    """
+
+    time: str | None = None
+    ranges: Sequence[Interval] = ()
+    values: Mapping[str, frozenset[Any]] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class PrunedFiles:
+    """Files of one version of a table.
+
+    Attributes:
+        rows: in these files, by their statistics; None when one has none.
+        size: bytes of the files.
+        is_undated: some of their rows lack the time of the bounds.
+    """
+
+    table: DeltaTable
+    paths: Sequence[str]
+    rows: int | None
+    size: int
+    is_undated: bool = False
+
+    def frame(self, spark: SparkSession) -> DataFrame:
+        """All rows of the files."""
+        from pyspark.sql.types import StructType
+
+        reader = spark.read
+        if not is_plain(self.table):
+            return reader.format("delta").option("versionAsOf", self.table.version()).load(self._place)
+        schema = StructType.fromJson(json.loads(self.table.schema().to_json()))
+        if not self.paths:
+            return spark.createDataFrame([], schema)
+        return reader.schema(schema).parquet(*(f"{self._place}/{path}" for path in self.paths))
+
+    @property
+    def _place(self) -> str:
+        """Where the table is, as Spark and DuckDB take it: an address has `%20` for a space, a path a space."""
+        return unquote(self.table.table_uri).rstrip("/")
+
+    def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:
+        """The rows that DuckDB keeps, read in this process; None where they are many, or it cannot read them.
+
+        Args:
+            clauses: what stands behind `FROM rows` in DuckDB's SQL; `scopes` is the name of the other relation.
+
+        Returns:
+            These columns, in the types of the table.
+        """
+        import duckdb
+
+        schema = pa.schema([pa.schema(self.table.schema()).field(name) for name in columns])
+        place = self._place
+        if not is_plain(self.table) or "://" in place.removeprefix("file://"):
+            return None
+        if not self.paths:
+            return schema.empty_table()
+        connection = duckdb_utc()
+        connection.register("scopes", scopes)
+        chosen = ", ".join(f'rows."{name}"' for name in columns)
+        try:
+            found = connection.execute(
+                f"SELECT {chosen} FROM read_parquet(?) AS rows {clauses} LIMIT {most + 1}",
+                [[f"{place}/{path}" for path in self.paths]],
+            )
+            rows = held_if_small(found.to_arrow_reader(_BATCH), most)
+        except duckdb.Error as error:  # for example files older than a column
+            _log.info("table=%s is left to Spark: %s", place, error)
+            return None
+        return None if rows is None else rows.cast(schema)
+
+
+def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
+    """The files whose statistics admit a row within the bounds."""
+    files = pa.table(table.get_add_actions(flatten=True))
+    files = files.filter(_in_time(files, bounds))
+    true = with_true_bounds(pa.schema(table.schema()), bounds.values)
+    for column, values in bounds.values.items():
+        if None not in values and column in true:
+            files = files.filter(_has_values(files, column, sorted(values)))
+    has_rows = "num_records" in files.column_names and not files["num_records"].null_count
+    rows = pc.sum(files["num_records"]).as_py() or 0 if has_rows else None
+    size = pc.sum(files["size_bytes"]).as_py() or 0
+    return PrunedFiles(table, files["path"].to_pylist(), rows, size, bool(pc.any(_lacks(files, bounds.time)).as_py()))
+
+
+def has_undated(table: DeltaTable, time: str) -> bool:
+    """Whether a row of the table lacks this time, by the statistics of its files."""
+    return bool(pc.any(_lacks(pa.table(table.get_add_actions(flatten=True)), time)).as_py())
+
+
+def _lacks(files: pa.Table, column: str | None) -> pa.ChunkedArray | pa.Array:
+    """Of each file whether a row of it has no value in the column."""
+    name = f"null_count.{column}"
+    if name not in files.column_names:
+        return pa.array(np.zeros(len(files), bool))
+    return pc.greater(pc.fill_null(files[name].cast(pa.int64()), 0), 0)
+
+
+def is_plain(table: DeltaTable) -> bool:
+    """Whether the table's files, read as they are, are its rows."""
+    return table.protocol().min_reader_version <= _PLAIN_READER and not table.metadata().partition_columns
+
+
+def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.ChunkedArray] | None:
+    """The least and the greatest value of a column in each file; None where no file has it."""
+    names = f"min.{column}", f"max.{column}"
+    if not set(names) <= set(files.column_names):
+        return None
+    least, greatest = (files[name] for name in names)
+    return None if pa.types.is_null(least.type) else (least, greatest)
+
+
+def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
+    """Of each file whether it can hold a row within the ranges, or one without a time."""
+    extent = _extent(files, bounds.time)
+    if not bounds.ranges or extent is None:
+        return pa.array(np.ones(len(files), bool))
+    first, last = (np.asarray(pc.fill_null(epoch_ms_of(times), 0)) for times in extent)
+    # Statistics are cut to the millisecond; a date lasts a day.
+    last = last + (DAY_MS if pa.types.is_date(extent[1].type) else 0) + 1
+    starts, ends = (np.array(edges) for edges in zip(*((r.start, r.end) for r in bounds.ranges), strict=True))
+    after = np.searchsorted(ends, first)
+    meets = starts[np.minimum(after, len(starts) - 1)] <= last
+    unknown = np.asarray(pc.or_(pc.is_null(extent[0]), pc.is_null(extent[1]))) | np.asarray(_lacks(files, bounds.time))
+    return pa.array(((after < len(ends)) & meets) | unknown)
+
+
+def _has_values(files: pa.Table, column: str, values: Sequence[Any]) -> pa.Array:
+    """Of each file whether it can hold one of these values, which are sorted."""
+    extent = _extent(files, column)
+    if extent is None:
+        return pa.array(np.ones(len(files), bool))
+    pairs = zip(*(side.to_pylist() for side in extent), strict=True)
+    return pa.array([None in pair or _has_value(values, *pair) for pair in pairs], pa.bool_())
+
+
+def _has_value(values: Sequence[Any], least: Any, greatest: Any) -> bool:
+    """Whether one of the sorted values lies between, as far as statistics show: they cut long texts, and times."""
+    place = bisect_left(values, least)
+    if place == len(values):
+        return False
+    first = values[place]
+    if isinstance(greatest, str):
+        return bool(first[: len(greatest)] <= greatest)
+    return bool(first <= (greatest + timedelta(milliseconds=1) if isinstance(greatest, datetime) else greatest))

@@ -1,0 +1,420 @@
+"""The Delta tables of a home: their paths, and facts that are read cheaply from their logs."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from bisect import bisect_left
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from functools import partial
+from itertools import count
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import unquote
+
+from infra.atomic_write import settle
+from infra.delta.file_statistics import forget_untrue_bounds, with_true_bounds
+from infra.delta.version_checksum import write_checksum
+from infra.errors import BadArgument, DamagedLog, SchemaMismatch
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+    from infra.settings import Settings
+
+QUARANTINE = "_quarantine"
+_log = logging.getLogger("twofold.lake")
+WRITER = "_writer"
+_COMMENT = "comment"
+"""The metadata of a column in which Delta, Spark and catalogs keep what it is."""
+_STATISTICS = "delta.dataSkippingStatsColumns"
+_ATTEMPTS = 3  # of a commit that meets others
+_WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
+_PROPERTIES = {
+    "delta.enableChangeDataFeed": "true",
+    "delta.checkpointInterval": "100",
+    # Replays and reconciles read the log of commits; a table forgets it only when people say so.
+    "delta.logRetentionDuration": "interval 365 days",
+    "delta.deletedFileRetentionDuration": "interval 30 days",
+}
+
+
+@dataclass(frozen=True)
+class Added:
+    """A data file that a commit added, with the greatest values of its columns where statistics have them."""
+
+    path: str
+    rows: int | None
+    greatest: Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class LoggedCommit:
+    """One commit of the Delta log.
+
+    Attributes:
+        rewrites: it removed rows, so that no stream reads it; False for a plain append.
+        changes: it changed rows at all; False for maintenance.
+        info: what the writer said of it (the JSON of `userMetadata`), empty when it said nothing.
+        writer: which `infra.delta.delta_writer.Writer` made it; empty when it was made past the platform.
+        transactions: app -> version of each transaction id that it carries.
+        metrics: what the engine counted, under that engine's names.
+    """
+
+    version: int
+    timestamp_ms: int
+    operation: str
+    rewrites: bool
+    changes: bool
+    added: tuple[Added, ...]
+    info: Mapping[str, Any] = field(default_factory=dict)
+    writer: str = ""
+    transactions: Mapping[str, int] = field(default_factory=dict)
+    metrics: Mapping[str, Any] = field(default_factory=dict)
+
+    def count(self, *names: str) -> int:
+        """The first of these metrics that the commit has; 0 when it has none."""
+        return next((int(self.metrics[name]) for name in names if name in self.metrics), 0)
+
+    @property
+    def rows_changed(self) -> int:
+        """Rows that it changed; the files that a MERGE adds hold other rows, too."""
+        if self.operation == "MERGE":
+            kinds = ("inserted", "updated", "deleted")
+            return sum(self.count(f"num_target_rows_{kind}", f"numTargetRows{kind.title()}") for kind in kinds)
+        return sum(added.rows or 0 for added in self.added)
+
+
+@dataclass(frozen=True)
+class Lake:
+    """All Delta tables of a platform, by `domain.name`."""
+
+    settings: Settings
+
+    def uri(self, name: str) -> str:
+        domain, _, bare = name.partition(".")
+        return f"{self.settings.lake_uri}/{domain}/{bare}"
+
+    def exists(self, name: str) -> bool:
+        from deltalake import DeltaTable
+
+        return bool(DeltaTable.is_deltatable(self.uri(name)))
+
+    def open(self, name: str, version: int | None = None) -> DeltaTable:
+        """The table at a version, or at its newest.
+
+        Raises:
+            BadArgument: it was never written.
+        """
+        from deltalake import DeltaTable
+        from deltalake.exceptions import TableNotFoundError
+
+        try:
+            return DeltaTable(self.uri(name), version=version)
+        except TableNotFoundError:
+            raise BadArgument(
+                f"The Delta table {name} does not exist yet.",
+                hint="`./twofold up` makes the tables of every domain that it runs.",
+            ) from None
+
+    def ensure(self, name: str, schema: pa.Schema, *, statistics: list[str]) -> None:
+        """Create the table when it is not there.
+
+        Args:
+            statistics: columns whose least and greatest values are kept per file; others would cost time for nothing.
+        """
+        if self.exists(name):
+            return
+        import pyarrow as pa
+        from deltalake import DeltaTable
+
+        properties = {**_PROPERTIES, _STATISTICS: ",".join(with_true_bounds(schema, statistics))}
+        if any("timestamp[us]" in str(field.type) for field in schema):
+            # delta-rs 1.6 lists the feature timestampNtz alone; Spark opens no table that has one column of that type
+            # and another one that is never null, since that is the feature invariants.
+            schema = pa.schema([field.with_nullable(True) for field in schema])
+        DeltaTable.create(
+            self.uri(name), schema=schema, mode="ignore", name=name.replace(".", "_"), configuration=properties
+        )
+        self.write_checksum(name, 0)
+
+    def keep_statistics(self, name: str, columns: Sequence[str]) -> None:
+        """Let files have the least and greatest values of these columns, as far as such bounds hold.
+
+        Files that are there lose those that may not; where others commit meanwhile it is for the next time.
+        """
+        import pyarrow as pa
+        from deltalake.exceptions import CommitFailedError
+
+        table = self.open(name)
+        wanted = ",".join(with_true_bounds(pa.schema(table.schema()), columns))
+        if table.metadata().configuration.get(_STATISTICS) == wanted:
+            return
+        try:
+            # First, since entries show the bounds of those columns alone that the property names.
+            if forget_untrue_bounds(table):
+                table = self.open(name)
+            table.alter.set_table_properties({_STATISTICS: wanted})
+        except CommitFailedError as error:
+            _log.info("bounds left table=%s error=%s", name, error)
+            return
+        self.write_checksum(name, table.version())
+
+    def describe(self, name: str, columns: Mapping[str, str]) -> None:
+        """Let the schema say what each of these columns is, as its comment; for the one process that writes the table.
+
+        A change of the schema disturbs others that write at the same moment.
+        """
+        if not columns:
+            return
+        table = self.open(name)
+        for field_ in table.schema().fields:
+            text = columns.get(field_.name)
+            if text is not None and field_.metadata.get(_COMMENT) != text:
+                table.alter.set_column_metadata(field_.name, {_COMMENT: text})
+                self.write_checksum(name, table.version())
+
+    def extend(self, name: str, schema: pa.Schema) -> None:
+        """Give the table the columns of a schema that it lacks; the rows that are there have nulls in them.
+
+        Raises:
+            SchemaMismatch: a column of the table has another type; nothing was changed.
+        """
+        from deltalake import Schema
+        from deltalake.exceptions import CommitFailedError
+
+        wanted = Schema.from_arrow(schema).fields
+        for attempt in range(_ATTEMPTS):
+            table = self.open(name)
+            types = {column.name: column.type for column in table.schema().fields}
+            for column in wanted:
+                if column.name in types and column.type != types[column.name]:
+                    raise SchemaMismatch(
+                        f"{name}: the column {column.name} is declared as {_type(column.type)}, and its rows have "
+                        f"{_type(types[column.name])}.",
+                        hint="Declare it under a new name, or the topic under a new name.",
+                    )
+            new = [column for column in wanted if column.name not in types]
+            if not new:
+                return
+            try:
+                table.alter.add_columns(new)
+            except CommitFailedError:  # another process adds them, or writes
+                if attempt == _ATTEMPTS - 1:
+                    raise
+                continue
+            _log.info("extended table=%s columns=%s", name, ",".join(column.name for column in new))
+            self.write_checksum(name, table.version())
+
+    def names(self) -> list[str]:
+        """Every Delta table that exists, sorted."""
+        filesystem, root = _filesystem(self.settings.lake_uri)
+        found = filesystem.glob(f"{root}/*/*/_delta_log")
+        return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in found)
+
+    def version(self, name: str) -> int:
+        """The newest version, without reading the log: from its last checkpoint on, files are numbered without a gap.
+
+        Raises:
+            BadArgument: the table was never written.
+        """
+        filesystem, root = _filesystem(self.uri(name))
+        there = partial(self.has_version, name)
+        try:
+            known = int(json.loads(filesystem.cat_file(f"{root}/_delta_log/_last_checkpoint"))["version"])
+        except FileNotFoundError:
+            known = 0 if there(0) else int(self.open(name).version())
+        step = 1
+        while there(known + step):
+            step *= 2
+        return known + bisect_left(range(1, step), True, key=lambda ahead: not there(known + ahead))
+
+    def has_version(self, name: str, version: int) -> bool:
+        """Whether the log holds the commit of a version; one that was cleaned up it holds no more."""
+        filesystem, root = _filesystem(self.uri(name))
+        return bool(filesystem.exists(f"{root}/_delta_log/{version:020d}.json"))
+
+    def rows(self, name: str) -> int:
+        """Rows of the table, from the statistics of its files."""
+        return int(self.open(name).count())
+
+    def commits(self, name: str, after: int, through: int, *, kept: bool = False) -> Iterator[LoggedCommit]:
+        """Commits with `after < version <= through`, oldest first.
+
+        Args:
+            kept: begin with the oldest that there still is.
+
+        Raises:
+            FileNotFoundError: without `kept`: a commit file is gone: the log was cleaned up.
+            DamagedLog: a commit file is empty or cut off.
+        """
+        filesystem, root = _filesystem(self.uri(name))
+        if kept:
+            after = self.oldest_commit(name, after, through) - 1
+        for version in range(after + 1, through + 1):
+            text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
+            yield _commit(version, [json.loads(line) for line in text.splitlines() if line.strip()])
+
+    def oldest_commit(self, name: str, after: int, through: int) -> int:
+        """The oldest version in `(after, through]` whose commit the log still has; `through` + 1 where it has none.
+
+        Retention removes the oldest commits first.
+        """
+        if through <= after or self.has_version(name, after + 1):
+            return after + 1
+        found = after + 1 + bisect_left(range(after + 1, through + 1), True, key=partial(self.has_version, name))
+        _log.warning("cleaned table=%s first=%d last=%d", name, after + 1, found - 1)
+        return found
+
+    def commit_of(self, name: str, app: str, number: int, after: int) -> LoggedCommit | None:
+        """The commit with `version > after` that carries this transaction id; None when there is none yet."""
+        with suppress(FileNotFoundError):
+            for version in count(after + 1):
+                for commit in self.commits(name, version - 1, version):
+                    if commit.transactions.get(app) == number:
+                        return commit
+        return None
+
+    def newest_info(
+        self, name: str, wanted: str, within: int = 100_000, *, at: int | None = None
+    ) -> Mapping[str, Any] | None:
+        """The newest commit's `info` that holds the key `wanted`, of those whose rows the table has.
+
+        A table that was restored has the rows of the version that it was restored to.
+
+        Args:
+            at: look at the table as it was at this version.
+
+        Returns:
+            None when the last `within` commits have none.
+        """
+        version = self.version(name) if at is None else at
+        oldest = max(-1, version - within)
+        filesystem, root = _filesystem(self.uri(name))
+        while version > oldest:
+            try:
+                text = _commit_text(filesystem, f"{root}/_delta_log/{version:020d}.json")
+            except FileNotFoundError:
+                return None
+            version -= 1
+            for line in text.splitlines():
+                if b'"commitInfo"' in line:
+                    commit = json.loads(line)["commitInfo"]
+                    info = _info(commit)
+                    if wanted in info:
+                        return info
+                    if commit.get("operation") == "RESTORE":
+                        version = _restored(commit)
+        return None
+
+    def write_checksum(self, name: str, version: int) -> None:
+        """Spare Spark a job at this version; for commits of delta-rs, which leaves that out."""
+        filesystem, root = _filesystem(self.uri(name))
+        write_checksum(filesystem, f"{root}/_delta_log", version)
+
+    def settle(self, name: str, version: int | None) -> None:
+        """Let a commit survive a crash of the machine, before what follows from it is noted elsewhere.
+
+        Only a local disk holds back what was written; None: nothing was committed.
+        """
+        if version is None or "://" in self.uri(name):
+            return
+        root = Path(self.uri(name))
+        log = root / "_delta_log" / f"{version:020d}.json"
+        actions = [json.loads(line) for line in log.read_bytes().splitlines() if line.strip()]
+        paths = [action[kind]["path"] for action in actions for kind in ("add", "cdc") if kind in action]
+        settle([log, *(root / unquote(path) for path in paths)])
+
+    def frame(self, spark: SparkSession, name: str, version: int | None = None) -> DataFrame:
+        """The table in Spark, as it is now or as it was at `version`."""
+        reader = spark.read.format("delta")
+        if version is not None:
+            reader = reader.option("versionAsOf", version)
+        return reader.load(self.uri(name))
+
+
+def with_comments(schema: pa.Schema, columns: Mapping[str, str]) -> pa.Schema:
+    """The schema, in which these columns bear these texts as comments."""
+    for number, column in enumerate(schema):
+        if column.name in columns:
+            schema = schema.set(number, column.with_metadata({_COMMENT: columns[column.name]}))
+    return schema
+
+
+def _type(kind: Any) -> str:
+    """A Delta type, for people."""
+    return str(kind.to_json()).strip('"')
+
+
+def _filesystem(uri: str) -> tuple[Any, str]:
+    from fsspec.core import url_to_fs
+
+    filesystem, root = url_to_fs(uri)
+    return filesystem, str(root)
+
+
+def _commit_text(filesystem: Any, path: str) -> bytes:
+    """A commit file; one that is not whole is waited for, since another process may be writing it.
+
+    Raises:
+        DamagedLog: it stays so.
+    """
+    for wait_s in (*_WAITS_S, None):
+        text: bytes = filesystem.cat_file(path)
+        with suppress(ValueError, IndexError):
+            json.loads(text.rstrip().splitlines()[-1])
+            return text
+        if wait_s is not None:
+            time.sleep(wait_s)
+    raise DamagedLog(
+        f"The commit {path} is {'cut off' if text.strip() else 'empty'}; its changes are unknown.",
+        hint="The machine crashed while it was written. Restore the file from a backup; or where it is the newest of "
+        "its table, remove it; `./twofold recover TABLE` then makes the stream of a table again.",
+    )
+
+
+def _commit(version: int, actions: list[dict[str, Any]]) -> LoggedCommit:
+    info: dict[str, Any] = next((a["commitInfo"] for a in actions if "commitInfo" in a), {})
+    adds = [a["add"] for a in actions if "add" in a and a["add"].get("dataChange", True)]
+    removes = [a for a in actions if "remove" in a and a["remove"].get("dataChange", True)]
+    return LoggedCommit(
+        version=version,
+        timestamp_ms=int(info.get("timestamp", 0)),
+        operation=str(info.get("operation", "")),
+        rewrites=bool(removes),
+        changes=bool(adds or removes),
+        added=tuple(_added(add) for add in adds),
+        info=_info(info),
+        writer=str(_said(info).get(WRITER, "")),
+        transactions={a["txn"]["appId"]: int(a["txn"]["version"]) for a in actions if "txn" in a},
+        metrics=info.get("operationMetrics") or {},
+    )
+
+
+def _info(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {name: value for name, value in _said(commit_info).items() if name != WRITER}
+
+
+def _said(commit_info: Mapping[str, Any]) -> Mapping[str, Any]:
+    text = commit_info.get("userMetadata")
+    try:
+        info = json.loads(text) if text else {}
+    except ValueError:
+        return {}
+    return info if isinstance(info, dict) else {}
+
+
+def _restored(commit_info: Mapping[str, Any]) -> int:
+    """The version that a restore went back to; -1 when it was named by a time."""
+    version = str((commit_info.get("operationParameters") or {}).get("version"))
+    return int(version) if version.isdigit() else -1
+
+
+def _added(add: Mapping[str, Any]) -> Added:
+    statistics = json.loads(add["stats"]) if add.get("stats") else {}
+    return Added(unquote(add["path"]), statistics.get("numRecords"), statistics.get("maxValues") or {})

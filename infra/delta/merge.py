@@ -1,0 +1,137 @@
+"""MERGE of rows into a Delta table, by Spark or delta-rs, from one plan."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from threading import Lock
+from typing import TYPE_CHECKING
+from uuid import uuid4
+from weakref import WeakKeyDictionary
+
+from infra.delta.compaction import after_commit
+from infra.delta.datafusion_sql import span
+from infra.delta.file_statistics import parquet_properties
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from deltalake import CommitProperties, DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+
+_turns: WeakKeyDictionary[SparkSession, Lock] = WeakKeyDictionary()
+_guard = Lock()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Merge:
+    """What a MERGE does with rows `s` and a table `t`, in Spark's spelling.
+
+    Attributes:
+        on: rows that meet.
+        columns: of the rows, all of which are written.
+        key: the columns in which rows that meet are equal.
+        update, delete: which rows that meet a row replace it, and remove it; None: none.
+        insert: which rows that meet none are added; None: all.
+    """
+
+    on: str
+    columns: Sequence[str]
+    key: Sequence[str]
+    update: str | None = None
+    delete: str | None = None
+    insert: str | None = None
+
+    def by_rust(self, table: DeltaTable, rows: pa.Table, properties: CommitProperties) -> None:
+        """Let delta-rs do it; one that changes nothing makes no commit."""
+        # Equal keys lie between the least and the greatest: files that cannot hold any stay shut.
+        on = f"{_rust(self.on)} AND {span(rows, self.key, 't')}"
+        merger = table.merge(
+            rows,
+            on,
+            source_alias="s",
+            target_alias="t",
+            commit_properties=properties,
+            post_commithook_properties=after_commit(),
+            writer_properties=parquet_properties(table),
+        )
+        values = {f'"{c}"': f's."{c}"' for c in self.columns}
+        if self.delete:
+            merger = merger.when_matched_delete(predicate=_rust(self.delete))
+        if self.update:
+            merger = merger.when_matched_update(updates=values, predicate=_rust(self.update))
+        insert = _rust(self.insert) if self.insert else None
+        merger.when_not_matched_insert(updates=values, predicate=insert).execute()
+
+    def by_spark(self, uri: str, rows: DataFrame, says: Mapping[str, str]) -> None:
+        """Let Spark do it, unless it would change nothing.
+
+        Args:
+            says: settings of the rows' session that make the commit say what it should; threads that share a session
+                take turns, since it is of the session that these are.
+        """
+        spark = rows.sparkSession
+        if not _differs(rows, spark.read.format("delta").load(uri), self):
+            return
+        view = f"merged_{uuid4().hex}"
+        rows.createOrReplaceTempView(view)
+        with _turn(spark):
+            for setting, value in says.items():
+                spark.conf.set(setting, value)
+            try:
+                spark.sql(self._sql(uri, view))
+            finally:
+                for setting in says:
+                    spark.conf.unset(setting)
+                spark.catalog.dropTempView(view)
+
+    def _sql(self, uri: str, source: str) -> str:
+        values = [f"s.`{c}`" for c in self.columns]
+        names = [f"`{c}`" for c in self.columns]
+        clauses = [f"MERGE INTO delta.`{uri}` AS t USING {source} AS s ON {self.on}"]
+        if self.delete:
+            clauses.append(f"WHEN MATCHED AND {self.delete} THEN DELETE")
+        if self.update:
+            assigned = ", ".join(f"t.{name} = {value}" for name, value in zip(names, values, strict=True))
+            clauses.append(f"WHEN MATCHED AND ({self.update}) THEN UPDATE SET {assigned}")
+        insert = f" AND {self.insert}" if self.insert else ""
+        clauses.append(f"WHEN NOT MATCHED{insert} THEN INSERT ({', '.join(names)}) VALUES ({', '.join(values)})")
+        return " ".join(clauses)
+
+
+def _turn(spark: SparkSession) -> Lock:
+    """What a thread holds while it merges in a session."""
+    with _guard:
+        return _turns.setdefault(spark, Lock())
+
+
+def equal(column: str, source: str | None = None) -> str:
+    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND."""
+    return f"(t.`{column}` <=> s.`{source or column}`)"
+
+
+def greater(columns: Sequence[str]) -> str:
+    """SQL: the source row is greater than the target row, compared left to right, nulls lowest.
+
+    Flat, since DataFusion's parser takes no deep nesting.
+    """
+    cases = []
+    for n, column in enumerate(columns):
+        is_greater = f"(s.`{column}` > t.`{column}` OR (s.`{column}` IS NOT NULL AND t.`{column}` IS NULL))"
+        cases.append(" AND ".join([*map(equal, columns[:n]), is_greater]))
+    return f"({' OR '.join(f'({case})' for case in cases)})"
+
+
+def _rust(sql: str) -> str:
+    """DataFusion's spelling."""
+    return sql.replace("<=>", "IS NOT DISTINCT FROM").replace("`", '"')
+
+
+def _differs(source: DataFrame, target: DataFrame, merge: Merge) -> bool:
+    """Whether a merge would change a row: Spark commits one that changes none, and rewrites files for it."""
+    from pyspark.sql import functions as F
+
+    matched = " OR ".join(f"({condition})" for condition in (merge.update, merge.delete) if condition) or "false"
+    pairs = source.alias("s").join(target.withColumn("_there", F.lit(True)).alias("t"), F.expr(merge.on), "left")
+    changes = F.when(F.col("t._there"), F.expr(matched)).otherwise(F.expr(merge.insert or "true"))
+    return not pairs.where(changes).isEmpty()

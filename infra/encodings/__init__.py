@@ -1,0 +1,1 @@
+"""Encodings of records: bytes to Arrow columns."""

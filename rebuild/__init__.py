@@ -1,1 +1,0 @@
-"""Tables and lost state, made again from the log."""

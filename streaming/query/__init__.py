@@ -1,0 +1,1 @@
+"""What every streaming query has: a name, progress, a pool."""

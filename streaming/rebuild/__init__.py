@@ -1,0 +1,1 @@
+"""Streaming code run once more over the log, in a shadow."""

@@ -1,0 +1,240 @@
+"""Recovers lost state of a table's stream and verifies that it equals the old state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Literal
+
+from infra.errors import BadArgument, UnexplainedDifference
+from infra.instants import from_epoch_ms
+from infra.offset_ranges import RangesOf
+from streaming.rebuild.reingest import Read
+from streaming.rebuild.state_replay import (
+    adopt,
+    archived_steps,
+    go_on_after,
+    holds_no_more,
+    last_known,
+    replay_state,
+    steps,
+    whole_steps,
+)
+from streaming.rebuild.state_store_diff import StateComparison, compare
+from tables.declare.code_fingerprint import definition, is_same, require_one_definition
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import offsets_at
+from tables.refresh.open_platform import Platform
+from tables.refresh.row_diff import Difference
+from tables.refresh.shadow_lake import Comparison, compare_rows, drop, shadow
+from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from tables.refresh.target import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Source = Literal["events", "archive"]
+_NAMED = 5
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recovery:
+    """What was found of a stream's checkpoint, and what was done.
+
+    Attributes:
+        found: `whole`: nothing was lost, and nothing done; `lost`: it was made again and put in place.
+        versions: input -> the version of it that the stream reads next.
+        source: where the inputs were read: the live `events`, or the `archive` of the log; None: nowhere, since the
+            stream keeps no state.
+        offsets: topic -> partition -> `[start, end)` of the log that the new state comes from.
+        states: each store of the lost state against the new one.
+        rows: the live table against what the stream gives when it is run again, where a store was not readable.
+    """
+
+    table: str
+    found: Literal["whole", "lost"]
+    versions: Mapping[str, int]
+    source: Source | None = None
+    offsets: RangesOf = field(default_factory=dict)
+    states: Sequence[StateComparison] = ()
+    rows: Comparison | None = None
+
+    @property
+    def differing(self) -> int:
+        """Keys of the state, and rows."""
+        return sum(state.differing for state in self.states) + (self.rows.differing if self.rows else 0)
+
+    @property
+    def examples(self) -> list[Difference]:
+        """The first of them."""
+        keys = [example for state in self.states for example in state.examples]
+        return [*keys, *(self.rows.examples if self.rows else ())][:_NAMED]
+
+
+@dataclass(frozen=True)
+class Recover:
+    """A recovery of one table; its caller holds the lock of the table's stream.
+
+    Attributes:
+        starts: topic -> where its log begins, by partition.
+        read: the records of the log. Asked where the events do not reach back to their first commit.
+        correct: reconciles a table of a platform.
+    """
+
+    live: Platform
+    table: Table
+    starts: Callable[[str], Mapping[int, int]]
+    read: Read
+    correct: Callable[[Platform, Table], object]
+
+    def run(self, *, at_most: int = 0, from_archive: bool = False) -> Recovery:
+        """Make the stream's state again, prove that it is what was lost, and let the stream go on from it.
+
+        Args:
+            at_most: put a state in place though so many keys or rows differ.
+            from_archive: read the log, whatever the events have.
+
+        Raises:
+            BadArgument: no stream has written the table, or its next one starts over for another reason.
+            DefinitionChanged: the rows of the table were computed by another definition.
+            LogGap: neither the archive nor the broker has what the events lack.
+            UnexplainedDifference: names the first keys or rows; nothing was put in place.
+        """
+        last = self._last()
+        if not self.live.registry.strategy(self.table).has_state:
+            is_whole = self._lost.is_whole
+            if not is_whole:
+                go_on_after(self.live, self.table, last)
+            versions = self._lost.next_versions() if is_whole else last.versions
+            return Recovery(
+                table=self.table.full_name, found="whole" if is_whole else "lost", versions=self._by_name(versions)
+            )
+        drop(self.live.lake.settings, self.table, "recovery")
+        found, in_shadow, last = self._remade(last, from_archive=from_archive)
+        if found.differing > at_most:
+            raise UnexplainedDifference(
+                _described(found),
+                hint="Nothing was put in place. Find out what wrote to the checkpoint, the events or the table; "
+                f"`./twofold recover {found.table} --at-most {found.differing}` takes the new state all the same.",
+                table=found.table,
+                differing=found.differing,
+                examples=found.examples,
+            )
+        if found.found == "lost":
+            adopt(self.live, in_shadow, self.table, last)
+        drop(self.live.lake.settings, self.table, "recovery")
+        return found
+
+    @property
+    def _lost(self) -> Checkpoint:
+        return Checkpoint.of_table(self.live.lake.settings, self.table)
+
+    def _last(self) -> MicroBatch:
+        name, now = self.table.full_name, definition(self.table, self.live.registry)
+        require_one_definition(self.live.lake, self.table, self.live.registry)
+        if self._lost.definition and not is_same(self._lost.definition, now):
+            raise BadArgument(
+                f"{name}: its checkpoint is of the definition {self._lost.definition}; the declaration now says {now}.",
+                hint="Nothing of it is needed: the stream of the new definition restarts from the beginning by itself.",
+            )
+        last = last_known(self.live, self.table)
+        if last is None:
+            raise BadArgument(
+                f"{name}: neither a checkpoint nor a commit shows a stream that wrote it.",
+                hint="There is nothing to recover: its stream begins with `./twofold up`.",
+            )
+        return last
+
+    def _remade(self, last: MicroBatch, *, from_archive: bool) -> tuple[Recovery, Platform, MicroBatch]:
+        """What was found, where the new checkpoint is, and where the stream goes on."""
+        live, table, was_whole = self.live, self.table, self._lost.is_whole
+        source: Source
+        plan: Iterable[MicroBatch] | None = None
+        if not from_archive:
+            with suppress(FileNotFoundError):  # the first commits of the events were cleaned up
+                plan = steps(live, table, last)
+        if plan is None:
+            wanted = [(batch, self._archived(batch)) for batch in whole_steps(live, table, last)]
+            in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
+            plan = archived_steps(in_shadow, wanted, self.read)
+        else:
+            in_shadow, source, offsets = (
+                shadow(live, table, "recovery", shares_events=True),
+                "events",
+                self._ingested(last),
+            )
+        numbers = replay_state(in_shadow, table, plan, last.settings)
+        made = Checkpoint.of_table(in_shadow.lake.settings, table)
+        states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
+        rows = None
+        if any(state.batch is None for state in states):
+            if table.late == "correct":
+                self.correct(in_shadow, table)
+            rows = _compare_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
+        is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
+        found = Recovery(
+            table=table.full_name,
+            found="whole" if was_whole and is_equal else "lost",
+            versions=self._by_name(last.versions),
+            source=source,
+            offsets=offsets,
+            states=states,
+            rows=rows,
+        )
+        return found, in_shadow, last
+
+    def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
+        """Of each topic the offsets that the last micro-batch and those before it read."""
+        topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
+        return {
+            topic.full_name: offsets_at(self.live.lake, topic, version - 1)[0]
+            for topic, version in zip(topics, last.versions, strict=True)
+        }
+
+    def _archived(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
+        """The same, from where the log begins."""
+        return {
+            name: {p: (start, ranges[p][1]) for p, start in self.starts(name).items() if p in ranges}
+            for name, ranges in self._ingested(last).items()
+        }
+
+    def _by_name(self, versions: Sequence[int]) -> dict[str, int]:
+        names = [source.full_name for source in self.live.registry.upstream(self.table)]
+        return dict(zip(names, versions, strict=False))
+
+
+def _compare_rows(live: Platform, in_shadow: Platform, table: Table, *, with_open: bool) -> Comparison:
+    """Rows that the new stream has closed, corrected as the live table was; with the open ones, all.
+
+    Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
+    stream cut its inputs, which is not known any more.
+    """
+    from pyspark.sql import functions as F
+
+    bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
+    is_open = F.col(str(table.closes_at)) >= F.lit(bound)
+
+    def compared(platform: Platform) -> DataFrame:
+        rows = platform.lake.frame(live.spark, table.full_name)
+        return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
+
+    made = compared(in_shadow)
+    changes = Target.of_table(live.spark, live.lake, table).difference(made, compared(live))
+    return compare_rows(table, made, changes, None if with_open else bound)
+
+
+def _described(found: Recovery) -> str:
+    """A sentence that names the first differences."""
+    lines = []
+    for d in found.examples:
+        key = " ".join(f"{column}={value}" for column, value in d.key.items())
+        sides = [f"{word} {dict(values)}" for word, values in (("is", d.before), ("should be", d.should)) if values]
+        lines.append(f"{key} {', '.join(sides)}")
+    more = found.differing - len(lines)
+    return (
+        f"{found.table}: what was lost and what the log gives again differ in {found.differing} keys or rows: "
+        + "; ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
+        + "."
+    )

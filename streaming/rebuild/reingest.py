@@ -1,0 +1,95 @@
+"""Runs the log from its start through the streaming code, into a shadow lake."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING
+
+from infra.offset_ranges import Ranges, RangesOf
+from streaming.driver import finish, table_query
+from streaming.ingest.catch_up_plan import chunks
+from streaming.ingest.topic_writer import TopicWriter, in_log_order, read_if_small
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.open_platform import Platform
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Read = Callable[[Topic, Ranges], "DataFrame"]
+"""Raw records of a topic in ranges of offsets, with the columns of `raw_columns`."""
+
+_log = logging.getLogger("twofold.refill")
+
+
+def reingest(shadow: Platform, wanted: RangesOf, read: Read) -> int:
+    """Ingest what the shadow lacks of these offsets, and let every table of it take that in.
+
+    The records go through the same code as on the live platform, in micro-batches of `max_offsets` records that take an
+    equal share of each partition. What a run before this one has done is not done again.
+
+    Args:
+        wanted: topic -> partition -> `[start, end)`; all that a table of the shadow reads.
+
+    Returns:
+        Records that were ingested.
+    """
+    _end_newest(shadow, read)
+    taken = 0
+    for records in ingested(shadow, wanted, read):
+        taken += records
+        _maintain(shadow)
+    _maintain(shadow)  # a run that was cut short may have ingested records that its tables have not read
+    return taken
+
+
+def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
+    """Ingest what the shadow lacks of these offsets; yields the records of each micro-batch once it is in."""
+    feeds = {name: TopicWriter(shadow.spark, shadow.lake, topic) for name, topic in shadow.registry.topics.items()}
+    for name, ranges in wanted.items():
+        feeds[name].began = {partition: start for partition, (start, _) in ranges.items()}
+    for chunk in chunks(missing_ranges(shadow, wanted), shadow.lake.settings.max_offsets):
+        yield sum(
+            _take(feeds[name], shadow, read(shadow.registry.topics[name], ranges), ranges)
+            for name, ranges in chunk.items()
+        )
+
+
+def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
+    """What of these offsets the shadow has not ingested."""
+    left: dict[str, Ranges] = {}
+    for name, ranges in wanted.items():
+        known = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends
+        starts = {p: max(start, known.get(p, start)) for p, (start, _) in ranges.items()}
+        left[name] = {p: (starts[p], end) for p, (_, end) in ranges.items() if starts[p] < end}
+    return left
+
+
+def _end_newest(shadow: Platform, read: Read) -> None:
+    """Take the newest micro-batch in again: cut short, it may lack its quarantine."""
+    for name, topic in shadow.registry.topics.items():
+        known = read_ingested_offsets(shadow.lake, topic)
+        ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
+        if ranges:
+            _take(TopicWriter(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
+            _log.info("ended topic=%s ranges=%s", name, ranges)
+
+
+def _take(feed: TopicWriter, shadow: Platform, frame: DataFrame, ranges: Ranges) -> int:
+    rows = read_if_small(shadow.lake.settings, frame, _records(ranges))
+    if rows is None:
+        feed.take_frame(in_log_order(frame, ranges), ranges)
+    else:
+        feed.take(rows.sort_by([("partition", "ascending"), ("offset", "ascending")]), ranges)
+    return _records(ranges)
+
+
+def _records(ranges: Ranges) -> int:
+    return sum(end - start for start, end in ranges.values())
+
+
+def _maintain(shadow: Platform) -> None:
+    for table in shadow.registry.in_order():
+        finish(table_query(shadow, table).start(available_now=True))
+        _log.info("maintained table=%s rows=%d", table.full_name, shadow.lake.rows(table.full_name))

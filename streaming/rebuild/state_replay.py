@@ -1,0 +1,227 @@
+"""Replays a lost stream's micro-batches to rebuild its state."""
+
+from __future__ import annotations
+
+import logging
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from functools import partial
+from itertools import accumulate
+
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import Lake
+from infra.errors import BadArgument
+from infra.offset_ranges import RangesOf
+from streaming.driver import finish
+from streaming.maintain.closed_row_guard import ClosedRowGuard
+from streaming.maintain.stateful_query import Maintain, ends, state_settings
+from streaming.maintain.stream_fence import StreamFence
+from streaming.rebuild.reingest import Read, ingested, missing_ranges
+from tables.declare.code_fingerprint import definition
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.open_platform import Platform
+from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+
+_log = logging.getLogger("twofold.recover")
+
+
+def last_known(live: Platform, table: Table) -> MicroBatch | None:
+    """Where the lost stream had come to at least: by its checkpoint, else by the table's commits; None: nowhere.
+
+    What it did after that it does again, to the same rows.
+    """
+    ended = Checkpoint.of_table(live.lake.settings, table).ended
+    return ended[-1] if ended else _committed(live, table)
+
+
+def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
+    """Whether no later micro-batch than this one has written to the table."""
+    info = live.lake.newest_info(table.full_name, "versions")
+    if info is None or not last.is_between_commits:
+        return info is None
+    known = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
+    return all(a <= b for a, b in zip(known, last.versions, strict=True))
+
+
+def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
+    """The micro-batches that lead to the last one, oldest first.
+
+    Those that the lost checkpoint has are as they were. Those before are known from the table's commits, and come
+    together, as many as hold `max_offsets` rows; the first is a snapshot of everything earlier, too.
+
+    Raises:
+        FileNotFoundError: the events tables cannot be read as they were then: their logs were cleaned since.
+    """
+    sources, lake = live.registry.upstream(table), live.lake
+    ended = Checkpoint.of_table(lake.settings, table).ended or [last]
+    first = ended[0].versions
+    if not _is_readable(lake, sources, first):
+        raise FileNotFoundError(f"The inputs of {table.full_name} cannot be read as they were at {first}.")
+    if ended[0].number == 0 or not any(first):
+        return ended
+    places = [v for v in _known_versions(lake, table, sources) if _is_before(v, first)]
+    oldest = bisect_left(places, True, key=partial(_is_readable, lake, sources))
+    # The first is where the lost stream's own snapshot ended, as far as that is known.
+    apart = _apart(lake, sources, [*places[oldest:], first], lake.settings.max_offsets)
+    return [*(MicroBatch(ends=ends(lake, sources, versions)) for versions in apart), *ended]
+
+
+def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:
+    """Those that the lost checkpoint has and that read every commit completely: there the log can be cut, too."""
+    ended = Checkpoint.of_table(live.lake.settings, table).ended
+    return [batch for batch in ended if batch.is_between_commits] or [last.without_parts()]
+
+
+def archived_steps(
+    in_shadow: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read
+) -> Iterator[MicroBatch]:
+    """The same micro-batches over a shadow's own events, each once these are ingested, the last one twice.
+
+    Args:
+        wanted: each with the offsets `[start, end)`, by topic and partition, that it and those before it had read.
+    """
+    table = in_shadow.registry.in_order()[-1]
+    sources = in_shadow.registry.upstream(table)
+
+    def all_so_far() -> MicroBatch:
+        return MicroBatch(
+            ends=ends(in_shadow.lake, sources, [in_shadow.lake.version(s.full_name) + 1 for s in sources])
+        )
+
+    for batch, ranges in wanted:
+        for _ in ingested(in_shadow, ranges, read):
+            if any(missing_ranges(in_shadow, ranges).values()):
+                yield all_so_far()
+        yield replace(all_so_far(), watermark_ms=batch.watermark_ms, number=batch.number)
+    last, _ = wanted[-1]
+    yield replace(all_so_far(), watermark_ms=last.watermark_ms, number=last.number)  # as Checkpoint.move asks for
+
+
+def replay_state(
+    in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]
+) -> dict[int, int]:
+    """Run the table's stream through these micro-batches, into a new checkpoint.
+
+    Args:
+        settings: of Spark's, under which the lost state was kept, as far as they are known.
+
+    Returns:
+        Number in the lost checkpoint -> number in the new one.
+    """
+    checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
+    checkpoint.note_definition(definition(table, in_shadow.registry))
+    stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
+    settings = {**state_settings(in_shadow.spark), **settings}
+    numbers: dict[int, int] = {}
+    for number, batch in enumerate(plan):
+        checkpoint.plan(number, replace(batch, settings=settings))
+        finish(stream.start_planned())
+        if checkpoint.committed != number:
+            raise RuntimeError(f"{table.full_name}: micro-batch {number} was planned, {checkpoint.committed} ended")
+        if batch.number is not None:
+            numbers[batch.number] = number
+        _log.info("remade table=%s batch=%d of=%s", table.full_name, number, batch.number)
+    return numbers
+
+
+def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -> None:
+    """Let the table's stream go on from the new state, where the lost one was.
+
+    It is another stream, with an id of its own: no commit of the lost one is taken for one of its own. What the lost
+    one had closed it leaves alone. The lost checkpoint is kept next to it.
+    """
+    lost, made = (Checkpoint.of_table(platform.lake.settings, table) for platform in (live, in_shadow))
+    if made.ended[-1].ends != list(last.ends):  # it has read a shadow's events
+        made.move(last.ends)
+    guard = ClosedRowGuard(lost, live.lake, table)
+    guard.record_watermark_again()
+    StreamFence(Writer(live.lake, table.full_name, live.spark)).claim(made.stream, guard)
+    for source in live.registry.upstream(table):
+        for version in made.splits.versions_of(source.full_name):
+            lost.splits.add(source.full_name, version)
+    lost.note_definition(definition(table, live.registry))
+    made.take_place_of(lost)
+
+
+def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
+    """Let the stream of a table without state go on where the lost one was."""
+    checkpoint = Checkpoint.of_table(live.lake.settings, table)
+    checkpoint.take_away()
+    checkpoint.note_definition(definition(table, live.registry))
+    if live.registry.strategy(table).follows_changes:
+        checkpoint.take(last.number or 0, last.versions)
+    else:
+        checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))
+        checkpoint.end(0)
+
+
+def _committed(live: Platform, table: Table) -> MicroBatch | None:
+    """The newest micro-batch by the table's commits."""
+    lake, sources = live.lake, live.registry.upstream(table)
+    info = lake.newest_info(table.full_name, "versions")
+    if info is None:
+        return None
+    known = [int(info["versions"].get(source.full_name, 0)) for source in sources]
+    if live.registry.strategy(table).follows_changes:
+        return MicroBatch(ends=ends(lake, sources, known), number=int(info["batch"]))
+    # A commit of several files may have been read in part, which is not visible here: such a one is read again.
+    versions = [_surely_read(lake, source.full_name, version) for source, version in zip(sources, known, strict=True)]
+    watermark_ms = info["watermark_ms"] if versions == known else None
+    return MicroBatch(ends=ends(lake, sources, versions), watermark_ms=watermark_ms)
+
+
+def _surely_read(lake: Lake, name: str, version: int) -> int:
+    for commit in lake.commits(name, version - 2, version - 1) if version else ():
+        return version - (len(commit.added) > 1)
+    return version
+
+
+def _known_versions(lake: Lake, table: Table, sources: Sequence[Topic | Table]) -> list[list[int]]:
+    """Up to where micro-batches read, by the table's commits, oldest first; what an earlier stream did is left out."""
+    found: list[list[int]] = []
+    for version in range(lake.version(table.full_name), -1, -1):
+        try:
+            [commit] = lake.commits(table.full_name, version - 1, version)
+        except FileNotFoundError:
+            break
+        if "versions" in commit.info:
+            versions = [int(commit.info["versions"].get(source.full_name, 0)) for source in sources]
+            if any(versions) and (not found or _is_before(versions, found[-1])):
+                found.append(versions)
+    return found[::-1]
+
+
+def _is_readable(lake: Lake, sources: Sequence[Topic | Table], versions: Sequence[int]) -> bool:
+    """Whether the inputs are to be had as they were when all below these versions was read."""
+    from deltalake.exceptions import DeltaError
+
+    try:
+        for source, version in zip(sources, versions, strict=True):
+            if version:
+                lake.open(source.full_name, version - 1)
+    except (DeltaError, BadArgument):
+        return False
+    return True
+
+
+def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
+    return list(one) != list(other) and all(a <= b for a, b in zip(one, other, strict=True))
+
+
+def _apart(
+    lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
+) -> Iterator[Sequence[int]]:
+    """Of these places the first and the last, and between them some that are about so many rows apart."""
+    read = []
+    for source, version in zip(sources, places[-1], strict=True):
+        commits = list(lake.commits(source.full_name, -1, version - 1, kept=True))
+        so_far = accumulate(sum(added.rows or 0 for added in commit.added) for commit in commits)
+        read.append(dict(zip((commit.version + 1 for commit in commits), so_far, strict=True)))
+    taken = 0
+    for place in places:
+        rows = sum(rows.get(version, 0) for rows, version in zip(read, place, strict=True))
+        if rows - taken >= most or place in (places[0], places[-1]):
+            yield place
+            taken = rows

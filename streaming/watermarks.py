@@ -1,0 +1,35 @@
+"""The watermark of each input of a table, and the input that holds it back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+
+if TYPE_CHECKING:
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
+
+
+def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | None]:
+    """Topic -> its newest event time less the table's delay, epoch milliseconds; None before its first event.
+
+    The stream's watermark is the least of these once it has taken in what is there (Spark's policy `min`). Empty for a
+    table whose rows never close.
+    """
+    if not table.closes_at:
+        return {}
+    found: dict[str, int | None] = {}
+    for source in registry.upstream(table):
+        if isinstance(source, Topic):
+            newest_ms = read_ingested_offsets(lake, source).newest_ms if lake.exists(source.full_name) else None
+            found[source.full_name] = None if newest_ms is None else newest_ms - table.watermark_ms
+    return found
+
+
+def held_back_by(marks: Mapping[str, int | None]) -> str | None:
+    """The input that lets the fewest rows close, the first of several; None where there is no input."""
+    return min(marks, key=lambda name: -1e18 if marks[name] is None else marks[name] or 0, default=None)

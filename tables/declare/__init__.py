@@ -1,0 +1,1 @@
+"""Topics and tables as they are declared, and what follows from a declaration."""

@@ -1,0 +1,251 @@
+"""What Spark's analysis finds wrong with tables: names and types, against empty frames of the declared schemas."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from infra.errors import BadDeclaration, TwofoldError
+from tables.declare.inference import RECORD
+from tables.declare.plans.spark_functions import IMPURE
+from tables.declare.registry import Registry
+from tables.declare.table import NAMING, Table, restricting
+from tables.declare.topic import Topic
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+_UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
+_AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Analysis:
+    """What the analysis says of tables.
+
+    Attributes:
+        mistakes: of the tables and of those that they read, in the order of their inputs.
+        whole: table -> its inputs of which each change recomputes the whole table.
+    """
+
+    mistakes: Sequence[BadDeclaration]
+    whole: Mapping[str, Sequence[str]]
+
+
+def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) -> Analysis:
+    """Analyse tables and those that they read; no row is read.
+
+    A table that reads one whose columns cannot be known is not looked at.
+    """
+    wanted = {table.full_name for table in tables}
+    for table in reversed(registry.in_order()):
+        if table.full_name in wanted:
+            wanted |= {source.full_name for source in registry.upstream(table)}
+    columns: dict[str, StructType] = {}
+    found: list[BadDeclaration] = []
+    whole: dict[str, Sequence[str]] = {}
+    for table in registry.in_order():
+        sources = dict(zip(table.inputs, registry.upstream(table), strict=True))
+        if table.full_name in wanted and all(isinstance(s, Topic) or s.full_name in columns for s in sources.values()):
+            mistakes, schema = _analyse(spark, table, sources, columns)
+            found += mistakes
+            if schema is not None:
+                columns[table.full_name] = schema
+                if inputs := whole_scopes(registry, table, lambda source: columns[source.full_name].names):
+                    whole[table.full_name] = inputs
+    return Analysis(mistakes=found, whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole})
+
+
+def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table], Collection[str]]) -> list[str]:
+    """The inputs of a table of which each change recomputes the whole table.
+
+    Args:
+        columns_of: the columns of an input that is a table.
+    """
+    if not registry.strategy(table).follows_changes:
+        return []
+    return [
+        source.full_name
+        for source in registry.upstream(table)
+        if _is_whole_scope(table, source, source.columns if isinstance(source, Topic) else columns_of(source))
+    ]
+
+
+def _is_whole_scope(table: Table, source: Topic | Table, columns: Collection[str]) -> bool:
+    """Whether each change of an input recomputes the whole table: nothing says which rows of it.
+
+    That is right, and costs as much as the table takes to be computed.
+    """
+    is_dated = table.depends_within is not None and source.event_time is not None
+    return not is_dated and not restricting(table, source, columns)
+
+
+def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) -> None:
+    """Refuse a table in which the analysis finds a mistake.
+
+    Raises:
+        BadDeclaration: the first mistake, with the others in the fact `more`.
+    """
+    file = f"tables/{table.domain}/{table.name}.py: "
+    own = [mistake for mistake in analyse(spark, registry, [table]).mistakes if mistake.message.startswith(file)]
+    if own:
+        others = [{"message": mistake.message.removeprefix(file), "hint": mistake.hint} for mistake in own[1:]]
+        raise BadDeclaration(own[0].message, hint=own[0].hint, more=others)
+
+
+def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
+    """What the table's function sees of a topic without records."""
+    from pyspark.sql import types as T
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    fields = [T.StructField(name, from_arrow_type(t.arrow), t.nullable) for name, t in source.columns.items()]
+    if table.lineage_columns:
+        place = [("topic", T.StringType()), ("partition", T.IntegerType()), ("offset", T.LongType())]
+        fields.append(T.StructField(RECORD, T.StructType([T.StructField(name, kind) for name, kind in place])))
+    return spark.createDataFrame([], T.StructType(fields))
+
+
+def _analyse(
+    spark: SparkSession, table: Table, sources: Mapping[str, Topic | Table], columns: Mapping[str, StructType]
+) -> tuple[list[BadDeclaration], StructType | None]:
+    frames = {
+        name: empty_input(spark, source, table)
+        if isinstance(source, Topic)
+        else spark.createDataFrame([], columns[source.full_name])
+        for name, source in sources.items()
+    }
+    place = f"tables/{table.domain}/{table.name}.py: {table.derive.__name__}"
+    try:
+        rows = table.derive(**frames)
+        if not hasattr(rows, "schema"):
+            raise TypeError(f"returned {type(rows).__name__}; expected a DataFrame")
+        schema = rows.schema
+    except Exception as error:
+        known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
+        return [_explained(place, error, known)], None
+    impure = [mistake] if (mistake := impure_call(table, rows)) else []
+    unordered = wrong_order(table, schema)
+    wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *unordered, *_wrong_rules(table, rows)]
+    return [*impure, *wrong], schema
+
+
+def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclaration:
+    text = str(error).strip()
+    unknown = _UNRESOLVED.search(text)
+    if unknown:
+        name = unknown[1].replace("`", "")
+        near = difflib.get_close_matches(name.split(".")[-1], known, n=1)
+        hint = f"Did you mean {near[0]!r}?" if near else f"Its inputs have {', '.join(known)}."
+        return BadDeclaration(f"{place} names the column {name!r}, which is not there.", hint=hint)
+    line = text.split("\n")[0]
+    while (shorter := _AROUND.sub("", line)) != line:
+        line = shorter
+    kind = "" if type(error).__module__.startswith("pyspark") else f"{type(error).__name__}: "
+    return BadDeclaration(f"{place} fails: {kind}{line}", hint=f"Its inputs have {', '.join(known)}.")
+
+
+def wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns that the declaration uses as times, and that are of another type."""
+    for what, kinds in {
+        "event_time": ("timestamp", "date"),
+        "ends_at": ("timestamp", "date"),
+        "closes_at": ("timestamp",),
+    }.items():
+        column = getattr(table, what)
+        kind = next((f.dataType.simpleString() for f in schema.fields if f.name == column), None)
+        if kind is not None and kind not in kinds:
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {what}={column!r} is a {kind}; expected a "
+                f"{' or a '.join(kinds)}.",
+                hint=f'Convert it in the function: F.to_timestamp("{column}").'
+                if kind == "string"
+                else "Name a column that says when.",
+            )
+
+
+def wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns that cannot be compared, where `sequence_by` keeps the greatest row: it compares all columns."""
+    maps = [f.name for f in schema.fields if "map<" in f.dataType.simpleString()]
+    if table.sequence_by and maps:
+        yield BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: sequence_by compares all columns, and {', '.join(maps)} holds a "
+            "map, which has no order.",
+            hint=f'Return it as text, F.to_json("{maps[0]}"), or as entries, F.sort_array(F.map_entries("{maps[0]}")).',
+        )
+
+
+def _wrong_rules(table: Table, rows: DataFrame) -> Iterator[BadDeclaration]:
+    from pyspark.errors import PySparkException
+
+    from quality.row_checks import split
+    from quality.rules import ROW_RULES
+
+    for rule in table.checks:
+        place = f"tables/{table.domain}/{table.name}.py: the rule {rule}"
+        missing = [column for column in rule.columns if column not in rows.columns]
+        if missing:
+            near = difflib.get_close_matches(missing[0], rows.columns, n=1)
+            yield BadDeclaration(
+                f"{place} names {', '.join(missing)}, which {table.derive.__name__} does not return.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(rows.columns)}.",
+            )
+        elif rule.kind in ROW_RULES:
+            try:
+                _ = split(rows, [rule])[0].columns
+            except TwofoldError as error:
+                yield BadDeclaration(f"tables/{table.domain}/{table.name}.py: {error.message}", hint=error.hint)
+            except PySparkException as error:
+                yield _explained(place, error, rows.columns)
+
+
+_IMPURE_FUNCTIONS = "|".join(sorted(IMPURE))
+
+
+# A call as a plan of the JVM and as SQL say it, and as a client's plan names its function.
+_IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNCTIONS})"', re.IGNORECASE)
+
+
+def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
+    """A function of Spark in the plan whose answer depends on when or where it is called."""
+    found = _IMPURE.search(_plan(rows))
+    return found and BadDeclaration(
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {found[1] or found[2]}(), which "
+        "gives the stream and the batch different answers.",
+        hint="Use the event's own times; a declaration is a pure function of its inputs.",
+    )
+
+
+def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
+    """What the declaration names and the function does not return, or returns and must not."""
+    for what in (*NAMING, "columns"):
+        value = getattr(table, what)
+        wanted = [value] if isinstance(value, str) else list(value or [])
+        what = "a line of its docstring" if what == "columns" else what
+        missing = [column for column in wanted if column not in columns]
+        if missing:
+            near = difflib.get_close_matches(missing[0], columns, n=1)
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {what} names {', '.join(missing)}, "
+                f"which {table.derive.__name__} does not return.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(columns)}.",
+            )
+    platform = [column for column in columns if column.startswith("_")]
+    if platform:
+        yield BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: the columns {', '.join(platform)} begin with _, "
+            "which is kept for the platform.",
+            hint="Rename them.",
+        )
+
+
+def _plan(rows: DataFrame) -> str:
+    """The analysed plan as text, before any function in it is replaced by its value; of a client, the plan as sent."""
+    if type(rows).__module__.startswith("pyspark.sql.connect."):
+        remote: Any = rows
+        return str(remote._plan.to_proto(remote._session.client))
+    is_verbose, most_fields, others = True, 1 << 30, [False, False]  # its own text leaves out fields after the 25th
+    return str(rows._jdf.queryExecution().analyzed().treeString(is_verbose, False, most_fields, *others))

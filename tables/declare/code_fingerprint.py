@@ -1,0 +1,363 @@
+"""Fingerprint of a table's definition: its function, the code that this calls, its parameters."""
+
+from __future__ import annotations
+
+import ast
+import copy
+import enum
+import functools
+import hashlib
+import importlib
+import importlib.util
+import inspect
+import sysconfig
+import textwrap
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from pathlib import Path
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import TYPE_CHECKING, Any
+
+from infra.delta.lake import Lake
+from infra.errors import DefinitionChanged
+from tables.declare.parameter_checks import BOUND
+from tables.declare.spark_names import SparkName
+from tables.declare.table import Table, table
+from tables.declare.topic import Topic
+
+if TYPE_CHECKING:
+    from tables.declare.registry import Registry
+
+FINGERPRINT = "fingerprint"
+"""The key under which a commit names the definition that its rows were computed by."""
+ACCEPTED = "definition"
+"""The transaction id of the commits by which a table changes its definition."""
+
+_PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
+# What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
+_NOT_DEFINING = BOUND | {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness"}
+_INSTALLED = frozenset({"site-packages", "dist-packages"})
+_STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
+
+
+def fingerprint(table: Table) -> str:
+    """Twelve hex digits that change when the rows that the table should hold may change.
+
+    They follow the function, the functions, classes and constants of this repository that it uses, directly or through
+    others, and the parameters of the declaration. They do not follow comments, docstrings, formatting, rules, or
+    installed packages.
+    """
+    return digest([parameters(table, _NOT_DEFINING), *_Reader().read(table.derive)])
+
+
+def definition(table: Table, registry: Registry) -> str:
+    """The fingerprint; behind a hyphen, where repeated records count once, a digest of what distinguishes records.
+
+    That is said by the topics that the table reads: `dedup_keys` and `clock`. How they decode records is no part of it:
+    events stay what they are until a replay, which reconcile carries through every table.
+    """
+    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    if not topics or not registry.strategy(table).removes_repeats:
+        return fingerprint(table)
+    return f"{fingerprint(table)}-{digest([f'{list(topic.dedup_keys)} {topic.clock}' for topic in topics])}"
+
+
+def is_same(one: str, other: str) -> bool:
+    """Whether both name one definition. Older versions noted nothing behind the fingerprint."""
+    if "-" in one and "-" in other:
+        return one == other
+    return one.partition("-")[0] == other.partition("-")[0]
+
+
+def read_code(function: Callable[..., object]) -> tuple[str, ...]:
+    """Lines that change when what the function does may change."""
+    return tuple(_Reader().read(function))
+
+
+def recorded(lake: Lake, table: Table) -> str | None:
+    """The fingerprint of the definition by which the newest rows of the table were computed; None before any were."""
+    info = lake.newest_info(table.full_name, FINGERPRINT)
+    return None if info is None else str(info[FINGERPRINT])
+
+
+def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
+    """Whether the table's rows, where there are some, were computed by today's definition."""
+    before = recorded(lake, table)
+    return before is None or is_same(before, definition(table, registry))
+
+
+def require_one_definition(lake: Lake, table: Table, registry: Registry) -> None:
+    """Refuse to add rows of this definition to rows of another one.
+
+    Raises:
+        DefinitionChanged: names both fingerprints, and what accepts the new definition.
+    """
+    before, now = recorded(lake, table), definition(table, registry)
+    if before is not None and not is_same(before, now):
+        by_topics = before.partition("-")[0] == now.partition("-")[0]
+        raise DefinitionChanged(
+            f"{table.full_name}: its rows were computed by the definition {before}; "
+            + (
+                "its topics' dedup_keys or clock say"
+                if by_topics
+                else f"tables/{table.domain}/{table.name}.py now says"
+            )
+            + f" {now}.",
+            hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
+            "keep the old one, take the change back.",
+            table=table.full_name,
+            before=before,
+            now=now,
+        )
+
+
+def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:
+    """The parameters that are given, but for some, as text."""
+    values = {f.name: getattr(declaration, f.name) for f in fields(declaration) if f.name not in without}
+    return repr(sorted((name, str(value)) for name, value in values.items() if value is not None))
+
+
+def digest(lines: Sequence[str]) -> str:
+    """Twelve hex digits of these lines."""
+    return hashlib.sha256("\n".join(lines).encode()).hexdigest()[:12]
+
+
+class _Reader:
+    """Writes down what a function depends on, each thing once, in the order in which it is met."""
+
+    def __init__(self) -> None:
+        self._met: dict[int, int] = {}
+        self._kept: list[object] = []  # an id is used again once its object is gone
+
+    def read(self, value: object) -> Iterator[str]:
+        """Lines that change when what the value does may change."""
+        if isinstance(value, _PLAIN):
+            yield repr(value)
+            return
+        if id(value) in self._met:
+            yield f"thing {self._met[id(value)]}"
+            return
+        if not isinstance(value, tuple | frozenset):  # equal ones may be one object or two: the interpreter's choice
+            self._met[id(value)] = len(self._met)
+            self._kept.append(value)
+        if isinstance(value, functools.partial):
+            yield "partial"
+            yield from self.read([value.func, list(value.args), value.keywords])
+        elif isinstance(value, MethodType):
+            yield from self.read([value.__func__, value.__self__])
+        elif isinstance(value, Mapping):
+            for key in sorted(value, key=repr):
+                yield from self.read([key, value[key]])
+        elif isinstance(value, set | frozenset):
+            yield from self.read(sorted(value, key=repr))
+        elif isinstance(value, Sequence):
+            yield f"{type(value).__name__} of {len(value)}"
+            for item in value:
+                yield from self.read(item)
+        else:
+            yield from self._read_code(value)
+
+    def _read_code(self, value: object) -> Iterator[str]:
+        function = inspect.unwrap(value) if callable(value) else value
+        if isinstance(function, FunctionType):
+            if _is_ours(function.__code__.co_filename):
+                yield from self._read_function(function)
+            else:
+                yield _name(function)
+        elif isinstance(function, type):
+            if _is_ours(_file(function)):
+                yield from self._read_class(function)
+            else:
+                yield _name(function)
+        elif isinstance(function, enum.Enum):
+            yield f"{function} {function.value!r}"
+        elif _is_ours(_file(type(function))):
+            yield from self.read([type(function), _attributes(function)])
+        elif callable(function) or isinstance(function, ModuleType):
+            yield _name(function)
+        else:
+            text = repr(function)  # a date, a Decimal, a pattern: what says where it lies in memory is left out
+            yield _name(type(function)) if " at 0x" in text else text
+
+    def _read_function(self, function: FunctionType) -> Iterator[str]:
+        cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
+        known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+        tree = _tree(function)
+        tree = tree and _with_imports(tree, known)
+        yield _without_own_imports(tree, function.__module__) if tree else _bytecode(function.__code__)
+        yield from self.read([function.__defaults__, function.__kwdefaults__])
+        if tree:
+            yield from self._read_names(tree, known, function.__module__)
+        else:
+            for name in sorted(set(_names(function.__code__)) & set(known)):
+                yield from self.read(known[name])
+
+    def _read_class(self, kind: type) -> Iterator[str]:
+        tree = _tree(kind)
+        if tree is None:
+            yield _name(kind)
+            return
+        yield _without_own_imports(tree, kind.__module__)
+        module = inspect.getmodule(kind)
+        yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
+
+    def _read_names(self, tree: ast.AST, known: Mapping[str, object], module: str) -> Iterator[str]:
+        """What the names in the code mean: those that it imports itself, then those around it."""
+        seen = {**known, **dict(_imported(tree, module))}
+        for path in sorted(set(_paths(tree))):
+            found, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
+            while rest and isinstance(found, ModuleType) and _is_ours(getattr(found, "__file__", None) or ""):
+                found = getattr(found, rest.pop(0), _UNKNOWN)
+            if found is not _UNKNOWN and not isinstance(found, ModuleType):
+                yield ".".join(path)
+                yield from self.read(found)
+
+
+_UNKNOWN = object()
+_PARSING = threading.Lock()
+
+
+def _tree(code: FunctionType | type) -> ast.AST | None:
+    """The code without what does not run: docstrings, comments, formatting; None where its text is not available."""
+    # Threads that make syntax trees at once disturb each other (python/cpython#106905), as finding a class's text does.
+    with _PARSING:
+        return _parsed(code)
+
+
+@functools.lru_cache(maxsize=1_000)
+def _parsed(code: FunctionType | type) -> ast.AST | None:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(code)))
+    except (OSError, SyntaxError, TypeError):  # made by exec, or a lambda in the middle of an expression
+        return None
+    for node in ast.walk(tree):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef):
+            first = node.body[0]
+            if (
+                isinstance(first, ast.Expr)
+                and isinstance(first.value, ast.Constant)
+                and isinstance(first.value.value, str)
+            ):
+                node.body = node.body[1:] or [ast.Pass()]
+    return tree
+
+
+def _with_imports(tree: ast.AST, known: Mapping[str, object]) -> ast.AST:
+    """The function without `@table`, which says nothing of it, and Spark's names as the imports that they stand for."""
+    function = tree.body[0] if isinstance(tree, ast.Module) else None
+    if not isinstance(function, ast.FunctionDef):
+        return tree
+    used = {path[0] for statement in function.body for path in _paths(statement)}
+    names = {name: value for name in used if isinstance(value := known.get(name), SparkName)}
+    imports = sorted((value.import_as(name) for name, value in names.items()), key=ast.unparse)
+    others = [d for d in function.decorator_list if not (isinstance(d, ast.Call) and _found(d.func, known) is table)]
+    declared = copy.copy(function)
+    declared.body, declared.decorator_list = [*imports, *function.body], others
+    return ast.Module([declared], [])
+
+
+def _found(name: ast.expr, known: Mapping[str, object]) -> object:
+    return known.get(name.id) if isinstance(name, ast.Name) else None
+
+
+def _without_own_imports(tree: ast.AST, module: str) -> str:
+    """The code without its imports from this repository: what they give is read itself, wherever its file is."""
+    left = copy.deepcopy(tree)
+    for node in ast.walk(left):
+        for part in ("body", "orelse", "finalbody"):
+            statements = getattr(node, part, None)
+            if isinstance(statements, list) and any(_is_own_import(s, module) for s in statements):
+                kept = [s for s in statements if not _is_own_import(s, module)]
+                setattr(node, part, kept or [ast.Pass()])
+    return ast.unparse(left)
+
+
+def _is_own_import(statement: ast.stmt, module: str) -> bool:
+    if isinstance(statement, ast.Import):
+        return all(_is_our_module(alias.name) for alias in statement.names)
+    return isinstance(statement, ast.ImportFrom) and _is_our_module(_source(statement, module))
+
+
+def _source(statement: ast.ImportFrom, module: str) -> str:
+    package = module.rpartition(".")[0]
+    return importlib.util.resolve_name("." * statement.level + (statement.module or ""), package or None)
+
+
+def _paths(tree: ast.AST) -> Iterator[tuple[str, ...]]:
+    """`a` and `a.b.c` as they are read in the code."""
+    for node in ast.walk(tree):
+        rest: list[str] = []
+        while isinstance(node, ast.Attribute):
+            rest.insert(0, node.attr)
+            node = node.value
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield (node.id, *rest)
+
+
+def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
+    """What the code imports from this repository when it runs."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            for alias in node.names:
+                if _is_our_module(alias.name):
+                    found = importlib.import_module(alias.name)
+                    top = importlib.import_module(alias.name.split(".")[0])
+                    yield (alias.asname, found) if alias.asname else (alias.name.split(".")[0], top)
+        elif isinstance(node, ast.ImportFrom):
+            source = _source(node, module)
+            if _is_our_module(source):
+                for alias in node.names:
+                    yield alias.asname or alias.name, _member(source, alias.name)
+
+
+def _member(module: str, name: str) -> object:
+    found = getattr(importlib.import_module(module), name, _UNKNOWN)
+    return importlib.import_module(f"{module}.{name}") if found is _UNKNOWN else found
+
+
+def _is_our_module(name: str) -> bool:
+    top = importlib.util.find_spec(name.split(".")[0])
+    places = [] if top is None else [top.origin, *(top.submodule_search_locations or ())]
+    return any(place and _is_ours(place) for place in places)
+
+
+def _is_ours(file: str) -> bool:
+    """Whether code is neither of the standard library nor installed."""
+    path = Path(file)
+    return path.is_absolute() and not _INSTALLED & set(path.parts) and not path.is_relative_to(_STANDARD_LIBRARY)
+
+
+def _file(kind: type) -> str:
+    try:
+        return inspect.getfile(kind)
+    except (TypeError, OSError):  # built in
+        return ""
+
+
+def _name(value: object) -> str:
+    return f"{getattr(value, '__module__', '')}.{getattr(value, '__qualname__', type(value).__qualname__)}"
+
+
+def _attributes(value: object) -> dict[str, object]:
+    return dict(getattr(value, "__dict__", {}))
+
+
+def _is_filled(cell: Any) -> bool:
+    try:
+        cell.cell_contents  # noqa: B018 - asking is the only way to know
+    except ValueError:
+        return False
+    return True
+
+
+def _names(code: CodeType) -> Iterator[str]:
+    yield from (*code.co_names, *code.co_freevars)
+    for constant in code.co_consts:
+        if isinstance(constant, CodeType):
+            yield from _names(constant)
+
+
+def _bytecode(code: CodeType) -> str:
+    constants = [_bytecode(c) if isinstance(c, CodeType) else repr(c) for c in code.co_consts]
+    return f"{code.co_code.hex()} {code.co_names} {constants}"

@@ -1,0 +1,437 @@
+"""Parameters of a table that follow from what its function does: what they are, and why one cannot be had.
+
+What is inferred is a pure function of the code, so it is kept next to the code, as Python keeps its bytecode, under a
+digest of all that it follows from. Loading declarations then imports no Spark.
+"""
+
+from __future__ import annotations
+
+import difflib
+import functools
+import hashlib
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+from infra.atomic_write import write_atomically
+from infra.duration import parse_duration
+from infra.errors import BadDeclaration
+from tables.declare.code_fingerprint import read_code
+from tables.declare.mistake_list import require_none
+from tables.declare.plans.algebra import (
+    Call,
+    Column,
+    Distinct,
+    Expr,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Project,
+    Relation,
+    Union,
+    sql_of,
+)
+from tables.declare.plans.algebra import Source as Input
+from tables.declare.plans.connect_plan import read_function
+from tables.declare.plans.dependencies import (
+    ALL_ROWS,
+    by_source,
+    is_multiplied,
+    lineage,
+    scope_of,
+    scope_values,
+    several,
+    unknown_in,
+)
+from tables.declare.plans.plan_mistakes import PlanMistake, find_mistakes
+from tables.declare.plans.spark_functions import TIME_WINDOWS
+from tables.declare.plans.times import TimeFacts, times_of, window_start
+from tables.declare.table import KEY_OF_ONE_ROW, NAMING, Draft, Table
+from tables.declare.topic import Topic
+
+_PLANS = Path(read_function.__code__.co_filename).parent
+INFERRED = ("primary_key", "recompute_by", "scope_columns", "event_time", "depends_within", "closes_at", "ends_at")
+"""The parameters that can be left to the function."""
+UNREAD = "what only Spark can read"
+_ONE_ROW = "the function makes one row of all, which no column identifies"
+RECORD = "record"
+"""The column that says, for a declaration with `lineage_columns`, which log record an event is."""
+
+
+@dataclass(frozen=True)
+class Inference:
+    """What the plan of a function says.
+
+    Attributes:
+        parameters: parameter of `@table` -> its value.
+        reasons: parameter -> why the plan does not say it.
+        scopes: column of the result that `recompute_by` may name -> input -> the expression of its rows that has the
+            value; None: not known.
+        columns: those of the result, in order; None: not all are known.
+        lineage: column of the result -> the columns of inputs that its value is made of, `input.column`.
+        several: how a row can depend on several rows of an input; empty: it does not.
+        groups: the columns that the function groups by, all of which it returns.
+        other_time: the column by which the function makes windows, where that is not the event time.
+        mistakes: what is wrong with the function.
+    """
+
+    parameters: Mapping[str, Any] = field(default_factory=dict)
+    reasons: Mapping[str, str] = field(default_factory=dict)
+    scopes: Mapping[str, Mapping[str, str]] | None = None
+    columns: Sequence[str] | None = None
+    lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    several: str = ""
+    groups: Sequence[str] = ()
+    other_time: str = ""
+    mistakes: Sequence[PlanMistake] = ()
+
+
+Source = Topic | Table
+
+
+def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> dict[str, Any]:
+    """The parameters given, and those inferred where none is given.
+
+    Args:
+        inputs: input -> its columns; None: not known.
+
+    Raises:
+        BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
+    """
+    found = {**inference.parameters, **draft.given}
+    if "scope_columns" not in draft.given:
+        found["scope_columns"] = scope_columns(found.get("recompute_by", ()), inference, inputs)
+    require_none([*_wrong_names(draft, inference), *_contradictions(draft, inference), *_missing(found, inference)])
+    return found
+
+
+def scope_columns(
+    by: Sequence[str], inference: Inference, inputs: Mapping[str, Sequence[str] | None]
+) -> dict[str, dict[str, str | None]] | None:
+    """What inputs call the columns of `recompute_by`, as far as it is not a column of that name; None: nothing is.
+
+    Args:
+        inputs: input -> its columns; None: not known.
+    """
+    if inference.scopes is None:
+        return None
+    found: dict[str, dict[str, str | None]] = {}
+    for column in by:
+        values = inference.scopes.get(column, {})
+        for name, columns in inputs.items():
+            may_have_it = columns is None or column in columns
+            if values.get(name) != (column if may_have_it else None):
+                found.setdefault(name, {})[column] = values.get(name)
+    return found or None
+
+
+def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
+    """What is needed and there is not, one mistake for each reason."""
+    missing: dict[str, list[str]] = {}
+    for name in ("primary_key", "recompute_by"):
+        if name not in found:
+            missing.setdefault(inference.reasons.get(name, "the function's plan does not say it"), []).append(name)
+    for reason, names in missing.items():
+        means = "it means" if len(names) == 1 else "they mean"
+        write = f"{', '.join(f'{name}=[...]' for name in names)}; docs/reference/declarations.md says what {means}"
+        yield BadDeclaration(
+            f"@table needs {' and '.join(names)}, which cannot be inferred: {reason}.",
+            hint=KEY_OF_ONE_ROW if reason == _ONE_ROW else f"Write {write}.",
+        )
+
+
+def require_sound(function: str, mistakes: Sequence[PlanMistake]) -> None:
+    """Refuse a function that its plan shows to be wrong.
+
+    Raises:
+        BadDeclaration: the first mistake, with the others in the fact `more`.
+    """
+    if mistakes:
+        first, *more = mistakes
+        others = [{"message": f"{function} {mistake.message}", "hint": mistake.hint} for mistake in more]
+        raise BadDeclaration(f"{function} {first.message}", hint=first.hint, more=others)
+
+
+def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> Inference:
+    """What the plan of the function says.
+
+    Args:
+        sources: parameter of the function -> what it reads.
+        columns: the same -> the columns of that input; None: not known.
+    """
+    try:
+        root = read_function(draft.derive, columns)
+    except BadDeclaration as fault:
+        # A function that cannot be read may make a row of several.
+        return Inference(reasons=dict.fromkeys(("primary_key", "recompute_by"), fault.message), several=UNREAD)
+    return _Inferring(draft, root, sources).infer()
+
+
+def kept(
+    file: Path, draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
+) -> Inference:
+    """The same, from the file next to the declaration where there is one; else it is written there."""
+    digest = _digest(draft, sources, columns)
+    place = file.parent / "__pycache__" / f"{file.stem}.inferred.json"
+    try:
+        found = json.loads(place.read_text("utf-8"))
+        if found.pop("digest") == digest:
+            mistakes = [PlanMistake(**mistake) for mistake in found.pop("mistakes")]
+            return Inference(**found, mistakes=mistakes)
+    except (OSError, ValueError, TypeError, KeyError, AttributeError):  # nothing there, or nothing of this version
+        pass
+    inference = infer(draft, sources, columns)
+    try:
+        place.parent.mkdir(exist_ok=True)
+        write_atomically(place, json.dumps({"digest": digest, **asdict(inference)}, indent=1), lasting=False)
+    except OSError:  # a file system that is read only: it is inferred again by the next process
+        pass
+    return inference
+
+
+def _digest(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> str:
+    facts = [[name, type(s).__name__, s.event_time, _identity(s), columns[name]] for name, s in sources.items()]
+    lines = [_own_code(), json.dumps(facts), repr(draft.given.get("primary_key")), str("sequence_by" in draft.given)]
+    return hashlib.sha256("\n".join([*lines, *read_code(draft.derive)]).encode()).hexdigest()
+
+
+@functools.cache
+def _own_code() -> str:
+    code = [Path(__file__), *sorted(_PLANS.glob("*.py"))]
+    return hashlib.sha256(b"".join(path.read_bytes() for path in code)).hexdigest()
+
+
+def _identity(source: Source) -> tuple[str, ...]:
+    """The columns that identify a row."""
+    return source.same_record if isinstance(source, Topic) else tuple(source.primary_key)
+
+
+class _Inferring:
+    def __init__(self, draft: Draft, root: Relation, sources: Mapping[str, Source]) -> None:
+        self.draft, self.root, self.sources = draft, root, sources
+        self.made_by = _made_by(root)
+        self.parameters: dict[str, Any] = {}
+        self.reasons: dict[str, str] = {}
+
+    def infer(self) -> Inference:
+        root = self.root
+        identities = {name: _identity(source) for name, source in self.sources.items()}
+        mistakes = find_mistakes(root, identities)
+        scopes = None if unknown_in(root) else self._scopes()
+        has_tables = any(isinstance(source, Table) for source in self.sources.values())
+        times = TimeFacts({}) if unknown_in(root) else times_of(root, self._is_event_time, has_tables=has_tables)
+        self.parameters |= times.parameters
+        groups = self._find_key(identities, times)
+        self._find_scope(scopes, times)
+        return Inference(
+            parameters=self.parameters,
+            reasons=self.reasons,
+            scopes=scopes,
+            columns=None if root.is_open else root.names,
+            lineage={name: [f"{one}.{column}" for one, column in of] for name, of in lineage(root).items() if of},
+            several=several(root),
+            groups=groups,
+            other_time=times.other_time,
+            mistakes=mistakes,
+        )
+
+    def _is_event_time(self, value: Expr) -> bool:
+        return isinstance(value, Column) and value.name == self.sources[value.source].event_time
+
+    def _is_column(self, name: str | None) -> bool:
+        """Whether a column of the result is a column of an input."""
+        return name is not None and isinstance(self.root.value([name]), Column)
+
+    def _scopes(self) -> dict[str, dict[str, str]]:
+        """Column of the result -> input -> the expression by which its rows matter, where there is one."""
+        found: dict[str, dict[str, str]] = {}
+        named = [*self.root.names, *(self._wanted() if self.root.is_open else ())]
+        for name in dict.fromkeys(named):
+            if value := self.root.value([name]):
+                values = by_source(self.root, scope_of(self.root, value))
+                written = {
+                    source: value.name if isinstance(value, Column) else sql
+                    for source, value in values.items()
+                    if (sql := sql_of(value))
+                }
+                if written:
+                    found[name] = written
+        return found
+
+    def _wanted(self) -> list[str]:
+        """Names that the declaration gives, and columns of inputs, of which the result may have some."""
+        given = [*self.draft.given.get("primary_key", ()), *self.draft.given.get("recompute_by", ())]
+        return [*given, *(name for source in self.sources.values() for name in _identity(source))]
+
+    def _find_key(self, identities: Mapping[str, Sequence[str]], times: TimeFacts) -> list[str]:
+        """Find `primary_key`, and return the columns of the groups where the rows are groups."""
+        made_by, unknown = self.made_by, unknown_in(self.root)
+        if unknown and not isinstance(made_by, Group):
+            self._miss(f"the function uses {unknown}")
+        elif is_multiplied(self.root):
+            self._miss("the function makes several rows of one")
+        elif isinstance(made_by, Group):
+            return self._of_group(made_by, times)
+        elif isinstance(made_by, Distinct):
+            names = [self.root.name_of(one) for one in made_by.by]
+            if None in names:
+                self._miss("the result lacks a column that tells its rows apart")
+            else:
+                self.parameters["primary_key"] = names
+        elif isinstance(made_by, Input):
+            self._of_rows(made_by.name, identities[made_by.name])
+        elif isinstance(made_by, Join):
+            self._miss("a join can give several rows for one of each input")
+        elif isinstance(made_by, Union):
+            self._miss(f"a {made_by.kind} can give several rows of one key")
+        else:
+            self._miss(f"the function uses {several(self.root)}")
+        return []
+
+    def _miss(self, reason: str) -> None:
+        self.reasons["primary_key"] = reason
+
+    def _of_rows(self, name: str, identity: Sequence[str]) -> None:
+        found = {column: self.root.name_of(Column(name, column, self._mention(name))) for column in identity}
+        lost = [column for column, output in found.items() if output is None]
+        if "sequence_by" in self.draft.given:
+            self._miss("with sequence_by it groups the rows whose greatest is kept")
+        elif lost and self.root.is_open:
+            self._miss(f"whether the result has {', '.join(lost)} of {name} is not known before Spark runs")
+        elif lost:
+            self._miss(f"the result lacks {', '.join(lost)} of {name}, which identify its rows")
+        else:
+            self.parameters["primary_key"] = [output for output in found.values() if output]
+            time = self.sources[name].event_time
+            dated = self.root.name_of(Column(name, time, self._mention(name))) if time else None
+            if dated and not several(self.root):
+                self.parameters.setdefault("event_time", dated)
+
+    def _mention(self, name: str) -> int:
+        made_by = self.made_by
+        return made_by.mention if isinstance(made_by, Input) else 0
+
+    def _of_group(self, group: Group, times: TimeFacts) -> list[str]:
+        if not group.by:
+            self._miss(_ONE_ROW)
+            return []
+        if not group.is_plain:
+            self._miss("the function uses `rollup`, `cube`, `pivot` or grouping sets")
+            return []
+        named = []
+        for one in group.by:
+            if isinstance(one.value, Call) and one.value.function in TIME_WINDOWS:
+                named.append((window_start(self.root, group, one.value), "the start of its window"))
+            else:
+                named.append((self.root.name_of(one.value), one.name or "an expression"))
+        lost = [what for output, what in named if output is None]
+        if lost:
+            self._miss(f"the function groups by {lost[0]}, which it does not return")
+            return []
+        key = [output for output, _ in named if output]
+        self.parameters["primary_key"] = key
+        # Of a join less than all columns can identify the group: one says which row of an input it is of.
+        return [] if several(group.input) else key
+
+    def _find_scope(self, scopes: Mapping[str, Mapping[str, str]] | None, times: TimeFacts) -> None:
+        if scopes is None:
+            self.reasons["recompute_by"] = f"the function uses {unknown_in(self.root)}"
+            return
+        if isinstance(self.made_by, Input) and not several(self.root):
+            names: Iterable[str | None] = self.draft.given.get("primary_key", self.parameters.get("primary_key", ()))
+            reason = f"no column of the primary key has a value of a column of {self.made_by.name}"
+        else:
+            names = [self.root.name_of(*values) for values in scope_values(self.root)]
+            reason = {
+                "a window function": "its window functions have no partition in common that it returns",
+                "a join": "the function returns no column in which both inputs agree",
+            }.get(several(self.root), f"the function uses {several(self.root)}")
+        by_time = None if self._is_column(dated := times.parameters.get("event_time")) else dated
+        found = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
+        if isinstance(self.made_by, Union):
+            found = [name for name in found if name in self.draft.given.get("primary_key", found)]
+        if found or (isinstance(self.made_by, Group) and self.made_by.by):
+            self.parameters["recompute_by"] = found
+        else:
+            self.reasons["recompute_by"] = _ONE_ROW if several(self.root) == ALL_ROWS else reason
+
+
+def _made_by(root: Relation) -> Relation:
+    """The relation whose rows the result has, each once or not at all, with columns added or left out."""
+    while isinstance(root, Filter | Project | Limit):
+        root = root.input
+    return root
+
+
+def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """Names that the result lacks, where all its columns are known."""
+    if inference.columns is None:
+        return
+    known = {name.lower() for name in inference.columns}
+    for what in NAMING:
+        value = draft.given.get(what) or ()
+        wanted = [value] if isinstance(value, str) else list(value)
+        missing = [column for column in wanted if isinstance(column, str) and column.lower() not in known]
+        if missing:
+            near = difflib.get_close_matches(missing[0], inference.columns, n=1)
+            yield BadDeclaration(
+                f"{what} names {', '.join(missing)}, which {draft.derive.__name__} does not return.",
+                hint=f"Did you mean {near[0]!r}?" if near else f"It returns {', '.join(inference.columns)}.",
+            )
+
+
+def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """Parameters that the plan disproves."""
+    given, inferred = draft.given, inference.parameters
+    name = draft.derive.__name__
+    key, groups = set(given.get("primary_key", ())), set(inference.groups)
+    # Of the rows of several groups `sequence_by` keeps one.
+    is_kept_of_several = bool(given.get("sequence_by")) and key < groups
+    if key and groups and key != groups and not is_kept_of_several:
+        yield BadDeclaration(
+            f"primary_key={list(given['primary_key'])} contradicts {name}, which groups by "
+            f"{', '.join(inference.groups)}.",
+            hint="Leave primary_key out, or group by other columns.",
+        )
+    yield from _wrong_scopes(draft, inference)
+    if given.get("depends_within") and "depends_within" in inferred:
+        least = parse_duration(inferred["depends_within"], "depends_within")
+        if parse_duration(given["depends_within"], "depends_within") < least:
+            yield BadDeclaration(
+                f"depends_within={given['depends_within']!r} contradicts {name}, in which rows depend on rows that are "
+                f"{inferred['depends_within']} away.",
+                hint="Leave depends_within out, or lengthen it.",
+            )
+    if given.get("depends_within") and "depends_within" not in inferred and inference.other_time:
+        yield BadDeclaration(
+            f"depends_within={given['depends_within']!r} contradicts {name}, which makes windows by "
+            f"{inference.other_time}, not by the event time of what it reads.",
+            hint=f"Declare {inference.other_time} as the topic's event_time, or leave depends_within out.",
+        )
+
+
+def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
+    """What is given of scopes and is not so."""
+    given, scopes, name = draft.given, inference.scopes, draft.derive.__name__
+    if scopes is None or inference.columns is None:
+        return
+    by = given.get("recompute_by", inference.parameters.get("recompute_by", ()))
+    wrong = [column for column in given.get("recompute_by", ()) if column in inference.columns and column not in scopes]
+    if wrong:
+        yield BadDeclaration(
+            f"recompute_by={list(given['recompute_by'])} contradicts {name}: a row depends on rows with another "
+            f"{', '.join(wrong)}.",
+            hint=f"Choose from {', '.join(scopes)}." if scopes else "Write recompute_by=[].",
+        )
+    for source, columns in (given.get("scope_columns") or {}).items():
+        for column, written in columns.items():
+            right = scopes.get(column, {}).get(source)
+            if source in draft.inputs and column in by and column not in wrong and written != right:
+                yield BadDeclaration(
+                    f"scope_columns has {column}={written!r} of {source}, which contradicts {name}: "
+                    + (f"there it is {right}." if right else f"a row depends on rows of {source} with another one."),
+                    hint="Leave scope_columns out: it follows from the function.",
+                )

@@ -1,0 +1,418 @@
+"""Reads what a table's function does to its inputs from the plan that Spark Connect's client writes, without a JVM.
+
+The function gets a stand-in for each input. The client's fields are private: they are pinned with its version.
+"""
+
+from __future__ import annotations
+
+import re
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import replace
+from functools import partial
+from typing import Any
+
+from infra.errors import BadDeclaration
+from tables.declare.plans.algebra import (
+    Aggregate,
+    Call,
+    Expr,
+    Generated,
+    Literal,
+    Missing,
+    Named,
+    Opaque,
+    Relation,
+    Rest,
+)
+from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
+from tables.declare.plans.spark_functions import TIME_WINDOWS
+
+_analysing: ContextVar[bool] = ContextVar("analysing", default=False)
+_patching = threading.Lock()
+_NAME = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)*\Z")
+_PART = re.compile(r"`((?:[^`]|``)*)`|([^.`]+)")
+_INTERVAL = re.compile(r"INTERVAL\s+'?(\d+)\s*'?\s*([A-Za-z]+)'?\Z", re.IGNORECASE)
+
+
+def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] | None]) -> Relation:
+    """What the function returns.
+
+    Args:
+        inputs: parameter of the function -> the columns of that input; None: not known.
+
+    Raises:
+        BadDeclaration: the plan cannot be had without data, and why.
+    """
+    return _Reader(PlanBuilder(inputs)).relation(_plan_of(function, inputs))
+
+
+def is_analysed() -> bool:
+    """Whether a function runs to be read, not to make rows."""
+    return _analysing.get()
+
+
+class _Session:
+    """As much of a Connect session as a plan takes."""
+
+    is_mock_session = True
+    session_id = "analysis"
+    client: Any = None
+    _user_id = "analysis"
+
+    def sql(self, query: str, _: None, **inputs: Any) -> Any:
+        """The text over what its inputs are, each under its own name."""
+        from pyspark.sql.connect.dataframe import DataFrame
+        from pyspark.sql.connect.plan import SQL, SubqueryAlias
+
+        session: Any = self
+        views = [SubqueryAlias(frame._plan, name) for name, frame in inputs.items()]
+        return DataFrame(SQL(query.format_map({name: name for name in inputs}), views=views), session)
+
+
+def _plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
+    """The plan of what the function returns, in which each input is read as a table of its parameter's name."""
+    try:
+        with _by_client():
+            from pyspark.sql.connect.dataframe import DataFrame
+            from pyspark.sql.connect.plan import Read
+
+            session: Any = _Session()
+            rows = function(**{name: DataFrame(Read(name), session) for name in inputs})
+            return rows._plan.plan(session)
+    except Exception as error:
+        said = f"{type(error).__name__}: {str(error)[:80]}"
+        if isinstance(error, AttributeError) and "_Session" in said:
+            said = "it asks Spark for rows or for their schema"
+        raise BadDeclaration(f"{function.__name__} cannot be read without running Spark ({said})") from error
+
+
+@contextmanager
+def _by_client() -> Iterator[None]:
+    """Let this thread's functions of Spark write plans of the client, whatever sessions the process has."""
+    from pyspark.sql import utils
+
+    with _patching:
+        if not hasattr(utils.is_remote, "is_ours"):
+            known = utils.is_remote
+
+            def is_remote() -> bool:
+                return _analysing.get() or known()
+
+            is_remote.is_ours = True  # type: ignore[attr-defined]
+            utils.is_remote = is_remote
+    token = _analysing.set(True)
+    try:
+        yield
+    finally:
+        _analysing.reset(token)
+
+
+class _Reader:
+    """Reads relations of the client's plan; of a kind that it does not know it says so."""
+
+    def __init__(self, builder: PlanBuilder) -> None:
+        self._build = builder
+
+    def relation(self, message: Any) -> Relation:
+        """The relation that a message says."""
+        kind = message.WhichOneof("rel_type")
+        one = getattr(message, kind)
+        reader: Callable[[Any], Relation] | None = getattr(self, f"_{kind}", None)
+        try:
+            found = reader(one) if reader else self._build.unknown(self._below(one), f"`{kind}`")
+        except NotUnderstood as error:
+            found = self._build.unknown(self._below(one), str(error))
+        plan_id = message.common.plan_id if message.common.HasField("plan_id") else None
+        return replace(found, plan_id=plan_id)
+
+    def _below(self, one: Any) -> list[Relation]:
+        fields = {found.name for found, _ in one.ListFields()}
+        names = ("input", "left_input", "right_input", "left", "right")
+        return [self.relation(getattr(one, name)) for name in names if name in fields]
+
+    def _read(self, one: Any) -> Relation:
+        if one.WhichOneof("read_type") != "named_table":
+            return self._build.elsewhere("reads files by itself")
+        return self._build.source(one.named_table.unparsed_identifier)
+
+    def _same(self, one: Any) -> Relation:
+        return self.relation(one.input)
+
+    _hint = _repartition = _repartition_by_expression = _collect_metrics = _same
+
+    def _filter(self, one: Any) -> Relation:
+        below = self.relation(one.input)
+        return self._build.filtered(below, [self._value(one.condition, [below], self._build.node())])
+
+    def _sort(self, one: Any) -> Relation:
+        below = self.relation(one.input)
+        if not one.is_global:
+            return below
+        by = [self._value(order.child, [below], self._build.node()) for order in one.order]
+        return self._build.filtered(below, by, is_sort=True)
+
+    def _limit(self, one: Any) -> Relation:
+        return self._build.limited(self.relation(one.input), "limit")
+
+    def _offset(self, one: Any) -> Relation:
+        return self._build.limited(self.relation(one.input), "offset")
+
+    def _tail(self, one: Any) -> Relation:
+        return self._build.limited(self.relation(one.input), "tail")
+
+    def _sample(self, one: Any) -> Relation:
+        return self._build.limited(self.relation(one.input), "sample")
+
+    def _subquery_alias(self, one: Any) -> Relation:
+        return self._build.aliased(self.relation(one.input), one.alias)
+
+    def _project(self, one: Any) -> Relation:
+        if not one.HasField("input"):
+            raise NotUnderstood("rows that are made of nothing")
+        below, node = self.relation(one.input), self._build.node()
+        columns = [column for expression in one.expressions for column in self._columns(expression, below, node)]
+        return self._build.projected(below, columns)
+
+    def _with_columns(self, one: Any) -> Relation:
+        below, node = self.relation(one.input), self._build.node()
+        new = [Named(alias.name[0], self._value(alias.expr, [below], node)) for alias in one.aliases]
+        return self._build.with_columns(below, new)
+
+    def _with_columns_renamed(self, one: Any) -> Relation:
+        renames = [(rename.col_name, rename.new_col_name) for rename in one.renames]
+        return self._build.renamed(self.relation(one.input), renames or dict(one.rename_columns_map).items())
+
+    def _to_df(self, one: Any) -> Relation:
+        below = self.relation(one.input)
+        if not below.is_counted or len(below.columns) != len(one.column_names):
+            return self._build.projected(
+                below, [Named(name, Opaque(self._build.node(), "a column by its place")) for name in one.column_names]
+            )
+        columns = zip(one.column_names, below.columns, strict=True)
+        return self._build.projected(below, [Named(name, column.value) for name, column in columns])
+
+    def _drop(self, one: Any) -> Relation:
+        below = self.relation(one.input)
+        named = [c for c in one.columns if not c.unresolved_attribute.HasField("plan_id")]
+        values = [self._value(c, [below], self._build.node()) for c in one.columns if c not in named]
+        names = [*one.column_names, *(c.unresolved_attribute.unparsed_identifier.strip("`") for c in named)]
+        return self._build.without(below, names, values)
+
+    def _fill_na(self, one: Any) -> Relation:
+        """Columns of other types than the value's stay as they are, and NaN is filled, too: no expression says that."""
+        return self._changed(one, "fillna")
+
+    def _drop_na(self, one: Any) -> Relation:
+        return self.relation(one.input)
+
+    def _replace(self, one: Any) -> Relation:
+        return self._changed(one, "replace")
+
+    def _changed(self, one: Any, why: str) -> Relation:
+        """The rows with columns, all where none is named, changed value by value."""
+        below, node = self.relation(one.input), self._build.node()
+        names = list(one.cols) or below.names
+        changed = [Named(n, Opaque(node, why, (self._build.column([n], [below]),))) for n in names]
+        return self._build.with_columns(below, changed)
+
+    def _deduplicate(self, one: Any) -> Relation:
+        return self._build.distinct(self.relation(one.input), list(one.column_names) or None)
+
+    def _aggregate(self, one: Any) -> Relation:
+        below, node = self.relation(one.input), self._build.node()
+        by = [self._group(expression, below, node) for expression in one.grouping_expressions]
+        columns = [c for expression in one.aggregate_expressions for c in self._columns(expression, below, node)]
+        is_plain = one.group_type == type(one).GROUP_TYPE_GROUPBY
+        return self._build.grouped(below, by, [*by, *columns], is_plain=is_plain)
+
+    def _group(self, expression: Any, below: Relation, node: int) -> Named:
+        named = self._columns(expression, below, node)
+        if len(named) != 1 or isinstance(named[0].value, Rest):
+            raise NotUnderstood("a group by several columns at once")
+        value = named[0].value
+        if not named[0].name and isinstance(value, Call) and value.function in TIME_WINDOWS:
+            return Named(value.function, value)
+        return named[0]
+
+    def _join(self, one: Any) -> Relation:
+        left, right = self.relation(one.left), self.relation(one.right)
+        how = type(one).JoinType.Name(one.join_type).removeprefix("JOIN_TYPE_").lower()
+        node = self._build.node()
+        conditions = [self._value(one.join_condition, [left, right], node)] if one.HasField("join_condition") else []
+        return self._build.joined(left, right, how, conditions, list(one.using_columns))
+
+    def _set_op(self, one: Any) -> Relation:
+        kind = type(one).SetOpType.Name(one.set_op_type).removeprefix("SET_OP_TYPE_").lower()
+        inputs = [self.relation(one.left_input), self.relation(one.right_input)]
+        return self._build.united(inputs, kind, by_name=one.by_name, fills=one.allow_missing_columns)
+
+    def _with_relations(self, one: Any) -> Relation:
+        if one.root.WhichOneof("rel_type") != "sql":
+            raise NotUnderstood("a subquery")
+        views = {reference.subquery_alias.alias: reference.subquery_alias.input for reference in one.references}
+        return self._of_text(one.root.sql.query, views)
+
+    def _sql(self, one: Any) -> Relation:
+        return self._of_text(one.query, {})
+
+    def _of_text(self, query: str, views: Mapping[str, Any]) -> Relation:
+        from tables.declare.plans.sql_plan import SqlReader
+
+        return SqlReader(self._build, {name: partial(self.relation, view) for name, view in views.items()}).query(query)
+
+    def _columns(self, expression: Any, below: Relation, node: int) -> list[Named]:
+        """The columns that an expression of a projection makes."""
+        kind = expression.WhichOneof("expr_type")
+        if kind == "unresolved_star":
+            target = expression.unresolved_star.unparsed_target.removesuffix(".*")
+            return starred(_path(target), below, self._build)
+        if kind == "alias":
+            value = self._value(expression.alias.expr, [below], node)
+            return [Named(name, value) for name in expression.alias.name] if len(expression.alias.name) == 1 else [
+                Named(name, Generated(node, f"{name}", (value,))) for name in expression.alias.name
+            ]  # fmt: skip
+        if kind == "unresolved_attribute":
+            path = _path(expression.unresolved_attribute.unparsed_identifier)
+            value = self._value(expression, [below], node)
+            under = next((c.under for c in below.columns if c.value == value and c.name), "")
+            return [Named(path[-1], value, under)]
+        if kind == "expression_string":
+            written = expression.expression_string.expression
+            if not _NAME.match(written) and not _INTERVAL.match(written):
+                from tables.declare.plans.sql_plan import SqlReader
+
+                return SqlReader(self._build, {}).columns(written, below, node)
+            value = self._value(expression, [below], node)
+            return [Named(written.split(".")[-1] if _NAME.match(written) else "", value)]
+        return [Named("", self._value(expression, [below], node))]
+
+    def _value(self, expression: Any, below: Sequence[Relation], node: int) -> Expr:
+        kind = expression.WhichOneof("expr_type")
+        one = getattr(expression, kind)
+        reader: Callable[[Any, Sequence[Relation], int], Expr] | None = getattr(self, f"_of_{kind}", None)
+        if reader is None:
+            raise NotUnderstood(f"the expression `{kind}`")
+        return reader(one, below, node)
+
+    def _values(self, expressions: Iterable[Any], below: Sequence[Relation], node: int) -> list[Expr]:
+        return [self._value(one, below, node) for one in expressions]
+
+    def _of_literal(self, one: Any, _: Sequence[Relation], __: int) -> Expr:
+        return self._literal(one)
+
+    def _literal(self, one: Any) -> Expr:
+        kind = one.WhichOneof("literal_type")
+        value = getattr(one, kind)
+        if kind == "string":
+            return text(value)
+        if kind in ("byte", "short", "integer"):
+            return Literal(str(value), str(value))
+        if kind == "long":
+            return Literal(str(value), f"{value}L")
+        if kind == "boolean":
+            return Literal(str(value), str(value).lower())
+        if kind == "null":
+            return Literal("NULL", "NULL")
+        return Literal(f"{kind} {value}", "")
+
+    def _of_alias(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        return self._value(one.expr, below, node)
+
+    def _of_unresolved_attribute(self, one: Any, below: Sequence[Relation], _: int) -> Expr:
+        plan_id = one.plan_id if one.HasField("plan_id") else None
+        return self._build.column(_path(one.unparsed_identifier), below, plan_id)
+
+    def _of_expression_string(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        written = one.expression.strip()
+        if _NAME.match(written) and written.lower() not in ("null", "true", "false"):
+            found = self._build.column(written.split("."), below)
+            if not isinstance(found, Missing):
+                return found
+        if interval := _INTERVAL.match(written):
+            return Literal(f"{interval[1]} {interval[2].lower()}", f"INTERVAL '{interval[1]}' {interval[2]}")
+        from tables.declare.plans.sql_plan import SqlReader
+
+        return SqlReader(self._build, {}).value(written, below, node)
+
+    def _of_unresolved_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        name = one.function_name.lower()
+        if name == "struct":
+            return struct_of((self._member(n, argument), self._value(argument, below, node)) for n, argument in
+                             enumerate(one.arguments, 1))  # fmt: skip
+        if name == "count" and any(a.WhichOneof("expr_type") == "unresolved_star" for a in one.arguments):
+            return Aggregate(node, "count", (), is_distinct=one.is_distinct)
+        return self._build.call(name, self._values(one.arguments, below, node), node, is_distinct=one.is_distinct)
+
+    def _member(self, number: int, expression: Any) -> str:
+        kind = expression.WhichOneof("expr_type")
+        if kind == "alias":
+            return str(expression.alias.name[0])
+        if kind == "unresolved_attribute":
+            return _path(expression.unresolved_attribute.unparsed_identifier)[-1]
+        if kind == "expression_string" and _NAME.match(expression.expression_string.expression):
+            return str(expression.expression_string.expression.split(".")[-1])
+        return f"col{number}"
+
+    def _of_call_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        return self._build.call(one.function_name, self._values(one.arguments, below, node), node)
+
+    def _of_cast(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        value, kind = self._value(one.expr, below, node), one.type.WhichOneof("kind") or ""
+        written = one.type_str.upper() if one.type_str.isalpha() else one.type_str
+        sql = written or _PLAIN_TYPES.get(kind, "")
+        is_try = type(one).EvalMode.Name(one.eval_mode) == "EVAL_MODE_TRY"
+        return Call("try_cast" if is_try else "cast", (value, Literal(sql or str(one.type), sql)))
+
+    def _of_unresolved_extract_value(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        return extracted(self._value(one.child, below, node), self._value(one.extraction, below, node))
+
+    def _of_update_fields(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        inner = [one.struct_expression, *([one.value_expression] if one.HasField("value_expression") else [])]
+        return Opaque(self._build.node(), "withField or dropFields", tuple(self._values(inner, below, node)))
+
+    def _of_window(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        made = self._value(one.window_function, below, node)
+        partition = tuple(self._values(one.partition_spec, below, node))
+        order = tuple(self._value(order.child, below, node) for order in one.order_spec)
+        frames = type(one).WindowFrame.FrameType
+        is_by_rows = one.frame_spec.frame_type == frames.FRAME_TYPE_ROW and not _is_whole(one.frame_spec)
+        return windowed(made, node, partition, order, is_by_rows=is_by_rows)
+
+    def _of_sort_order(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        return self._value(one.child, below, node)
+
+    def _of_lambda_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        return Call("transform", (Literal(str(one.arguments), ""), self._value(one.function, below, node)))
+
+    def _of_unresolved_named_lambda_variable(self, one: Any, _: Sequence[Relation], __: int) -> Expr:
+        return Literal(f"lambda {'.'.join(one.name_parts)}", "")
+
+    def _of_common_inline_user_defined_function(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
+        values = tuple(self._values(one.arguments, below, node))
+        why = f"the function of Python {one.function_name}()"
+        from pyspark.util import PythonEvalType
+
+        of_one_row = (PythonEvalType.SQL_BATCHED_UDF, PythonEvalType.SQL_ARROW_BATCHED_UDF,
+                      PythonEvalType.SQL_SCALAR_PANDAS_UDF, PythonEvalType.SQL_SCALAR_ARROW_UDF)  # fmt: skip
+        if one.python_udf.eval_type not in of_one_row:
+            return Aggregate(node, one.function_name, values)
+        return Opaque(self._build.node(), why, values)
+
+
+_PLAIN_TYPES = {
+    "boolean": "BOOLEAN", "byte": "TINYINT", "short": "SMALLINT", "integer": "INT", "long": "BIGINT", "float": "FLOAT",
+    "double": "DOUBLE", "string": "STRING", "binary": "BINARY", "date": "DATE", "timestamp": "TIMESTAMP",
+}  # fmt: skip
+
+
+def _is_whole(frame: Any) -> bool:
+    """Whether a frame holds all rows of the partition."""
+    return bool(frame.lower.unbounded and frame.upper.unbounded)
+
+
+def _path(identifier: str) -> list[str]:
+    """The parts of a name with its alias or fields."""
+    return [(quoted or plain).replace("``", "`") for quoted, plain in _PART.findall(identifier)]

@@ -1,0 +1,284 @@
+"""What rows of a relation depend on: which rows of its inputs, by which values, and what identifies them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import product
+
+from tables.declare.plans.algebra import (
+    Call,
+    Column,
+    Distinct,
+    Expr,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Literal,
+    Merged,
+    Optional,
+    Project,
+    Relation,
+    Rest,
+    Source,
+    Union,
+    Unknown,
+    mapped,
+    parts,
+    relations,
+    sources,
+)
+from tables.declare.plans.spark_functions import ROW, TIME_WINDOWS
+
+ALL_ROWS = "a group of all rows"
+Scope = Mapping[int, Expr]
+"""Mention of an input -> the value of its rows by which they matter; a mention that is not there matters whole."""
+
+
+def scope_of(root: Relation, value: Expr) -> Scope:
+    """The rows of inputs on which the rows of a relation with some value depend.
+
+    The rows with `value = v` are those that the relation makes of, from each mention of an input, the rows of which
+    the expression given for it is `v`.
+    """
+    match root:
+        case Source():
+            mentions = {part.mention for part in parts(value) if isinstance(part, Column)}
+            return {root.mention: value} if mentions == {root.mention} and _is_row_value(value) else {}
+        case Filter():
+            return scope_of(root.input, value)
+        case Project():
+            if not all(_is_composed(value, window.partition) for window in root.windows):
+                return {}
+            return scope_of(root.input, value)
+        case Group():
+            by = [one.value for one in root.by] if root.is_plain else []
+            return scope_of(root.input, value) if _is_composed(value, by) else {}
+        case Distinct():
+            return scope_of(root.input, value) if _is_composed(value, root.by) else {}
+        case Join():
+            return _of_join(root, value)
+        case Union():
+            return _of_union(root, value)
+    return {}
+
+
+def scope_values(root: Relation) -> list[tuple[Expr, ...]]:
+    """The values by which rows of a relation depend on several rows of its inputs, in order; none where it does not.
+
+    Each as it can stand in the result: a join's value may come from either side.
+    """
+    match root:
+        case Filter():
+            return scope_values(root.input)
+        case Project():
+            windows = root.windows
+            if not windows:
+                return scope_values(root.input)
+            return [(one,) for one in windows[0].partition if all(one in window.partition for window in windows)]
+        case Group():
+            return [(one.value,) for one in root.by if not _is_time_window(one.value)] if root.is_plain else []
+        case Distinct():
+            return [(one,) for one in root.by]
+        case Join():
+            return list(dict.fromkeys(either(root, a, b) for a, b in root.equal))
+        case Union():
+            return [(Merged(root.node, place),) for place in range(len(root.columns))]
+    return []
+
+
+def several(root: Relation) -> str:
+    """How a row can depend on several rows of an input, in words; empty: it does not."""
+    for one in relations(root):
+        match one:
+            case Project() if one.windows:
+                return "a window function"
+            case Group():
+                return "a group" if one.by else ALL_ROWS
+            case Join():
+                return "a join"
+            case Union():
+                return f"a {one.kind}"
+            case Distinct():
+                return "`distinct` or `dropDuplicates`"
+            case Limit():
+                return f"`{one.what}`"
+            case Unknown():
+                return one.why
+    return ""
+
+
+def unknown_in(root: Relation) -> str:
+    """What of the function is not understood, in words; empty: all is."""
+    return next((one.why for one in relations(root) if isinstance(one, Unknown)), "")
+
+
+def is_multiplied(root: Relation) -> bool:
+    """Whether several rows are made of one, so that what identifies that one does not identify these."""
+    if isinstance(root, Group | Distinct):
+        return False
+    own = isinstance(root, Project) and root.is_multiplied
+    return own or any(is_multiplied(one) for one in root.below)
+
+
+def keys(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[tuple[Expr, ...]]:
+    """Sets of values of which each identifies a row; none where that is not known.
+
+    Args:
+        identities: input -> the columns that identify a row of it.
+    """
+    match root:
+        case Source():
+            columns = identities.get(root.name)
+            return [tuple(Column(root.name, c, root.mention) for c in columns)] if columns else []
+        case Filter():
+            return keys(root.input, identities)
+        case Project():
+            return [] if root.is_multiplied else keys(root.input, identities)
+        case Group():
+            return [tuple(one.value for one in root.by)] if root.is_plain and root.by else []
+        case Distinct():
+            return [root.by]
+        case Join() if root.how in ("left_semi", "left_anti"):
+            return keys(root.left, identities)
+        case Join():
+            left, right = keys(root.left, identities), keys(root.right, identities)
+            # What the right row agrees in with the left one does not tell two of them apart.
+            to_left = {b: a for a, b in root.equal} if root.how in ("inner", "left_outer") else {}
+            return [
+                (*lifted(root, a, "left"), *(to_left.get(one) or lifted(root, [one], "right")[0] for one in b))
+                for a, b in product(left, right)
+            ]
+    return []
+
+
+def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
+    """Column -> the columns of inputs that its value is made of, conditions and groups left out."""
+    found: dict[str, list[tuple[str, str]]] = {}
+    merged = {one.node: one for one in relations(root) if isinstance(one, Union)}
+
+    def leaves(value: Expr) -> Iterable[tuple[str, str]]:
+        for part in parts(value):
+            if isinstance(part, Column):
+                yield part.source, part.name
+            elif isinstance(part, Merged):
+                for values in merged[part.node].values:
+                    yield from leaves(values[part.place])
+
+    for column in root.columns:
+        if column.name:
+            found[column.name] = list(dict.fromkeys(leaves(column.value)))
+    return found
+
+
+def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
+    """Input -> the value by which its rows matter, the same in all its mentions."""
+    mentions = sources(root)
+    found: dict[str, Expr] = {}
+    for name in dict.fromkeys(one.name for one in mentions):
+        values = {_unmentioned(scope[one.mention]) if one.mention in scope else None for one in mentions
+                  if one.name == name}  # fmt: skip
+        value = values.pop()
+        if not values and value is not None:
+            found[name] = value
+    return found
+
+
+def is_of(value: Expr, root: Relation) -> bool:
+    """Whether it follows from the columns of a relation, and is no constant."""
+    values = {column.value for column in root.columns}
+    rests = {(one.source, one.mention) for one in values if isinstance(one, Rest) and not one.nodes}
+
+    def is_own(one: Expr) -> bool:
+        if one in values or isinstance(one, Literal):
+            return True
+        if isinstance(one, Column):
+            return (one.source, one.mention) in rests
+        return isinstance(one, Call) and one.function in ROW and all(map(is_own, one.arguments))
+
+    return is_own(value) and any(not isinstance(one, Literal | Call) for one in parts(value))
+
+
+def _of_join(join: Join, value: Expr) -> Scope:
+    """The scope of a value in which both sides agree, or of one of a side that is in every row."""
+    value = mapped(value, lambda part: _simplified(join, part))
+    to_right = dict(join.equal)
+    to_left = {b: a for a, b in join.equal}
+    if join.how == "full_outer":
+        sides = {_agreed(join, a, b): (a, b) for a, b in join.equal}
+        a, b = (mapped(value, lambda part, n=n: sides[part][n] if part in sides else None) for n in (0, 1))  # type: ignore[misc]
+    elif join.how != "right_outer" and is_of(value, join.left):
+        a, b = value, mapped(value, to_right.get)
+    elif join.how in ("inner", "cross", "right_outer") and is_of(value, join.right):
+        a, b = mapped(value, to_left.get), value
+    else:
+        return {}
+    if join.how == "full_outer" and not (is_of(a, join.left) and is_of(b, join.right)):
+        return {}
+    found = scope_of(join.left, a) if is_of(a, join.left) else {}
+    return {**found, **(scope_of(join.right, b) if is_of(b, join.right) else {})}
+
+
+def _simplified(join: Join, part: Expr) -> Expr | None:
+    """The value in which both sides agree, for the first of both that is not null."""
+    if not (isinstance(part, Call) and part.function in ("coalesce", "ifnull", "nvl") and len(part.arguments) == 2):
+        return None
+    for a, b in join.equal:
+        if {*part.arguments} == {*lifted(join, [a], "left"), *lifted(join, [b], "right")}:
+            return _agreed(join, a, b)
+    return None
+
+
+def _agreed(join: Join, a: Expr, b: Expr) -> Expr:
+    """The value in which both sides agree, as every row has it."""
+    if join.how == "full_outer":
+        return Call("coalesce", (Optional(join.node, a), Optional(join.node, b)))
+    return b if join.how == "right_outer" else a
+
+
+def either(join: Join, a: Expr, b: Expr) -> tuple[Expr, ...]:
+    """What has the value in which both sides agree, also in a row without a match."""
+    sides = {"inner": (a, b), "cross": (a, b), "right_outer": (b,), "full_outer": ()}.get(join.how, (a,))
+    (left,), (right,) = lifted(join, [a], "left"), lifted(join, [b], "right")
+    return (*sides, Call("coalesce", (left, right)), Call("coalesce", (right, left)))
+
+
+def lifted(join: Join, values: Iterable[Expr], side: str) -> list[Expr]:
+    """Values of a side as they are in rows of the join."""
+    optional = {"left": ("right_outer", "full_outer"), "right": ("left_outer", "full_outer")}[side]
+    return [Optional(join.node, value) if join.how in optional else value for value in values]
+
+
+def _of_union(union: Union, value: Expr) -> Scope:
+    found: dict[int, Expr] = {}
+    for number, one in enumerate(union.inputs):
+        own = union.values[number]
+        within = mapped(value, lambda part, own=own: own[part.place] if _is_place(union, part) else None)  # type: ignore[misc]
+        found |= scope_of(one, within)
+    return found
+
+
+def _is_place(union: Union, part: Expr) -> bool:
+    return isinstance(part, Merged) and part.node == union.node
+
+
+def _is_row_value(value: Expr) -> bool:
+    """Whether it follows from the columns of one row of an input, always in the same way."""
+    if isinstance(value, Call):
+        return value.function in ROW and all(map(_is_row_value, value.arguments))
+    return isinstance(value, Column | Literal)
+
+
+def _is_composed(value: Expr, of: Sequence[Expr]) -> bool:
+    """Whether it follows from these values alone."""
+    if value in of or isinstance(value, Literal):
+        return True
+    return isinstance(value, Call) and value.function in ROW and all(_is_composed(one, of) for one in value.arguments)
+
+
+def _unmentioned(value: Expr) -> Expr:
+    return mapped(value, lambda part: Column(part.source, part.name) if isinstance(part, Column) else None)
+
+
+def _is_time_window(value: Expr) -> bool:
+    return isinstance(value, Call) and value.function in TIME_WINDOWS

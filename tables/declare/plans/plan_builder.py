@@ -1,0 +1,365 @@
+"""Makes relations of the algebra from what a plan or SQL text says: names are resolved here, and nowhere else."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+
+from tables.declare.plans.algebra import (
+    Aggregate,
+    Call,
+    Column,
+    Distinct,
+    Expr,
+    Filter,
+    Generated,
+    Group,
+    Join,
+    Limit,
+    Literal,
+    Merged,
+    Missing,
+    Named,
+    Opaque,
+    Optional,
+    Project,
+    Relation,
+    Rest,
+    Source,
+    Union,
+    Unknown,
+    Windowed,
+    arguments,
+    field_of,
+    mapped,
+    parts,
+)
+from tables.declare.plans.dependencies import is_of, lifted
+from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, IMPURE, ROW, TIME_WINDOWS, WINDOW
+
+
+class NotUnderstood(Exception):
+    """What of a relation the algebra cannot express, in words."""
+
+
+class PlanBuilder:
+    """Makes relations; each node and each mention of an input has a number of its own.
+
+    Args:
+        inputs: input -> its columns; None: not known.
+    """
+
+    def __init__(self, inputs: Mapping[str, Sequence[str] | None]) -> None:
+        self._inputs = inputs
+        self._numbers = itertools.count(1)
+
+    def node(self) -> int:
+        """The number of a new relation."""
+        return next(self._numbers)
+
+    def source(self, name: str) -> Relation:
+        """The rows of an input."""
+        if name not in self._inputs:
+            return self.elsewhere(f"reads {name!r}, which is none of its parameters")
+        mention, columns = self.node(), self._inputs[name]
+        if columns is None:
+            return Source(name=name, mention=mention, columns=(Named("", Rest(name, mention)),))
+        return Source(name=name, mention=mention, columns=tuple(Named(c, Column(name, c, mention)) for c in columns))
+
+    def unknown(self, below: Iterable[Relation], why: str) -> Relation:
+        """Rows of which nothing is known."""
+        return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
+
+    def elsewhere(self, why: str) -> Relation:
+        """Rows that come from elsewhere than the inputs."""
+        return Unknown(inputs=(), why=why, is_impure=True, columns=(Named("", Rest("", self.node())),))
+
+    def aliased(self, below: Relation, alias: str) -> Relation:
+        """The same rows under an alias."""
+        return replace(below, columns=tuple(replace(column, under=alias) for column in below.columns), plan_id=None)
+
+    def filtered(self, below: Relation, conditions: Sequence[Expr], *, is_sort: bool = False) -> Relation:
+        """The rows for which the conditions hold, or all of them sorted; what they say of a join the join knows."""
+        if isinstance(below, Join) and not is_sort:
+            below = _knowing(below, [one for condition in conditions for one in conjuncts(condition)])
+        return Filter(input=below, conditions=tuple(conditions), is_sort=is_sort, columns=below.columns)
+
+    def limited(self, below: Relation, what: str) -> Relation:
+        """Some of the rows."""
+        return Limit(input=below, what=what, columns=below.columns)
+
+    def projected(self, below: Relation, columns: Iterable[Named]) -> Relation:
+        """Columns computed of the rows; of all of them together, where one is an aggregate."""
+        columns = tuple(columns)
+        known = {part for column in below.columns for part in parts(column.value)}
+        of_rows = (one for column in columns for one in _outside(column.value))
+        if any(isinstance(one, Aggregate) and one not in known for one in of_rows):
+            return self.grouped(below, (), columns)
+        return Project(input=below, computed=tuple(column.value for column in columns), columns=columns)
+
+    def with_columns(self, below: Relation, new: Iterable[Named]) -> Relation:
+        """The rows with columns replaced where there are some of that name, else added."""
+        columns = list(below.columns)
+        for one in new:
+            at = [n for n, column in enumerate(columns) if column.name.lower() == one.name.lower()]
+            for n in at:
+                columns[n] = replace(one, name=columns[n].name)
+            if not at:
+                columns = [*_without(columns, [one.name]), one] if below.is_open else [*columns, one]
+        return self.projected(below, columns)
+
+    def without(self, below: Relation, names: Iterable[str], values: Iterable[Expr] = ()) -> Relation:
+        """The rows without the columns of these names and values."""
+        gone = set(values)
+        kept = [column for column in _without(below.columns, names) if column.value not in gone]
+        return self.projected(below, kept)
+
+    def renamed(self, below: Relation, renames: Iterable[tuple[str, str]]) -> Relation:
+        """The rows with columns renamed, one after the other."""
+        columns = list(below.columns)
+        for old, new in renames:
+            if below.is_open and not any(column.name.lower() == old.lower() for column in columns):
+                hidden = below.value([old])
+                columns = [*_without(columns, [old]), *([] if hidden is None else [Named(old, hidden)])]
+            columns = [replace(c, name=new) if c.name.lower() == old.lower() else c for c in columns]
+        return self.projected(below, columns)
+
+    def grouped(
+        self, below: Relation, by: Sequence[Named], columns: Iterable[Named], *, is_plain: bool = True
+    ) -> Relation:
+        """A row for each group; window functions and generators among its columns are of these rows."""
+        if not is_plain:
+            opaque = {one.value: Opaque(self.node(), "`rollup`, `cube`, `pivot` or grouping sets") for one in by}
+            columns = [replace(c, value=mapped(c.value, opaque.get)) for c in columns]
+        columns = tuple(columns)
+        known = {part for column in below.columns for part in parts(column.value)}
+        of_groups = [
+            column
+            for column in columns
+            if any(isinstance(one, Windowed | Generated) and one not in known for one in parts(column.value))
+        ]
+        own = tuple(column for column in columns if column not in of_groups)
+        computed = tuple(column.value for column in own)
+        group = Group(input=below, by=tuple(by), computed=computed, columns=own, is_plain=is_plain)
+        if not of_groups:
+            return group
+        return Project(input=group, computed=tuple(column.value for column in columns), columns=columns)
+
+    def distinct(self, below: Relation, names: Sequence[str] | None = None) -> Relation:
+        """One row of all that agree in these columns; None: in all."""
+        values = [c.value for c in below.columns] if names is None else [self.column([n], [below]) for n in names]
+        return Distinct(input=below, by=tuple(values), columns=below.columns)
+
+    def joined(
+        self,
+        left: Relation,
+        right: Relation,
+        how: str,
+        conditions: Iterable[Expr] = (),
+        using: Sequence[str] = (),
+    ) -> Relation:
+        """Pairs of rows, `using` naming columns in which they agree and of which one stays."""
+        node = self.node()
+        conditions = tuple(one for condition in conditions for one in conjuncts(condition))
+        shared = [(self.column([name], [left]), self.column([name], [right])) for name in using]
+        join = Join(node=node, left=left, right=right, how=how, conditions=conditions, equal=(
+            *shared, *_equal(conditions, left, right)))  # fmt: skip
+        merged = []
+        for name, (a, b) in zip(using, shared, strict=True):
+            value = {"right_outer": b, "full_outer": Call("coalesce", (Optional(node, a), Optional(node, b)))}
+            merged.append(Named(name, value.get(how, a)))
+        ours, theirs = (_without(side.columns, using) for side in (left, right))
+        columns = [
+            replace(c, value=v) for c, v in zip(ours, lifted(join, [c.value for c in ours], "left"), strict=True)
+        ]
+        if how not in ("left_semi", "left_anti"):
+            values = lifted(join, [c.value for c in theirs], "right")
+            columns += [replace(c, value=v) for c, v in zip(theirs, values, strict=True)]
+        return replace(join, columns=(*merged, *columns))
+
+    def united(self, inputs: Sequence[Relation], kind: str, *, by_name: bool = False, fills: bool = False) -> Relation:
+        """The rows of several relations.
+
+        Args:
+            by_name: columns of the same name are one; else those in the same place.
+            fills: a column that one of them lacks is null there.
+        """
+        if not all(one.is_counted for one in inputs) or (by_name and any(one.is_open for one in inputs)):
+            return self.unknown(inputs, f"a {kind} of columns that are not known")
+        names = [column.name for column in inputs[0].columns]
+        if by_name and fills:
+            spelt = {name.lower(): name for one in reversed(inputs) for name in reversed(one.names)}
+            names = list(dict.fromkeys(spelt[name.lower()] for one in inputs for name in one.names))
+        node, values = self.node(), list[tuple[Expr, ...]]()
+        for one in inputs:
+            own: list[Expr | None] = [column.value for column in one.columns]
+            if by_name:
+                own = [one.value([name]) or (Literal("NULL", "NULL") if fills else None) for name in names]
+            if len(own) != len(names) or None in own:
+                return self.unknown(inputs, f"a {kind} of different columns")
+            values.append(tuple(value for value in own if value is not None))
+        columns = tuple(Named(name, Merged(node, place)) for place, name in enumerate(names))
+        return Union(node=node, inputs=tuple(inputs), values=tuple(values), kind=kind, columns=columns)
+
+    def column(self, path: Sequence[str], below: Sequence[Relation], plan_id: int | None = None) -> Expr:
+        """The value of a column of one of these relations.
+
+        Args:
+            plan_id: the relation that the column was taken from by `frame.column`, in one of these or below it.
+        """
+        if plan_id is not None:
+            found = [value for one in below for value in _of_plan(one, plan_id, path)]
+            if len(set(found)) == 1:
+                return found[0]
+            if any(plan_id == one.plan_id for root in below for one in _all(root)):
+                return Opaque(self.node(), f"a column {'.'.join(path)!r} that two relations have")
+        values = [value for one in below if (value := one.value(path)) is not None]
+        if len(set(values)) == 1:
+            return values[0]
+        if values or any(one.is_open for one in below):
+            return Opaque(self.node(), f"a column {'.'.join(path)!r} that is not known")
+        return self._hidden(path, below)
+
+    def _hidden(self, path: Sequence[str], below: Sequence[Relation]) -> Expr:
+        """A column that a projection left out, which Spark finds for conditions and orders."""
+        deeper = [one for root in below for one in root.below if isinstance(root, Filter | Project)]
+        values = [value for one in deeper if (value := one.value(path)) is not None]
+        if len(values) == 1:
+            return values[0]
+        for one in itertools.chain.from_iterable(map(_all, below)):
+            if one.is_open or one.value(path) is not None or path[-1].lower() in map(str.lower, one.names):
+                return Opaque(self.node(), f"a column {'.'.join(path)!r} that is not in the result")
+        return Missing(".".join(path), tuple(dict.fromkeys(name for one in below for name in one.names)))
+
+    def call(self, function: str, values: Iterable[Expr], node: int, *, is_distinct: bool = False) -> Expr:
+        """A call of a function of Spark by the relation of that number.
+
+        Raises:
+            NotUnderstood: it may be of one row, or of several.
+        """
+        name, values = function.lower(), tuple(values)
+        if name in AGGREGATES:
+            return Aggregate(node, name, values, is_distinct=is_distinct)
+        if name in GENERATORS:
+            return Generated(node, name, values)
+        if name in ROW or name in IMPURE or name in TIME_WINDOWS or name in WINDOW:
+            return Call(name, values)
+        raise NotUnderstood(f"{name}(), of which nothing is known")
+
+
+def struct_of(members: Iterable[tuple[str, Expr]]) -> Expr:
+    """A struct of these members."""
+    return Call("named_struct", tuple(one for name, value in members for one in (text(name), value)))
+
+
+def text(value: str) -> Literal:
+    """A constant text."""
+    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
+    return Literal(value, f"'{escaped}'")
+
+
+def extracted(value: Expr, key: Expr) -> Expr:
+    """A field of a struct, or an element of an array or map."""
+    if isinstance(key, Literal) and key.sql.startswith("'"):
+        return field_of(value, key.text)
+    return Call("get", (value, key))
+
+
+def conjuncts(condition: Expr) -> Iterator[Expr]:
+    """The conditions that all hold where one does."""
+    if isinstance(condition, Call) and condition.function == "and":
+        for one in condition.arguments:
+            yield from conjuncts(one)
+    else:
+        yield condition
+
+
+def windowed(made: Expr, node: int, partition: tuple[Expr, ...], order: tuple[Expr, ...], *, is_by_rows: bool) -> Expr:
+    """What a function makes over a window."""
+    if isinstance(made, Aggregate | Call):
+        return Windowed(node, made.function, made.arguments, partition, order, is_by_rows)
+    if isinstance(made, Opaque):
+        return Windowed(node, made.why, made.arguments, partition, order, is_by_rows)
+    raise NotUnderstood("a window over something else than a function")
+
+
+def starred(path: Sequence[str], below: Relation, builder: PlanBuilder) -> list[Named]:
+    """All columns, those under an alias, or the fields of a struct."""
+    if not path:
+        return list(below.columns)
+    under = [c for c in below.columns if len(path) == 1 and c.under.lower() == path[0].lower()]
+    if under:
+        return under
+    value = builder.column(path, [below])
+    if isinstance(value, Call) and value.function == "named_struct":
+        names = [name.text for name in value.arguments[::2] if isinstance(name, Literal)]
+        return [Named(name, one) for name, one in zip(names, value.arguments[1::2], strict=True)]
+    return [Named("", Rest("", builder.node()))]
+
+
+def _knowing(join: Join, conditions: Sequence[Expr]) -> Join:
+    """The join, and those below it, with what conditions on its rows set equal: `FROM a, b WHERE a.x = b.x`."""
+    if join.how not in ("inner", "cross"):
+        return join
+    sides = [_knowing(side, conditions) if isinstance(side, Join) else side for side in join.below]
+    equal = dict.fromkeys([*join.equal, *_equal(conditions, *join.below)])
+    return replace(join, left=sides[0], right=sides[1], equal=tuple(equal))
+
+
+def _equal(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[tuple[Expr, Expr]]:
+    """Pairs of values of the left and of the right side that the conditions set equal."""
+    found = []
+    for one in conditions:
+        if isinstance(one, Call) and one.function in ("=", "==", "<=>", "equal_null"):
+            a, b = one.arguments
+            if is_of(a, left) and is_of(b, right):
+                found.append((a, b))
+            elif is_of(b, left) and is_of(a, right):
+                found.append((b, a))
+    return found
+
+
+def _without(columns: Iterable[Named], names: Iterable[str]) -> list[Named]:
+    gone = frozenset(name.lower() for name in names)
+    kept = [column for column in columns if column.name.lower() not in gone or not column.name]
+    return [
+        replace(c, value=replace(c.value, without=c.value.without | gone)) if isinstance(c.value, Rest) else c
+        for c in kept
+    ]
+
+
+def _outside(value: Expr) -> Iterator[Expr]:
+    """An expression and all in it, but not what a window function computes."""
+    yield value
+    if not isinstance(value, Windowed):
+        for one in arguments(value):
+            yield from _outside(one)
+
+
+def _all(root: Relation) -> Iterator[Relation]:
+    yield root
+    for one in root.below:
+        yield from _all(one)
+
+
+def _of_plan(root: Relation, plan_id: int, path: Sequence[str]) -> list[Expr]:
+    """Values of the column in the relations with that plan id, as the columns of `root` have them."""
+    if root.plan_id == plan_id:
+        value = root.value(path)
+        return [] if value is None else [value]
+    found: list[Expr] = []
+    for n, one in enumerate(root.below):
+        values = _of_plan(one, plan_id, path)
+        if isinstance(root, Join):
+            values = lifted(root, values, ("left", "right")[n])
+        found += values
+    known = {column.value for column in root.columns}
+    return [value for value in found if _base(value) in known or any(isinstance(one, Rest) for one in known)]
+
+
+def _base(value: Expr) -> Expr:
+    """A struct of which the value is a field, or the value."""
+    while isinstance(value, Call) and value.function == "field":
+        value = value.arguments[0]
+    return value

@@ -1,0 +1,227 @@
+"""Mistakes that what a table's function does shows, without data and without a JVM."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from tables.declare.plans.algebra import (
+    Aggregate,
+    Call,
+    Column,
+    Distinct,
+    Expr,
+    Filter,
+    Group,
+    Join,
+    Limit,
+    Literal,
+    Missing,
+    Project,
+    Relation,
+    Unknown,
+    Windowed,
+    arguments,
+    parts,
+    relations,
+)
+from tables.declare.plans.dependencies import keys
+from tables.declare.plans.spark_functions import GREATEST, IMPURE, NEED_ORDER, ORDERED, SORTING, TIME_WINDOWS, UNSORTED
+
+_PURE = "A declaration is a pure function of its parameters: take times from the events, and other data from a topic."
+_MOMENTS = ("now", "today", "yesterday", "tomorrow")
+"""Texts that are a time of the clock where they are cast to one."""
+
+
+@dataclass(frozen=True)
+class PlanMistake:
+    """One mistake.
+
+    Attributes:
+        only_on_stream: it is one only where a stream keeps open rows in its state.
+    """
+
+    message: str
+    hint: str
+    only_on_stream: bool = False
+
+
+def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[PlanMistake]:
+    """All of them, each once, from the inputs upwards.
+
+    Args:
+        identities: input -> the columns that identify a row of it.
+    """
+    return list(dict.fromkeys(m for one in relations(root) for m in _of_relation(one, identities)))
+
+
+def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
+    match one:
+        case Unknown() if one.is_impure:
+            yield PlanMistake(f"{one.why}.", _PURE)
+        case Filter() if one.is_sort:
+            yield PlanMistake(
+                "orderBy has no meaning on a stream, whose rows do not end.",
+                "Leave the order to those who query the table; for the first rows of a group take F.max_by, F.min_by.",
+                only_on_stream=True,
+            )
+        case Limit():
+            yield from _of_limit(one, identities)
+        case Distinct():
+            yield from _of_distinct(one, identities)
+        case Group():
+            yield from _of_group(one, identities)
+        case Project():
+            for window in dict.fromkeys(one.windows):
+                yield from _of_window(window, one.input, identities)
+    for value in one.expressions:
+        for part in parts(value):
+            yield from _of_value(part)
+
+
+def _of_value(part: Expr) -> Iterator[PlanMistake]:
+    match part:
+        case Call() if part.function in IMPURE or (part.function == "unix_timestamp" and not part.arguments):
+            yield PlanMistake(
+                f"calls {part.function}(), which gives the stream and the batch different answers.", _PURE
+            )
+        case Call(function="cast" | "try_cast" | "to_timestamp" | "to_date" | "date" | "timestamp"):
+            if part.arguments and isinstance(one := part.arguments[0], Literal) and one.text.lower() in _MOMENTS:
+                yield PlanMistake(f"takes {one.text!r} as a time, which is that of the clock.", _PURE)
+        case Missing():
+            near = difflib.get_close_matches(part.name.split(".")[-1], part.columns, n=1)
+            yield PlanMistake(
+                f"names the column {part.name!r}, which is not there.",
+                f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(part.columns)}.",
+            )
+
+
+def _of_distinct(one: Distinct, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
+    rest = [c for c in one.columns if c.name and c.value not in one.by]
+    if rest and not _tell_apart(one.by, one.input, identities):
+        yield PlanMistake(
+            f"calls dropDuplicates(), which leaves open which {rest[0].name} stays where rows differ in it.",
+            f"Group by these columns and take {GREATEST}; or declare the columns as primary_key, with sequence_by.",
+        )
+
+
+def _of_group(one: Group, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
+    if sum(_has_time_window(by.value) for by in one.by) > 1:
+        yield PlanMistake(
+            "groups by several time windows at once, which a stream cannot: it has one event time.",
+            "Make a table of each window, and join them in a third one.",
+            only_on_stream=True,
+        )
+    known = {part for column in one.input.columns for part in parts(column.value)}
+    for value, above in _with_parents(one.computed):
+        if not isinstance(value, Aggregate) or value in known:
+            continue
+        if value.is_distinct or value.function == "count_distinct":
+            yield PlanMistake(
+                "counts distinct values exactly, which a stream cannot.",
+                'Use F.approx_count_distinct, and declare tolerances={"COLUMN": 0.05}; or leave closes_at '
+                "out: the table then follows changes.",
+                only_on_stream=True,
+            )
+        if value.function in ORDERED and not _is_decided(value, above, one, identities):
+            yield PlanMistake(
+                f"calls {value.function}() in a group, whose rows come in any order: stream and batch may disagree.",
+                f"Use {ORDERED[value.function]}.",
+            )
+
+
+def _is_decided(value: Aggregate, above: Expr | None, group: Group, identities: Mapping[str, Sequence[str]]) -> bool:
+    """Whether an aggregate that goes by order has one result, whatever the order."""
+    if value.function in ("max_by", "min_by") and len(value.arguments) >= 2:
+        order = _flat(value.arguments[1:2])
+        is_itself = all(one in order for one in _flat(value.arguments[:1]))
+        return is_itself or _tell_apart([*order, *(by.value for by in group.by)], group.input, identities)
+    if value.function in UNSORTED:
+        is_compared = isinstance(above, Call) and above.function == "array_sort" and len(above.arguments) > 1
+        return isinstance(above, Call) and above.function in SORTING and not is_compared
+    if value.function == "mode":
+        return len(value.arguments) > 1 and getattr(value.arguments[1], "text", "").lower() == "true"
+    return value.is_ordered
+
+
+def _of_window(window: Windowed, below: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
+    yield PlanMistake(
+        "uses a window function (`.over(...)`), which a stream refuses.",
+        "Use an aggregate of the group, such as F.max_by; or leave closes_at out: the table then follows changes.",
+        only_on_stream=True,
+    )
+    order = _flat(window.order)
+    if window.function not in NEED_ORDER and not (window.is_by_rows and order):
+        return
+    if window.function in ("max_by", "min_by"):
+        order = [*order, *_flat(window.arguments[1:2])]
+    missing = _missing(order, [*order, *window.partition], below, identities)
+    if missing is not None:
+        yield PlanMistake(
+            f"calls {window.function}() without a total order: of rows that are equal in it any can be first.",
+            f"So that stream and batch choose the same one, {missing}",
+        )
+
+
+def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
+    below = one.input.input if isinstance(one.input, Limit) else one.input  # LIMIT and OFFSET
+    order = _flat(below.conditions) if isinstance(below, Filter) and below.is_sort else []
+    missing = "take F.row_number() over a window instead." if one.what == "sample" else None
+    if missing is None:
+        missing = _missing(order, order, below, identities)
+    if missing is not None:
+        yield PlanMistake(
+            f"uses {one.what}() without a total order: it takes rows by chance.",
+            f"So that stream and batch take the same rows, {missing}",
+        )
+    yield PlanMistake(
+        f"uses {one.what}(), which has no meaning on a stream, whose rows do not end.",
+        "Leave closes_at out: the table then follows changes.",
+        only_on_stream=True,
+    )
+
+
+def _missing(
+    order: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
+) -> str | None:
+    """What to do so that an order is total, given the values that rows agree or are ordered in; None: nothing."""
+    # What identifies the rows of a join is more than it has to be: an order can be total without all of it.
+    is_joined = any(isinstance(one, Join) for one in relations(below))
+    known = [] if is_joined else keys(below, identities)
+    is_open = bool(known) and all(isinstance(one, Column) for one in values)
+    if order and not (is_open and not _tell_apart(values, below, identities)):
+        return None
+    lacking = [one for one in next(iter(known), ()) if one not in values]
+    names = [name for one in lacking if (name := below.name_of(one))]
+    return f"add {', '.join(names)} to orderBy." if names else "order by columns that identify a row."
+
+
+def _tell_apart(values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]) -> bool:
+    """Whether these values are known to differ between any two rows."""
+    return any(all(one in values for one in key) for key in keys(below, identities))
+
+
+def _flat(values: Sequence[Expr]) -> list[Expr]:
+    """The values, those of structs by themselves, also of one that is null where a condition does not hold."""
+    flat: list[Expr] = []
+    for value in values:
+        match value:
+            case Call(function="named_struct"):
+                flat += _flat(value.arguments[1::2])
+            case Call(function="when", arguments=(_, struct)):
+                flat += _flat([struct])
+            case _:
+                flat.append(value)
+    return flat
+
+
+def _with_parents(values: Sequence[Expr], above: Expr | None = None) -> Iterator[tuple[Expr, Expr | None]]:
+    """Every part of the values, with what it stands right under."""
+    for value in values:
+        yield value, above
+        yield from _with_parents(arguments(value), value)
+
+
+def _has_time_window(value: Expr) -> bool:
+    return any(isinstance(part, Call) and part.function in TIME_WINDOWS for part in parts(value))

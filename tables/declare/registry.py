@@ -1,0 +1,550 @@
+"""Finds every declaration under tables/ and resolves names, inputs and order."""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import functools
+import importlib.util
+import logging
+import re
+import sys
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
+from graphlib import CycleError, TopologicalSorter
+from pathlib import Path
+from types import ModuleType
+from typing import Any, TypeVar
+
+from infra.capture.captured_table import unfit_names
+from infra.chosen_domains import chosen_domains
+from infra.errors import BadArgument, BadDeclaration, TwofoldError
+from infra.settings import ROOT, Settings
+from tables.declare.inference import RECORD, complete, kept, require_sound
+from tables.declare.mistake_list import found_by, require_none, split, together_with
+from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.plans.code_mistakes import impure_calls
+from tables.declare.table import Draft, Strategy, Table
+from tables.declare.topic import DeviceClock, Topic
+
+FOLDER = ROOT / "tables"
+OWN = frozenset({"declare", "refresh", "engine"})
+"""Folders of the platform; every other one is a domain."""
+RESERVED_DOMAINS = OWN | {"ledger"}
+QUARANTINE = "_quarantine"
+D = TypeVar("D", Topic, Table)
+_log = logging.getLogger("twofold.registry")
+_PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
+
+
+@dataclass(frozen=True)
+class Registry:
+    """All declared topics and tables, by `domain.name`, consistent with each other.
+
+    Attributes:
+        faults: declaration, or domain, that cannot be loaded -> why; what reads it is among them.
+        elsewhere: full names of what other domains declare, where this is of some alone.
+    """
+
+    topics: Mapping[str, Topic]
+    tables: Mapping[str, Table]
+    faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
+    elsewhere: Collection[str] = ()
+
+    @property
+    def domains(self) -> tuple[str, ...]:
+        return tuple(sorted({declaration.domain for declaration in self.declarations}))
+
+    @property
+    def not_run(self) -> tuple[str, ...]:
+        """The domains that are left out, where this is of some alone."""
+        return tuple(sorted({name.partition(".")[0] for name in self.elsewhere}))
+
+    @property
+    def declarations(self) -> tuple[Topic | Table, ...]:
+        return (*self.topics.values(), *self.tables.values())
+
+    def restricted_to(self, domains: Collection[str]) -> Registry:
+        """What these domains declare, and those that they read; everything, where none is named."""
+        if not domains:
+            return self
+        wanted = set(domains)
+        for table in reversed(self.in_order()):  # each before those that it reads
+            if table.domain in wanted:
+                wanted |= {source.domain for source in self.upstream(table)}
+
+        def within(full_name: str) -> bool:
+            return full_name.partition(".")[0] in wanted
+
+        return Registry(
+            {name: topic for name, topic in self.topics.items() if within(name)},
+            {name: table for name, table in self.tables.items() if within(name)},
+            {name: fault for name, fault in self.faults.items() if within(name)},
+            [name for name in (*self.topics, *self.tables, *self.faults) if not within(name)],
+        )
+
+    def domain_topics(self, domain: str) -> list[Topic]:
+        self.require_domain(domain)
+        return [topic for topic in self.topics.values() if topic.domain == domain]
+
+    def left_out(self, names: Collection[str] = ()) -> dict[str, BadDeclaration]:
+        """The faults of declarations that `chosen` leaves out: of domains that are named, or of all without names."""
+        return {name: fault for name, fault in self.faults.items() if not names or name.partition(".")[0] in names}
+
+    def require_sound(self, names: Collection[str] = ()) -> Registry:
+        """Raises:
+        BadDeclaration: what of a domain that is named, or at all where nothing is, cannot be loaded.
+        """
+        faults = list(self.left_out(names).values())
+        if len(faults) == 1:
+            raise faults[0]
+        if faults:
+            raise BadDeclaration("\n".join(map(str, faults)))
+        return self
+
+    def require_domain(self, domain: str) -> str:
+        if domain not in self.domains:
+            for name, fault in self.faults.items():
+                if name.partition(".")[0] == domain:
+                    raise fault
+            raise BadArgument(f"There is no domain {domain!r}.", hint=f"The domains are {', '.join(self.domains)}.")
+        return domain
+
+    def upstream(self, table: Table) -> list[Topic | Table]:
+        """What the table reads, in the order of its function's parameters."""
+        declared: dict[str, Topic | Table] = {**self.topics, **self.tables}
+        return [declared[name] for name in self.input_names(table) if name in declared]
+
+    def input_names(self, table: Table) -> list[str]:
+        """Full names of what the table reads: `name` of its own domain before `domain__name`."""
+        known = {*self.topics, *self.tables, *self.faults}
+        return [_full_name(table.domain, name, known) for name in table.inputs]
+
+    def above(self, table: Table) -> Registry:
+        """What the table's rows are computed from, directly or through others, itself included."""
+        topics: dict[str, Topic] = {}
+        tables: dict[str, Table] = {table.full_name: table}
+        waiting = [table]
+        while waiting:
+            for source in self.upstream(waiting.pop()):
+                if isinstance(source, Topic):
+                    topics[source.full_name] = source
+                elif source.full_name not in tables:
+                    tables[source.full_name] = source
+                    waiting.append(source)
+        return Registry(topics, tables)
+
+    def strategy(self, table: Table) -> Strategy:
+        """How the stream maintains the table."""
+        if any(isinstance(declaration, Table) for declaration in self.upstream(table)):
+            return Strategy.TOUCHED
+        if table.closes_at:
+            return Strategy.STATEFUL
+        if table.depends_within or len(table.inputs) > 1 or table.several:
+            return Strategy.TOUCHED
+        return Strategy.LATEST if table.sequence_by else Strategy.APPEND
+
+    def in_order(self, domain: str | None = None) -> list[Table]:
+        """Tables, each after the tables that it reads."""
+        graph = {
+            table.full_name: [i.full_name for i in self.upstream(table) if isinstance(i, Table)]
+            for table in self.tables.values()
+        }
+        order = (self.tables[name] for name in TopologicalSorter(graph).static_order())
+        return [table for table in order if domain in (None, table.domain)]
+
+    def chosen(self, names: Sequence[str]) -> list[Table]:
+        """The tables of these names, all where none is named; each after the tables that it reads.
+
+        Args:
+            names: full or bare names, or domains; a name that is both is the domain.
+
+        Raises:
+            BadArgument: an unknown table.
+            BadDeclaration: a table that is named cannot be loaded.
+        """
+        found = (self.in_order(name) if name in self.domains else [self.find_table(name)] for name in names)
+        wanted = {table.full_name for tables in found for table in tables} if names else set(self.tables)
+        return [table for table in self.in_order() if table.full_name in wanted]
+
+    def removed(self, names: Iterable[str]) -> list[str]:
+        """Which of these Delta tables, ledgers apart, no file declares any more."""
+        declared = {*self.tables, *self.topics, *self.faults, *self.elsewhere}
+        kept = declared | {f"{name}{QUARANTINE}" for name in declared}
+        return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
+
+    def find_table(self, name: str) -> Table:
+        """The table of that full name, or of that bare name where it is unique.
+
+        Raises:
+            BadArgument: names what is near.
+            BadDeclaration: it cannot be loaded.
+        """
+        if name in self.domains and not any(full.partition(".")[2] == name for full in {**self.tables, **self.faults}):
+            tables = ", ".join(table.full_name for table in self.in_order(name))
+            raise BadArgument(f"{name!r} is a domain; expected one table.", hint=f"Name one of {tables}.")
+        return _find(name, self.tables, self.faults, "table")
+
+    def find_topic(self, name: str) -> Topic:
+        """The topic of that full name, or of that bare name where it is unique.
+
+        Raises:
+            BadArgument: names what is near.
+            BadDeclaration: it cannot be loaded.
+        """
+        return _find(name, self.topics, self.faults, "topic")
+
+
+def load(folder: Path | None = None) -> Registry:
+    """Every topic and table that can be loaded from `<folder>/<domain>/<name>.py`, and why the others cannot.
+
+    Args:
+        folder: None: the platform's own, which a process reads once.
+    """
+    return _own() if folder is None else _read(folder)
+
+
+def running(settings: Settings) -> Registry:
+    """The platform's own declarations, of the domains that it runs."""
+    return load().restricted_to(chosen_domains(settings))
+
+
+def running_domains(settings: Settings) -> list[str]:
+    """The domains of which a command is that is given no names; none: all that are declared.
+
+    Raises:
+        BadArgument: nothing of the domains that were chosen can be loaded.
+    """
+    registry = running(settings)
+    if registry.not_run and not registry.domains:
+        chosen = ", ".join(chosen_domains(settings))
+        raise BadArgument(
+            f"This platform runs {chosen}, of which no declaration can be loaded.",
+            hint=f"`./twofold up DOMAIN` runs another domain; not run: {', '.join(registry.not_run)}.",
+        )
+    return list(registry.domains) if registry.not_run else []
+
+
+@functools.cache
+def _own() -> Registry:
+    registry = _read(FOLDER)
+    for name, fault in registry.faults.items():
+        _log.error("left out declaration=%s error=%s", name, fault.message)
+    return registry
+
+
+def _read(folder: Path) -> Registry:
+    topics: dict[str, Topic] = {}
+    drafts: dict[str, _File] = {}
+    faults: dict[str, BadDeclaration] = {}
+    for domain in sorted(
+        p for p in folder.iterdir() if p.is_dir() and p.name not in OWN and not p.name.startswith(("_", "."))
+    ):
+        try:
+            _require_domain_name(domain)
+        except BadDeclaration as fault:
+            faults[domain.name] = fault
+            continue
+        for path in sorted(p for p in domain.glob("*.py") if p.name != "__init__.py"):
+            try:
+                declaration = _declaration(path)
+            except BadDeclaration as fault:
+                faults[f"{domain.name}.{path.stem}"] = fault
+                continue
+            if isinstance(declaration, Topic):
+                topics[declaration.full_name] = declaration
+            else:
+                drafts[declaration.full_name] = declaration
+    _leave_out_captures(topics, faults, folder)
+    return _completed(topics, drafts, faults, folder)
+
+
+def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
+    """Of topics that would share a slot each is left out: one would take over what the other one captures."""
+    for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
+        try:
+            with _in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
+                raise mistake
+        except BadDeclaration as fault:
+            faults[name] = fault
+
+
+def _completed(
+    topics: Mapping[str, Topic], drafts: Mapping[str, _File], faults: dict[str, BadDeclaration], folder: Path
+) -> Registry:
+    """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
+    known = {*topics, *drafts, *faults}
+    columns: dict[str, Sequence[str] | None] = {name: tuple(topic.columns) for name, topic in topics.items()}
+    order, circular = _in_order(drafts, known)
+    faults |= circular
+    tables: dict[str, Table] = {}
+    for file in order:
+        try:
+            with _in_file(file.path), together_with(file.mistakes):
+                read = file.reads(known)
+                _check_inputs(file, read, {*topics, *drafts}, faults)
+                table, returned = _table(file, read, {**topics, **tables}, columns)
+                _check(table, Registry(topics, {**tables, table.full_name: table}))
+            tables[table.full_name], columns[table.full_name] = table, returned
+        except BadDeclaration as fault:
+            faults[file.full_name] = fault
+    return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)
+
+
+@dataclass(frozen=True)
+class _File:
+    """A file that declares a table, before its inputs are known.
+
+    Attributes:
+        binding: domain, name and description.
+        mistakes: found without the inputs.
+    """
+
+    path: Path
+    draft: Draft
+    binding: Mapping[str, Any]
+    mistakes: Sequence[BadDeclaration] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.path.parent.name}.{self.path.stem}"
+
+    def reads(self, known: Collection[str]) -> dict[str, str]:
+        """Parameter of the function -> full name of what it reads."""
+        return {name: _full_name(self.path.parent.name, name, known) for name in self.draft.inputs}
+
+
+def _in_order(drafts: Mapping[str, _File], known: Collection[str]) -> tuple[list[_File], dict[str, BadDeclaration]]:
+    """Each after those that it reads, and the faults of those that read each other in a circle."""
+    left, faults = dict(drafts), dict[str, BadDeclaration]()
+    while True:
+        graph = {name: [read for read in file.reads(known).values() if read in left] for name, file in left.items()}
+        try:
+            return [left[name] for name in TopologicalSorter(graph).static_order()], faults
+        except CycleError as error:
+            message = f"tables read each other in a circle: {' -> '.join(error.args[1])}."
+            for name in dict.fromkeys(error.args[1]):
+                try:
+                    with _in_file(left.pop(name).path):
+                        raise BadDeclaration(message, hint="Take one of these inputs away.") from None
+                except BadDeclaration as fault:
+                    faults[name] = fault
+
+
+def _table(
+    file: _File,
+    read: Mapping[str, str],
+    declared: Mapping[str, Topic | Table],
+    columns: Mapping[str, Sequence[str] | None],
+) -> tuple[Table, Sequence[str] | None]:
+    """The table, its parameters inferred where the file does not give them, and its columns where they are known."""
+    draft, sources = file.draft, {name: declared[full] for name, full in read.items()}
+    has_record = "lineage_columns" in draft.given
+    seen = {name: columns[full] for name, full in read.items()}
+    for name, source in sources.items():
+        if isinstance(source, Topic) and has_record:
+            seen[name] = [*source.columns, RECORD]
+    inference = kept(file.path, draft, sources, seen)
+    require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
+    parameters = complete(draft, inference, seen)
+    inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
+    follows: dict[str, Any] = {"several": inference.several, "inferred": inferred, "lineage": inference.lineage}
+    table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
+    if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
+        require_sound(draft.derive.__name__, inference.mistakes)
+    return table, inference.columns
+
+
+def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
+    """The fault of a file, and the others that were found with it."""
+    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
+    first, *others = split(fault)
+    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
+
+
+def _require_domain_name(folder: Path) -> None:
+    with _in_file(folder):
+        if not NAME.match(folder.name) or folder.name in RESERVED_DOMAINS:
+            raise BadDeclaration(
+                f"{folder.name!r} cannot name a domain.",
+                hint="Use lower-case letters, digits and _; not 'ledger', 'declare' or 'refresh'.",
+            )
+
+
+def _declaration(path: Path) -> Topic | _File:
+    with _in_file(path):
+        if not NAME.match(path.stem) or path.stem.endswith(QUARANTINE):
+            raise BadDeclaration(
+                f"{path.stem!r} cannot name a topic or a table.",
+                hint=f"Use lower-case letters, digits and _; the ending {QUARANTINE} is taken.",
+            )
+        tree = ast.parse(path.read_bytes(), path)
+        module = _module(path, tree)
+        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
+        expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
+        if len(found) != 1 or len(expected) != 1:
+            kinds = {Topic: "a Topic", Draft: "a table"}
+            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in found) or "none"
+            raise BadDeclaration(
+                f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
+                hint="One file declares one topic or one table.",
+            )
+        description = (module.__doc__ or "").strip().split("\n")[0]
+        mistakes = found_by(
+            lambda: _require_description(description),
+            lambda: _check_heavy_imports(tree),
+            lambda: _check_calls(tree),
+            lambda: _require_unbound(expected[0]),
+        )
+        binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
+        if isinstance(expected[0], Draft):
+            return _File(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
+        require_none(mistakes)
+        return replace(expected[0], **binding)
+
+
+def _require_description(description: str) -> None:
+    if not description:
+        raise BadDeclaration(
+            "the file has no docstring.", hint="Its first line describes the data to the people who use it."
+        )
+
+
+def _require_unbound(declared: Topic | Draft) -> None:
+    given = [name for name in sorted(BOUND) if getattr(declared, name, None)]
+    if given:
+        raise BadDeclaration(
+            f"{given[0]} is given as a parameter; expected it from the file.",
+            hint="The domain is the folder, the name is the file's, the description is its docstring.",
+        )
+
+
+def _module(path: Path, tree: ast.Module) -> ModuleType:
+    """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
+    name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise BadDeclaration("the file cannot be loaded as Python.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    exec(compile(tree, path, "exec"), vars(module))
+    return module
+
+
+def _check_calls(tree: ast.Module) -> None:
+    found = list(impure_calls(tree))
+    if found:
+        calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
+        raise BadDeclaration(
+            f"uses {calls}, which gives the stream and the batch different answers.",
+            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
+        )
+
+
+def _check_heavy_imports(tree: ast.Module) -> None:
+    for node in tree.body:
+        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
+        if heavy:
+            raise BadDeclaration(
+                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
+                "declarations are loaded often and fast.",
+                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
+            )
+
+
+def _full_name(domain: str, name: str, known: Collection[str]) -> str:
+    """What a parameter of that name reads: `name` of its own domain before `domain__name`."""
+    own = f"{domain}.{name}"
+    return own if own in known else name.replace("__", ".", 1)
+
+
+def _check_inputs(
+    file: _File, read: Mapping[str, str], declared: Collection[str], faults: Mapping[str, BadDeclaration]
+) -> None:
+    domain = file.path.parent.name
+    for name, full_name in read.items():
+        if fault := faults.get(full_name):
+            raise BadDeclaration(f"it reads {full_name}, which cannot be loaded.", hint=fault.message)
+        if full_name not in declared:
+            known = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
+            near = difflib.get_close_matches(name, known, n=1)
+            raise BadDeclaration(
+                f"{file.draft.derive.__name__} reads {name!r}, which is no topic or table of the domain {domain}.",
+                hint=f"Did you mean {near[0]!r}?"
+                if near
+                else f"The domain has {', '.join(known)}; one of another domain is written domain__name.",
+            )
+
+
+def _check(table: Table, registry: Registry) -> None:
+    if registry.strategy(table).follows_changes and table.closes_at:
+        raise BadDeclaration(
+            "closes_at: a table that reads tables never closes a row, since theirs can be corrected.",
+            hint="Leave closes_at away; the rows follow every correction.",
+        )
+    _check_records(table, registry)
+    for topic in (source for source in registry.upstream(table) if isinstance(source, Topic)):
+        named = zip(table.recompute_by, table.scope_in(topic), strict=True)
+        renamed = [text for column, text in named if text not in (column, None) and text.isidentifier()]
+        if missing := [name for name in renamed if name not in topic.columns]:
+            raise BadDeclaration(
+                f"scope_columns names {', '.join(missing)}, which {topic.full_name} does not have.",
+                hint=f"It has {', '.join(topic.columns)}.",
+            )
+
+
+def _check_records(table: Table, registry: Registry) -> None:
+    topics = [source for source in registry.upstream(table) if isinstance(source, Topic)]
+    taken = [topic.full_name for topic in topics if RECORD in topic.columns]
+    if table.lineage_columns and taken:
+        raise BadDeclaration(
+            f"lineage_columns={list(table.lineage_columns)}: {taken[0]} has a column {RECORD!r} of its own.",
+            hint="Rename the column of the topic.",
+        )
+
+
+class _in_file:
+    """Names the file in every error that leaves the block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TwofoldError):
+            facts = {**error.facts, "file": str(self.path)}
+            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
+        if isinstance(error, SyntaxError):
+            raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
+        unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError) and unknown and unknown[1] in _PARAMETERS:
+            with self:
+                require_known([unknown[2]], _PARAMETERS[unknown[1]], unknown[1])
+        if isinstance(error, Exception):
+            raise BadDeclaration(
+                f"{self._shown()}: loading it raised {type(error).__name__}: {error}",
+                hint="A declaration takes the parameters that docs/reference/declarations.md lists.",
+                file=str(self.path),
+            ) from error
+
+    def _shown(self) -> Path:
+        return self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
+
+
+def _find(name: str, known: Mapping[str, D], faults: Mapping[str, BadDeclaration], what: str) -> D:
+    full_names = [*known, *faults]
+    meant = [name] if name in full_names else [full for full in full_names if full.partition(".")[2] == name]
+    if len(meant) > 1:
+        raise BadArgument(f"The {what} {name!r} is in more than one domain.", hint=f"Write {' or '.join(meant)}.")
+    if meant:
+        if fault := faults.get(meant[0]):
+            raise fault
+        return known[meant[0]]
+    near = difflib.get_close_matches(name, [*known, *(full.split(".", 1)[1] for full in known)], n=1)
+    raise BadArgument(
+        f"There is no {what} {name!r}.", hint=f"Did you mean {near[0]!r}?" if near else f"There are {', '.join(known)}."
+    )

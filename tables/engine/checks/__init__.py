@@ -1,1 +1,0 @@
-"""Comparisons that show that nothing is damaged or missing."""

@@ -1,1 +1,0 @@
-"""Topics and tables as they are declared, and the functions that declarations use."""

@@ -1,1 +1,0 @@
-"""What the platform remembers of its own work, as Delta tables."""

@@ -1,0 +1,229 @@
+"""Derives a table's rows: deduplicate, select columns, apply the function, one row of each key.
+
+The stream, the batch, a table as of the past and the schema of a new one all take these steps, written once here.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from datetime import timedelta
+from typing import TYPE_CHECKING
+
+from infra.duckdb_session import query
+from infra.errors import BadDeclaration
+from tables.declare.analysis import impure_call, wrong_columns
+from tables.declare.inference import RECORD
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.table import Strategy, Table, columns_read
+from tables.declare.topic import Topic
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import StructType
+
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
+
+
+_WATERMARK = "spark.watermarkDelayMs"
+"""The metadata by which Spark knows the column that bears the watermark."""
+_COUNTS_UNTIL = "_counts_until"
+
+
+def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
+    """The table's rows for these inputs.
+
+    Args:
+        inputs: by parameter name: columns as declared by the topic, or the rows of the table read; streaming or not.
+
+    Raises:
+        BadDeclaration: the function fails, its result lacks a declared column, or it is not a pure function.
+    """
+    from pyspark.errors import PySparkException
+    from pyspark.sql import DataFrame
+
+    try:
+        rows = table.derive(**inputs)
+    except PySparkException as error:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} fails: {_first_line(error)}",
+            hint="Its inputs have " + "; ".join(f"{n}: {', '.join(f.columns)}" for n, f in inputs.items()) + ".",
+        ) from error
+    if not isinstance(rows, DataFrame):
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} returned {type(rows).__name__}; "
+            "expected a DataFrame."
+        )
+    for mistake in wrong_columns(table, rows.columns):
+        raise mistake
+    if impure := impure_call(table, rows):
+        raise impure
+    return rows
+
+
+def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Table], DataFrame]) -> DataFrame:
+    """The table's rows for what these frames hold of its inputs. Raises as `derive`."""
+    strategy, sources = registry.strategy(table), zip(table.inputs, registry.upstream(table), strict=True)
+    return derive(table, {name: input_of(source, frame_of(source), table, strategy) for name, source in sources})
+
+
+def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
+    """What the table's function sees of the rows of one input; of a stream of events they bear a watermark already."""
+    if isinstance(source, Table):
+        return frame
+    if strategy.removes_repeats:
+        frame = first_of_each(frame, repeats_agree_in(source, table))
+    return payload(frame, source, table)
+
+
+def repeats_agree_in(topic: Topic, table: Table) -> list[str]:
+    """The columns in which a repeated record agrees with the first one: for this table those of `recompute_by`, too.
+
+    An output row depends on input rows with its values there alone, so that a record with other values cannot stand in
+    for one with these.
+    """
+    read = columns_read(table.scope_in(topic)) - {topic.event_time}
+    by = [c for c, type_ in topic.columns.items() if c in read and not _has_map(type_.arrow)]
+    return list(dict.fromkeys([*topic.same_record, *by]))
+
+
+def _has_map(kind: pa.DataType) -> bool:
+    """Whether values of the type cannot be compared, as Spark has it."""
+    return "map<" in str(kind)
+
+
+def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> StructType:
+    """The columns of what the table's function returns; no row is read."""
+    return derive_over(registry, table, lambda source: lake.frame(spark, source.full_name)).schema
+
+
+def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:
+    """Of rows that the table's function returned the one of each key that stays.
+
+    Args:
+        closed: a column that says which rows are closed: of a key that has some, one of these stays. None: they are all
+            closed, or all the stream's.
+    """
+    if table.sequence_by:
+        return latest_of_each(rows, table, [closed] if closed else [])
+    return rows.dropDuplicates(list(table.primary_key)) if strategy is Strategy.APPEND else rows
+
+
+def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
+    """What a declaration sees of events: the columns that the topic declares, neither heartbeats nor marks.
+
+    With `table.lineage_columns` also the place of each in the log, as the column `record`. On a stream this follows the
+    watermark, which heartbeats are there to move.
+    """
+    from pyspark.sql import functions as F
+
+    frame = frame.where(topic.row_condition)
+    columns = [F.col(column) for column in frame.columns if not column.startswith("_")]
+    if table.lineage_columns:
+        known = F.col(OFFSET).isNotNull()  # always; what is never null by its type could not be null in an outer join
+        parts = {"topic": F.lit(topic.full_name), "partition": F.col(PARTITION), "offset": F.col(OFFSET)}
+        place = F.struct(*(F.when(known, value).alias(name) for name, value in parts.items()))
+        columns.append(F.when(known, place).alias(RECORD))
+    return frame.select(columns)
+
+
+def first_of_each(frame: DataFrame, same: Sequence[str]) -> DataFrame:
+    """Without repeated records: of those that agree in these columns the first in the log stays."""
+    from pyspark.sql import Window
+    from pyspark.sql import functions as F
+
+    order = Window.partitionBy(*same).orderBy(PARTITION, OFFSET)
+    return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
+
+
+def first_of_each_on_stream(
+    frame: DataFrame, topic: Topic, same: Sequence[str], *, delay_ms: int, open_ms: int
+) -> DataFrame:
+    """The same on a stream, which remembers a record until the watermark is `open_ms` past its event time.
+
+    Spark's deduplication drops late records, and forgets earlier ones, by the column that bears the watermark. With the
+    event time as that column it drops records of windows that are still open. Here another column bears the watermark:
+    the time at which the last row closes that the record can count in.
+
+    Args:
+        delay_ms: of the watermark.
+        open_ms: from a record's event time to the closing of the last row that it can count in, at most.
+    """
+    from pyspark.sql import functions as F
+
+    time, others = topic.event_time, [column for column in frame.columns if column != topic.event_time]
+    counts_until = F.col(time) + F.expr(f"INTERVAL {open_ms} MILLISECONDS")
+    # Copies of a record differ in the corrected time, in each by the bound at most.
+    apart_ms = 0 if topic.clock is None else 2 * topic.clock.bound_ms
+    marked = frame.select(
+        *others,
+        F.col(time).alias(time, metadata={"watermark": "of another column"}),  # Spark drops metadata that are empty
+        counts_until.alias(_COUNTS_UNTIL, metadata={_WATERMARK: delay_ms + apart_ms}),
+    )
+    if topic.clock is None:
+        once = marked.dropDuplicates([*(c for c in same if c != time), _COUNTS_UNTIL])
+    else:
+        once = marked.dropDuplicatesWithinWatermark(list(same))
+    return once.select(*others, F.col(time).alias(time, metadata={_WATERMARK: delay_ms}))
+
+
+def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table:
+    """The same of rows in this process, with the columns of their place in the log."""
+    same = ", ".join(f'"{column}"' for column in agreeing)
+    order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
+    first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
+    return query(first, rows=rows).cast(rows.schema)
+
+
+def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:
+    """Of each key the row that is greatest in the columns `before`, then in `version_columns`, nulls lowest."""
+    from pyspark.sql import functions as F
+
+    version = [*before, *version_columns(table, [c for c in rows.columns if c not in before])]
+    greatest = rows.groupBy(*table.primary_key).agg(F.max(F.struct(*version)).alias("_greatest"))
+    return greatest.select(*table.primary_key, "_greatest.*").select(*rows.columns)
+
+
+def require_closing(table: Table, rows: pa.Table) -> None:
+    """Refuse rows that are open for longer than `depends_within`: late records would be forgotten before they close.
+
+    Raises:
+        BadDeclaration: names such a row.
+    """
+    if not (table.closes_at and table.event_time and table.depends_within_ms is not None and len(rows)):
+        return
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    dated, closes = (rows[c].cast(pa.timestamp("us")).cast(pa.int64()) for c in (table.event_time, table.closes_at))
+    open_us = pc.subtract(closes, dated)
+    longest = pc.max(open_us).as_py()
+    if longest is not None and longest > table.depends_within_ms * 1_000:
+        row = rows.slice(pc.index(open_us, longest).as_py(), 1).to_pylist()[0]
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: the row { ({c: row[c] for c in table.primary_key}) } closes "
+            f"{timedelta(microseconds=longest)} after its event time; expected at most depends_within, "
+            f"{table.depends_within}.",
+            hint="closes_at is the end of what a row is made from: lengthen depends_within, or let the row close "
+            "earlier.",
+        )
+
+
+def version_columns(table: Table, columns: Sequence[str]) -> list[str]:
+    """`sequence_by`, then all other columns, so that any two different rows of one key have an order.
+
+    Columns that name the records of a row come last: rows that differ in these alone are the same.
+    """
+    records = table.lineage_columns or ()
+    rest = [c for c in columns if c not in table.primary_key and c not in table.sequence_by and c not in records]
+    return [*(c for c in table.sequence_by if c not in table.primary_key), *rest, *(c for c in columns if c in records)]
+
+
+def greatest_by(table: Table, columns: Sequence[str]) -> list[str]:
+    """The columns that decide which of two rows of one key stays."""
+    return [c for c in version_columns(table, columns) if c not in (table.lineage_columns or ())]
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).strip().split("\n")[0]

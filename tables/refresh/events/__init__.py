@@ -1,0 +1,1 @@
+"""The two tables of a topic: events, and quarantined records."""

@@ -1,0 +1,78 @@
+"""Columns of a topic from the fields of parsed records, from keys and from headers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.encodings.column_types import FieldType
+from infra.kafka.record_columns import HEADERS
+from tables.declare.record_fields import Field
+from tables.declare.topic import Topic
+
+
+def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table) -> dict[str, pa.Array]:
+    """Column of the schema -> values.
+
+    A key or a header that is no text where the column is one is null there; `undecodable` names it.
+
+    Args:
+        parsed: field of the record -> values.
+        source: the raw records of these values.
+    """
+    found: dict[str, pa.Array] = {}
+    for column, kind in topic.types.items():
+        given = topic.schema[column]
+        if not isinstance(given, Field):
+            found[column] = parsed[column]
+        elif given.source == "value":
+            first, *within = given.path
+            values = parsed[first]
+            for name in within:
+                values = pc.struct_field(values, name)
+            found[column] = (
+                values if given.default is None else pc.fill_null(values, pa.scalar(given.default, kind.arrow))
+            )
+        else:
+            raw = source["key"].to_pylist() if given.source == "key" else _headers(source, given.path[0])
+            found[column] = pa.array([_text(value) for value in raw] if kind.name == "string" else raw, kind.arrow)
+    return found
+
+
+def undecodable(topic: Topic, source: pa.Table) -> dict[int, list[str]]:
+    """Row -> keys and headers that are no text where their column is one, or that are not there and must be."""
+    found: dict[int, list[str]] = {}
+    for column, kind in topic.types.items():
+        given = topic.schema[column]
+        if isinstance(given, Field) and given.source != "value":
+            what = "key" if given.source == "key" else f"header {given.path[0]}"
+            raw = source["key"].to_pylist() if given.source == "key" else _headers(source, given.path[0])
+            for row, value in enumerate(raw):
+                if reason := _fault(value, kind, what):
+                    found.setdefault(row, []).append(f"{reason} at `{column}`")
+    return found
+
+
+def _fault(value: bytes | None, kind: FieldType, what: str) -> str:
+    if value is None:
+        return "" if kind.nullable else f"no {what}: expected `{kind.name}`"
+    return f"the {what} is not UTF-8: expected `string`" if kind.name == "string" and _text(value) is None else ""
+
+
+def _headers(source: pa.Table, name: str) -> Sequence[bytes | None]:
+    """Of each record the last header of that name."""
+
+    def last(headers: Sequence[dict[str, Any]] | None) -> bytes | None:
+        return next((header["value"] for header in reversed(headers or ()) if header["key"] == name), None)
+
+    return [last(headers) for headers in source[HEADERS].to_pylist()]
+
+
+def _text(value: bytes | None) -> str | None:
+    try:
+        return None if value is None else value.decode()
+    except UnicodeDecodeError:
+        return None

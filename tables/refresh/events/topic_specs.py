@@ -1,0 +1,32 @@
+"""Topics as the broker should have them, from their declarations."""
+
+from __future__ import annotations
+
+from infra.kafka.topic_admin import TopicSpec
+from tables.declare.registry import Registry
+from tables.declare.topic import Topic
+
+TOMBSTONES_MS = 180 * 24 * 3_600_000
+"""How long the broker keeps a tombstone of a compacted topic, at least."""
+
+
+def specs(registry: Registry, domain: str | None = None) -> list[TopicSpec]:
+    """One specification per topic, of one domain or of all."""
+    return [spec(topic) for topic in registry.topics.values() if domain in (None, topic.domain)]
+
+
+def spec(topic: Topic) -> TopicSpec:
+    """Partitions and configuration: kept for ever or compacted; times are the broker's, which no producer can set."""
+    configs = {
+        "message.timestamp.type": "LogAppendTime",
+        "retention.ms": "-1",
+        "retention.bytes": "-1",
+        "segment.bytes": str(topic.segment_bytes),
+        "max.message.bytes": str(topic.largest_record),
+    }
+    if topic.compacted:
+        # A tombstone that is removed before a stopped stream has read it would leave its key for ever.
+        configs |= {"cleanup.policy": "compact", "delete.retention.ms": str(TOMBSTONES_MS)}
+    if topic.tiered:
+        configs |= {"remote.storage.enable": "true", "local.retention.ms": str(topic.local_retention_ms)}
+    return TopicSpec(name=topic.full_name, partitions=topic.partitions, configs=configs)

@@ -1,0 +1,67 @@
+"""Ledger of offsets without a record: transaction markers, aborted records, and what compaction removed."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from infra.delta.datafusion_sql import literal, select
+from infra.delta.delta_writer import Writer
+from infra.delta.lake import Lake
+from infra.offset_ranges import Range, Spans, joined, subtract
+from tables.refresh.events.record_decoder import TIMESTAMP
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+TRANSACTIONS = "ledger.transactions"
+SCHEMA = pa.schema(
+    [
+        ("topic", pa.string()),
+        ("partition", pa.int32()),
+        ("start", pa.int64()),
+        ("end", pa.int64()),
+        ("recorded_at", TIMESTAMP),
+        ("log", pa.string()),
+    ]
+)
+
+
+def ensure(lake: Lake) -> None:
+    """Create the ledger when it is not there."""
+    lake.ensure(TRANSACTIONS, SCHEMA, statistics=["topic", "partition", "start"])
+
+
+def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
+    """The markers and aborted records that are known of a topic's log, by partition, in order.
+
+    Args:
+        log: the topic's id on the broker; a topic that is created again starts another log.
+    """
+    found: dict[int, list[Range]] = {}
+    if lake.exists(TRANSACTIONS):
+        wanted = f"topic = {literal(topic)} AND log = {literal(log)}"
+        for row in select(lake.open(TRANSACTIONS), ["partition", "start", "end"], wanted).to_pylist():
+            found.setdefault(row["partition"], []).append((row["start"], row["end"]))
+    return {partition: joined(here) for partition, here in found.items()}
+
+
+def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession | None = None) -> None:
+    """Write what the ledger does not name yet.
+
+    Raises:
+        WriteConflict: others record those of the same topic. Retryable.
+    """
+    now = datetime.now(UTC)
+
+    def new() -> pa.Table:
+        rows = [
+            {"topic": topic, "partition": p, "start": start, "end": end, "recorded_at": now, "log": log}
+            for p, here in subtract(found, in_transactions(lake, topic, log)).items()
+            for start, end in here
+        ]
+        return pa.Table.from_pylist(rows, schema=SCHEMA)
+
+    Writer(lake, TRANSACTIONS, spark).append_new(f"transactions/{topic}", new)

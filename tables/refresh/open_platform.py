@@ -1,0 +1,188 @@
+"""Opens a platform for work: lake, Delta tables, and a Spark session when one is needed."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from typing import TYPE_CHECKING
+
+from infra.delta.lake import QUARANTINE, Lake, with_comments
+from infra.encodings.column_types import with_nullable_parts
+from infra.errors import BadDeclaration
+from infra.settings import IN_PROCESS
+from infra.spark.spark_client import naming_lost_server, open_session
+from tables.declare.analysis import require_no_mistake, wrong_times
+from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
+from tables.declare.registry import Registry, load
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import declared_columns
+from tables.refresh.events import lost_offsets, transaction_offsets
+from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.settings import Settings
+
+_log = logging.getLogger("twofold.setup")
+
+
+@dataclass(frozen=True)
+class Platform:
+    """What a stream driver or a batch job works with.
+
+    Attributes:
+        session: a Spark session, or what starts one when it is needed first.
+        faults: table that could not be made -> why.
+    """
+
+    session: SparkSession | Callable[[], SparkSession]
+    lake: Lake
+    registry: Registry
+    faults: Mapping[str, BadDeclaration] = field(default_factory=dict)
+
+    @cached_property
+    def spark(self) -> SparkSession:
+        return _started(self.session)
+
+
+@contextmanager
+def opened(
+    settings: Settings,
+    name: str,
+    domains: Iterable[str],
+    *,
+    runs_streams: bool = False,
+    registry: Registry | None = None,
+) -> Iterator[Platform]:
+    """A platform whose tables of these domains exist; its session, where the work needs one, ends with the block.
+
+    A table that cannot be made is among `faults`, and stops no other.
+
+    Args:
+        runs_streams: the work runs streaming queries, which take a JVM in this process. A stream makes its own table.
+        registry: what is declared; None: it is loaded.
+
+    Raises:
+        MissingTool: no Java, or the jars were not resolved yet.
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
+        SparkUnreachable: the Spark server does not answer, or ended meanwhile. Retryable.
+    """
+    sessions: list[SparkSession] = []
+    ending = ExitStack()
+
+    def start() -> SparkSession:
+        if not sessions:
+            settled = replace(settings, spark=IN_PROCESS) if runs_streams else settings
+            sessions.append(open_session(settled, name))
+            ending.callback(_stop, sessions[0])
+        return sessions[0]
+
+    registry, lake = registry or load(), Lake(settings)
+    with naming_lost_server(), ending:
+        faults: dict[str, BadDeclaration] = {}
+        for domain in dict.fromkeys(domains):
+            if runs_streams:
+                ensure_topics_of(lake, registry, domain)
+                _correct_statistics(lake, registry, domain)
+            else:
+                faults |= ensure_domain(start, lake, registry, domain)
+        yield Platform(start, lake, registry, faults)
+
+
+def _stop(session: SparkSession) -> None:
+    from infra.spark.spark_session import jvm_exit_code
+
+    if jvm_exit_code() is None:
+        session.stop()
+
+
+def ensure_domain(
+    session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, domain: str
+) -> dict[str, BadDeclaration]:
+    """Create what is missing: events and quarantine of each topic, new fields of events, then each table.
+
+    Returns:
+        Table that could not be created -> why: its function does not fit its inputs or its own declaration.
+
+    Raises:
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
+    """
+    ensure_topics_of(lake, registry, domain)
+    faults: dict[str, BadDeclaration] = {}
+    for table in registry.in_order(domain):
+        try:
+            ensure_table(session, lake, registry, table)
+        except BadDeclaration as fault:
+            _log.error("not created table=%s error=%s", table.full_name, fault.message)
+            faults[table.full_name] = fault
+    return faults
+
+
+def ensure_topics_of(lake: Lake, registry: Registry, domain: str) -> None:
+    """Create events and quarantine of each topic of a domain, or give them their new fields.
+
+    Raises:
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
+    """
+    lost_offsets.ensure(lake)
+    transaction_offsets.ensure(lake)
+    for topic in registry.domain_topics(domain):
+        lake.ensure(topic.full_name, events_schema(topic), statistics=_statistics_of(topic))
+        lake.extend(topic.full_name, events_schema(topic))
+        lake.ensure(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA, statistics=[PARTITION, OFFSET])
+        lake.extend(topic.full_name + QUARANTINE, QUARANTINE_SCHEMA)
+
+
+def _statistics_of(topic: Topic) -> list[str]:
+    return list(dict.fromkeys([topic.event_time, topic.message_key, PARTITION, OFFSET, LATE_BY_MS]))
+
+
+def _correct_statistics(lake: Lake, registry: Registry, domain: str) -> None:
+    """Take untrue bounds out of what older versions wrote; once for a driver, since each table's log is read for it."""
+    for topic in registry.domain_topics(domain):
+        lake.keep_statistics(topic.full_name, _statistics_of(topic))
+    for table in registry.in_order(domain):
+        if lake.exists(table.full_name):
+            lake.keep_statistics(table.full_name, table.statistics)
+
+
+def ensure_table(
+    session: SparkSession | Callable[[], SparkSession], lake: Lake, registry: Registry, table: Table
+) -> None:
+    """Create the table when it is not there; its inputs are.
+
+    Raises:
+        BadDeclaration: its function does not fit its inputs or its own declaration, or an input is not there.
+    """
+    if lake.exists(table.full_name):
+        return
+    missing = [source.full_name for source in registry.upstream(table) if not lake.exists(source.full_name)]
+    if missing:
+        raise BadDeclaration(
+            f"tables/{table.domain}/{table.name}.py: it reads {', '.join(missing)}, which could not be created.",
+            hint="`./twofold status` shows why.",
+        )
+    _create(_started(session), lake, registry, table)
+
+
+def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession:
+    return session() if callable(session) else session
+
+
+def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    try:
+        columns = declared_columns(spark, lake, registry, table)
+    except BadDeclaration:
+        require_no_mistake(spark, registry, table)  # names all mistakes, as `check` does
+        raise
+    for mistake in wrong_times(table, columns):
+        raise mistake
+    schema = with_comments(with_nullable_parts(to_arrow_schema(columns, timezone="UTC")), table.columns)
+    lake.ensure(table.full_name, schema, statistics=table.statistics)

@@ -1,0 +1,434 @@
+"""Refreshes a table: touched scopes -> recompute -> difference -> publish the difference."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+from math import prod
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.delta.datafusion_sql import span
+from infra.delta.delta_writer import CHANGE, Written
+from infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
+from infra.delta.lake import Lake
+from infra.delta.open_table import OpenTable
+from infra.delta.sizes import (
+    COMPARED,
+    COMPRESSED,
+    HANDED_OVER,
+    HELD_BYTES,
+    SEARCHED,
+    collect_if_small,
+    collected,
+    is_small,
+    most_rows,
+)
+from infra.duckdb_session import duckdb_utc, query
+from infra.instants import from_epoch_ms
+from infra.spark.local_rows import frame_of
+from infra.spark.spark_session import tune_for_batch_size
+from tables.declare.code_fingerprint import FINGERPRINT, definition
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.registry import Registry
+from tables.declare.table import Strategy, Table
+from tables.declare.topic import Topic
+from tables.refresh.derived_rows import (
+    declared_columns,
+    derive,
+    first_of_each_in_memory,
+    greatest_by,
+    input_of,
+    one_of_each_key,
+    payload,
+    repeats_agree_in,
+)
+from tables.refresh.row_diff import matching
+from tables.refresh.scope import Scope, merged, whole
+from tables.refresh.scope_predicates import ScopeFilter, with_held_values
+from tables.refresh.target import Target
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+    from tables.refresh.target import Rows
+
+_CLOSED = "_closed"
+
+
+@dataclass(frozen=True)
+class _Input:
+    """What is read of one input.
+
+    Attributes:
+        rows: at most so many, None where that is not known.
+        size: bytes in memory of those rows, at a guess where Spark reads them.
+        is_near: none of them is further than the depends_within from a scope.
+    """
+
+    frame: DataFrame
+    rows: int | None
+    size: int
+    is_near: bool
+
+
+@dataclass
+class Refresher:
+    """Recomputes parts of one table from its inputs, and publishes what differs.
+
+    The table is read before its inputs, each time. What a stream adds meanwhile is then in the inputs at most: a row of
+    it that is inserted here is the one that the stream inserts. In the other order that row would look superfluous.
+
+    Attributes:
+        closed_before_ms: rows whose `closes_at` is at or after it are the stream's and are left alone; None: all rows
+            are ours.
+        versions: input -> Delta version to read; an input that is not named is read as it is now.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    registry: Registry
+    table: Table
+    closed_before_ms: int | None = None
+    versions: Mapping[str, int] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self._strategy = self.registry.strategy(self.table)
+        self._target = Target.of_table(self.spark, self.lake, self.table)
+        if self._has_rivals:
+            self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
+        self._closings: Mapping[Scope, int] = {}
+        self._most_held: int | None = None
+        self._is_undated = False
+        self._inputs: dict[str, OpenTable] = {}
+        self._open: dict[str, DeltaTable] = {}
+
+    def publish(self, scopes: Sequence[Scope], info: Mapping[str, object], *, check: bool) -> Written:
+        """Bring the scopes of the live table to what they should hold, as `Target.publish` does it.
+
+        A row that meets one of its key outside of the scopes takes its place.
+
+        Args:
+            info: what the commit says of itself, with the definition, the watermark and the versions that were read.
+            check: refuse rows that break the table's rules.
+        """
+        if not scopes:
+            return Written()
+
+        def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
+            found = self.difference(scopes)
+            rows = self.moved(found) if attempt else found
+            if not isinstance(rows, pa.Table):
+                rows = collect_if_small(self.lake.settings, rows, self._most_held)
+            return rows, self._info(info)
+
+        return self._target.publish(changes, check=check)
+
+    @property
+    def has_other_columns(self) -> bool:
+        """Whether the table's function returns other columns, or types, than the table has."""
+        columns = declared_columns(self.spark, self.lake, self.registry, self.table)
+        return {c.name: c.dataType.simpleString() for c in columns} != dict(self._target.live().dtypes)
+
+    def replace(self, info: Mapping[str, object]) -> Written:
+        """Let the table hold what its function says, closed rows only, and its columns, instead of what it has.
+
+        Raises:
+            QualityFailed: a row breaks the table's rules; nothing was published.
+        """
+        scopes = everything(self.table)
+        rows = self._wanted(scopes).closed(self._derived(scopes)[0])
+        return self._target.replace(rows, self._info(info))
+
+    def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
+        """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.
+
+        Of a key whose live row is open there is none: the stream may still revise that row.
+        """
+        scopes = self._of_every_date(scopes)
+        wanted, live = self._wanted(scopes), self._target.live()
+        should = wanted.exact(self._derived(scopes)[0])
+        if wanted.leaves_open_rows:
+            should = wanted.without_open(should, live)
+        return should, wanted.exact(live)
+
+    def difference(self, scopes: Sequence[Scope]) -> Rows:
+        """How the live rows of the scopes differ from what they should be, as `Target.difference` says it.
+
+        Returns:
+            A table in memory where rows are few, else a frame.
+        """
+        scopes = self._of_every_date(self._whole(scopes))
+        small = self._small_sides(scopes) if self.lake.settings.engine != "spark" else None
+        if self._is_undated and any(scope.interval for scope in scopes):
+            return self.difference(scopes)
+        if small is not None:
+            return self._target.difference(*small)
+        self._closings = self._next_closings(self._target.newest(), scopes)
+        should, live = self.sides(scopes)
+        if self._may_be_undated(scopes) and not should.where(f"`{self.table.event_time}` IS NULL").isEmpty():
+            self._is_undated = True
+            return self.difference(scopes)
+        return self._target.difference(should, live)
+
+    def next_closing_ms(self, scope: Scope) -> int:
+        """Until when no row of a scope closes, as far as the last difference has seen its open rows.
+
+        Where it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. Where rows
+        are many it has looked at live ones alone.
+
+        Args:
+            scope: one of those whose difference was asked for, with an interval.
+        """
+        if scope.interval is None:
+            return self.closed_before_ms or 0
+        return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
+
+    def live_rows(self, scopes: Sequence[Scope]) -> int:
+        """How many rows of the scopes the table has now."""
+        table, wanted = self._target.newest(), self._wanted(scopes)
+        schema = pa.schema(table.schema())
+        found = query(
+            f"SELECT count(*) AS n FROM rows {wanted.exact_join(schema)}",
+            scopes=wanted.as_table({f.name: f.type for f in schema}),
+            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))),
+        )
+        return int(found["n"][0].as_py())
+
+    def input_rows(self, scopes: Sequence[Scope]) -> int | None:
+        """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
+        wanted, found = self._wanted(scopes), 0
+        for declaration in self.registry.upstream(self.table):
+            table = self.opened(declaration.full_name)
+            rows = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields])).rows
+            if rows is None:
+                return None
+            found += rows
+        return found
+
+    def opened(self, name: str) -> DeltaTable:
+        """An input, at its pinned version or as it is now."""
+        if name not in self.versions:
+            self._open[name] = self._inputs.setdefault(name, OpenTable(self.lake, name)).newest()
+        elif name not in self._open:
+            self._open[name] = self.lake.open(name, self.versions[name])
+        return self._open[name]
+
+    def _info(self, info: Mapping[str, object]) -> Mapping[str, object]:
+        """What the commit of the last recomputation says of itself."""
+        closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
+        read = {name: int(table.version()) for name, table in self._open.items()}
+        return {**info, FINGERPRINT: definition(self.table, self.registry), **closed, "inputs": read}
+
+    def moved(self, changes: Rows) -> Rows:
+        """A difference, each insert that meets a row of its key as an update of that row.
+
+        Such a row stood outside of the scopes when it was computed last, and has moved into them since. Where a greater
+        row stays in any case, that is for the writer to see.
+        """
+        if self._has_rivals:
+            return changes
+        columns, key, target = self._target.columns(), self.table.primary_key, self._target
+        if not isinstance(changes, pa.Table):
+            inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
+            changed = target.difference(inserts, matching(target.live(), inserts, key, "left_semi"))
+            return changes.where(f"{CHANGE} <> 'insert'").unionByName(changed)
+        is_insert = pc.equal(changes[CHANGE], "insert")
+        inserts = changes.filter(is_insert).select(columns)
+        # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
+        found = target.newest().scan(columns=columns, predicate=span(inserts, key))
+        rows = pa.RecordBatchReader.from_stream(found).cast(inserts.schema)
+        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
+        met = query(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}", rows=rows, inserts=inserts)
+        changed = target.difference(inserts, met.cast(inserts.schema))
+        return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
+
+    def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:
+        scopes = with_held_values(scopes, self._kinds)
+        return ScopeFilter(self.table, scopes, self.closed_before_ms if self.table.closes_at else None)
+
+    @cached_property
+    def _kinds(self) -> list[list[pa.DataType]]:
+        """By column of `recompute_by` its types in the table and in the inputs that have it."""
+        own = self.table.recompute_by
+        relations: list[tuple[Sequence[str | None], pa.Schema]] = [(own, pa.schema(self._target.newest().schema()))]
+        for source in self.registry.upstream(self.table):
+            relations.append((self.table.scope_in(source), pa.schema(self.opened(source.full_name).schema())))
+        return [
+            [schema.field(names[n]).type for names, schema in relations if names[n] in schema.names]
+            for n in range(len(own))
+        ]
+
+    @property
+    def _has_rivals(self) -> bool:
+        """Whether a row of the scopes can meet another of its key that lies outside of them."""
+        return bool(self.table.sequence_by) and self._strategy is not Strategy.LATEST
+
+    def _whole(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
+        """The scopes, widened to the rows that they meet where rows cover a time."""
+        starts_at, ends_at = self.table.event_time, self.table.ends_at
+        if not (starts_at and ends_at) or any(s.interval is None for s in scopes):
+            return scopes
+        by = [f'"{c}"' for c in self.table.recompute_by]
+        first = min((s.interval.start for s in scopes if s.interval), default=0)
+        last = max((s.interval.end for s in scopes if s.interval), default=0)
+        connection = duckdb_utc()
+        connection.register("live", self._target.newest().scan())
+        met = f'FROM live WHERE "{starts_at}" <= ? AND "{ends_at}" >= ?'
+        times, of_any = [from_epoch_ms(last), from_epoch_ms(first)], tuple(... for _ in by)
+        start_ms, end_ms = f'epoch_ms("{starts_at}"::TIMESTAMP)', f'epoch_ms("{ends_at}"::TIMESTAMP)'
+        if all(s.values == of_any for s in scopes) and len(scopes) == 1:
+            [span] = connection.execute(f"SELECT min({start_ms}), max({end_ms}) {met}", times).fetchall()
+            return scopes if span[0] is None else whole(scopes, [(of_any, *span)])
+        spans = connection.execute(f"SELECT {', '.join([*by, ''])} {start_ms}, {end_ms} {met}", times).fetchall()
+        return whole(scopes, ((tuple(span[: len(by)]), span[-2], span[-1]) for span in spans))
+
+    def _of_every_date(self, scopes: Sequence[Scope]) -> Sequence[Scope]:
+        """The scopes, of every date where rows lack theirs: by what inputs these are, no time says."""
+        time = self.table.event_time
+        if time is None or all(scope.interval is None for scope in scopes):
+            return scopes
+        self._is_undated = self._is_undated or has_undated(self._target.newest(), time)
+        return merged(Scope(scope.values, None) for scope in scopes) if self._is_undated else scopes
+
+    def _may_be_undated(self, scopes: Sequence[Scope]) -> bool:
+        """Whether it pays to look for rows without a date among many: those of windows, and of keys by it, have one."""
+        time = self.table.event_time
+        is_one = time is not None and time not in self.table.primary_key and self.table.closes_at is None
+        return is_one and any(scope.interval for scope in scopes)
+
+    def _small_sides(self, scopes: Sequence[Scope]) -> tuple[pa.Table, pa.Table] | None:
+        """Both sides where they are few rows; None where they are not.
+
+        Spark recomputes; the live side is read in this process, which spares most of a small refresh.
+        """
+        table = self._target.newest()
+        wanted = self._wanted(scopes)
+        has_open_rows = wanted.leaves_open_rows
+        derived, read = self._derived(scopes)
+        self._most_held = _most_of_width(read)
+        bound = min(most_rows(self.lake.settings, COMPARED), self._most_held)
+        if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
+            near = derived if all(one.is_near for one in read) else wanted.near(derived)
+            # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
+            joined = prod(max(one.rows or 0, 1) for one in read)
+            should = collected(near if joined <= bound else near.limit(bound + 1))
+        else:
+            # What the inputs do not bound takes a join, and a limit, which costs a job.
+            should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
+        if not isinstance(should, pa.Table) or len(should) > bound:
+            return None
+        if self.table.event_time and should[self.table.event_time].null_count:
+            self._is_undated = True
+            if any(scope.interval for scope in scopes):
+                return None
+        schema = pa.schema(table.schema())
+        connection = duckdb_utc()
+        known = wanted.as_table({f.name: f.type for f in schema})
+        connection.register("scopes", known)
+
+        def chosen(rows: pa.Table | pa.RecordBatchReader, clauses: str) -> pa.Table:
+            connection.register("rows", rows)
+            found = connection.sql(f"SELECT rows.* FROM rows {clauses} LIMIT {bound + 1}")
+            return found.to_arrow_table().cast(schema)
+
+        open_rows = "open" if wanted.leaves_open_rows else None
+        if open_rows:
+            connection.register(
+                open_rows, table.scan(columns=list(self.table.primary_key), predicate=wanted.open_sql(schema))
+            )
+        should = should.select(schema.names).cast(schema)
+        self._closings = self._next_closings(table, scopes, should if has_open_rows else None)
+        should = chosen(should, wanted.exact_join(schema, open_rows))
+        files = prune_files(table, wanted.bounds(schema.names))
+        live = files.read_if_small(wanted.exact_join(schema), known, bound, schema.names)
+        if live is None:
+            # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
+            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
+            live = chosen(rows, wanted.exact_join(schema))
+        return (should, live) if len(live) <= bound else None
+
+    def _next_closings(
+        self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
+    ) -> dict[Scope, int]:
+        """When the first open row of a scope closes, live or recomputed; a scope that has none is not in it."""
+        wanted = self._wanted(scopes)
+        if not wanted.leaves_open_rows or not any(scope.interval for scope in scopes):
+            return {}
+        columns, schema = self.table.statistics, pa.schema(table.schema())
+        known, schema = wanted.as_table({f.name: f.type for f in schema}), pa.schema([schema.field(c) for c in columns])
+        predicate = " AND ".join(filter(None, [wanted.near_sql(schema), wanted.open_sql(schema)]))
+        live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
+        parts = [live.read_all(), *([] if should is None else [should.select(columns)])]
+        connection = duckdb_utc()
+        connection.register("scopes", known)
+        connection.register("rows", pa.concat_tables(parts))
+        closings = connection.sql(wanted.next_closings(schema)).fetchall()
+        return {wanted.scopes[number]: closes_ms for number, closes_ms in closings}
+
+    def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
+        """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs.
+
+        The session plans its next queries for as many rows.
+        """
+        wanted = self._wanted(scopes)
+        read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
+        known = [one.rows for one in read if one.rows is not None]
+        few = len(known) == len(read) and is_small(self.lake.settings, sum(known))
+        tune_for_batch_size(self.spark, few=few)
+        rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
+        if not wanted.leaves_open_rows:
+            return one_of_each_key(rows, self.table, self._strategy), read
+        # Of a key that has closed rows one of these stays. The open ones say when a scope has to be looked at again.
+        rows = one_of_each_key(rows.withColumn(_CLOSED, wanted.is_closed), self.table, self._strategy, closed=_CLOSED)
+        return rows.drop(_CLOSED), read
+
+    def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:
+        table = self.opened(declaration.full_name)
+        files = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields]))
+        few = self._few(files, declaration, wanted)
+        if few is None:
+            many = files.rows is None or files.rows > most_rows(self.lake.settings, COMPARED)
+            frame = wanted.inputs(files.frame(self.spark), declaration, many=many)
+            frame = input_of(declaration, frame, self.table, self._strategy)
+            return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
+        # In one partition, of which Spark needs no shuffle to bring equal keys together.
+        frame = frame_of(self.spark, few).coalesce(1)
+        if isinstance(declaration, Topic):
+            frame = payload(frame, declaration, self.table)
+        return _Input(frame, len(few), few.nbytes, is_near=wanted.is_near(declaration))
+
+    def _few(self, files: PrunedFiles, declaration: Topic | Table, wanted: ScopeFilter) -> pa.Table | None:
+        """The rows of an input that matter, each once, where this process finds them sooner than Spark would."""
+        settings = self.lake.settings
+        if settings.engine == "spark" or files.rows is None or files.rows > most_rows(settings, SEARCHED):
+            return None
+        schema = pa.schema(files.table.schema())
+        columns = schema.names
+        if isinstance(declaration, Topic):
+            columns = [c for c in columns if not c.startswith("_") or c in (PARTITION, OFFSET)]
+        scopes = wanted.as_table({f.name: f.type for f in schema}, self.table.scope_in(declaration))
+        rows = files.read_if_small(
+            wanted.input_join(declaration, schema, is_undated=files.is_undated),
+            scopes,
+            most_rows(settings, HANDED_OVER),
+            columns,
+        )
+        if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
+            return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
+        return rows
+
+
+def _most_of_width(read: Sequence[_Input]) -> int:
+    """How many rows as wide as those of the inputs a process should hold."""
+    rows, size = sum(one.rows or 0 for one in read), sum(one.size for one in read if one.rows)
+    return HELD_BYTES * rows // size if size else HELD_BYTES
+
+
+def everything(table: Table) -> list[Scope]:
+    """The scope that holds every row of the table."""
+    return [Scope(tuple(... for _ in table.recompute_by), None)]

@@ -1,0 +1,162 @@
+"""A shadow lake in which one table, or the state of its stream, is rebuilt."""
+
+from __future__ import annotations
+
+import functools
+import json
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+
+from infra.delta.delta_writer import CHANGE
+from infra.delta.lake import QUARANTINE, Lake
+from infra.settings import Settings
+from tables.declare.code_fingerprint import digest, is_accepted, parameters, read_code
+from tables.declare.parameter_checks import BOUND
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.engine.schemas.schema_files import SUFFIXES
+from tables.refresh.open_platform import Platform, ensure_domain
+from tables.refresh.row_diff import Difference, differences_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+Purpose = Literal["shadow", "recovery"]
+"""What a shadow is for: the table, or its stream's state. The two do not meet."""
+
+
+def shadow_settings(settings: Settings, table: Table, purpose: Purpose = "shadow") -> Settings:
+    """The settings under which all that belongs to the table's shadow lies apart: tables, checkpoints, ledgers."""
+    home = settings.home / purpose / table.full_name
+    return replace(settings, home=home, lake="", bootstrap=settings.bootstrap_servers)
+
+
+def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow", *, shares_events: bool = False) -> Platform:
+    """The table and all that it reads, directly or through others, in a lake of their own, as far as it was filled.
+
+    Its streams may run while those of the same names do.
+
+    Args:
+        shares_events: the events are those of the live platform, with which the shadow shares nothing otherwise.
+    """
+    registry, live = platform.registry.above(table), platform.lake
+    settings = shadow_settings(live.settings, table, purpose)
+    lake = _SharingEvents(settings, live, frozenset(registry.topics)) if shares_events else Lake(settings)
+    if not settings.home.exists():
+        settings.home.mkdir(parents=True)
+        _decoded_by(lake).write_text(json.dumps(_decodings(registry)))
+    for domain in registry.domains:
+        ensure_domain(lambda: platform.spark, lake, registry, domain)
+    return Platform(lambda: platform.spark.newSession(), lake, registry)
+
+
+@dataclass(frozen=True)
+class _SharingEvents(Lake):
+    """A lake of its own but for some tables, which are those of another one."""
+
+    other: Lake
+    shared: frozenset[str]
+
+    def uri(self, name: str) -> str:
+        return self.other.uri(name) if name.removesuffix(QUARANTINE) in self.shared else super().uri(name)
+
+
+def is_stale(shadow: Platform) -> bool:
+    """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
+    try:
+        decoded = json.loads(_decoded_by(shadow.lake).read_text())
+    except (OSError, ValueError):  # its writer was killed
+        return True
+    return bool(decoded != _decodings(shadow.registry)) or any(
+        not is_accepted(shadow.lake, table, shadow.registry) for table in shadow.registry.tables.values()
+    )
+
+
+def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
+    """Remove the table's shadow, if there is one; cut short, it leaves none that could be taken for a whole one."""
+    home = shadow_settings(settings, table, purpose).home
+    removed = home.with_name(home.name + ".removed")
+    shutil.rmtree(removed, ignore_errors=True)
+    if home.exists():
+        home.rename(removed)
+        shutil.rmtree(removed, ignore_errors=True)
+
+
+def _decoded_by(lake: Lake) -> Path:
+    return lake.settings.home / "decoded_by.json"
+
+
+def _decodings(registry: Registry) -> dict[str, str]:
+    return {name: decoding(topic) for name, topic in registry.topics.items()}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Comparison:
+    """How the live table differs from the rebuilt one.
+
+    Attributes:
+        rows: rows of the new one that are settled: neither open nor touched by later records.
+        missing, extra, changed: rows that the live table lacks, should not have, has otherwise.
+        new_columns, gone_columns: of the new one, and of the live one only.
+        examples: the first rows that differ; `digest`: of all of them, and of the columns.
+        before: rows that close before it were compared, or that are dated before it; None: all.
+    """
+
+    table: str
+    rows: int
+    missing: int
+    extra: int
+    changed: int
+    new_columns: Sequence[str] = ()
+    gone_columns: Sequence[str] = ()
+    examples: Sequence[Difference] = ()
+    before: datetime | None = None
+    digest: str = ""
+
+    @property
+    def differing(self) -> int:
+        """Rows."""
+        return self.missing + self.extra + self.changed
+
+    @property
+    def is_equal(self) -> bool:
+        return not (self.differing or self.new_columns or self.gone_columns)
+
+
+def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
+    """The difference between rebuilt rows and those of the live table."""
+    counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
+    return Comparison(
+        table=table.full_name,
+        rows=made.count(),
+        missing=counts.get("insert", 0),
+        extra=counts.get("delete", 0),
+        changed=counts.get("update", 0),
+        examples=differences_of(table, pa.table(changes.limit(5).toArrow())),
+        before=before,
+    )
+
+
+# What these say does not change what a record becomes.
+_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
+
+
+def decoding(topic: Topic) -> str:
+    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
+    schemas = [repr(topic.schema_files)] if topic.encoding in SUFFIXES else []
+    return digest([parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
+
+
+@functools.cache
+def _decoder() -> tuple[str, ...]:
+    # with pyarrow, which a plan, that asks for tables only, does without
+    from tables.refresh.events.record_decoder import Decoder
+
+    return read_code(Decoder)

@@ -1,0 +1,304 @@
+"""Reads and writes the checkpoint of a table's stream: micro-batches, inputs, watermark."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import time
+import uuid
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from infra.atomic_write import settle, write_atomically
+
+if TYPE_CHECKING:
+    from infra.settings import Settings
+    from tables.declare.table import Table
+
+
+@dataclass(frozen=True)
+class Splits:
+    """Commits that one micro-batch did not take whole: rows of one may be late by others of the same commit."""
+
+    file: Path
+
+    def add(self, source: str, version: int) -> None:
+        with self.file.open("a") as file:
+            file.write(json.dumps([source, version]) + "\n")
+        settle([self.file])
+
+    def versions_of(self, source: str) -> list[int]:
+        """The source's versions in the order in which they were noted; one that was tried again stands twice."""
+        lines = self.file.read_text().splitlines() if self.file.exists() else []
+        return [version for name, version in map(json.loads, lines) if name == source]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MicroBatch:
+    """A micro-batch as a checkpoint plans it.
+
+    Attributes:
+        ends: of each Delta source the offset that it reads up to; None: nothing of it.
+        watermark_ms: epoch milliseconds: it closes rows that end before it; None: by what those before it have seen.
+        settings: of Spark's, those that state depends on.
+        number: in the checkpoint; None where only other micro-batches mention it.
+    """
+
+    ends: Sequence[Mapping[str, Any] | None]
+    watermark_ms: int | None = None
+    settings: Mapping[str, str] = field(default_factory=dict)
+    number: int | None = None
+
+    @property
+    def versions(self) -> list[int]:
+        """Of each source the version below which all was read."""
+        return [0 if end is None else int(end["reservoirVersion"]) for end in self.ends]
+
+    @property
+    def is_between_commits(self) -> bool:
+        """Whether it took every commit whole."""
+        return all(end is None or end["index"] < 0 for end in self.ends)
+
+    def without_parts(self) -> MicroBatch:
+        """As far as it took commits whole: where it took a part of one, one whose result is not known."""
+        if self.is_between_commits:
+            return self
+        ends = [end and delta_offset(end["reservoirId"], end["reservoirVersion"]) for end in self.ends]
+        return MicroBatch(ends=ends, settings=self.settings)
+
+
+def delta_offset(table_id: str, version: int) -> Mapping[str, Any] | None:
+    """The offset of a Delta source that has read all below a version; None for version 0."""
+    if version == 0:
+        return None
+    offset = {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version}
+    return {**offset, "index": -1, "isStartingVersion": False}
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """The checkpoint directory of one query, as Structured Streaming writes it, or of a table that follows changes."""
+
+    path: Path
+
+    @classmethod
+    def of_table(cls, settings: Settings, table: Table) -> Checkpoint:
+        """The checkpoint of the stream that maintains a table."""
+        return cls(settings.checkpoints / table.domain / table.name)
+
+    @property
+    def is_new(self) -> bool:
+        """No micro-batch was planned with it yet."""
+        return not self._batches("offsets") and self.position is None
+
+    @property
+    def definition(self) -> str:
+        """The fingerprint of the definition that its stream began with; empty where that was not noted."""
+        return self._mark.read_text() if self._mark.exists() else ""
+
+    def note_definition(self, fingerprint: str) -> None:
+        self._mark.parent.mkdir(parents=True, exist_ok=True)
+        write_atomically(self._mark, fingerprint)
+
+    def set_aside(self) -> None:
+        """Keep what is there under another name, so that a new stream begins."""
+        aside = self.path.with_name(f"{self.path.name}.{self.definition or 'unknown'}")
+        shutil.rmtree(aside, ignore_errors=True)
+        self.path.rename(aside)
+
+    @property
+    def ended(self) -> list[MicroBatch]:
+        """The micro-batches that ended and that it still describes, oldest first; damaged files are passed over.
+
+        A micro-batch is planned when the one before it has ended.
+        """
+        planned = sorted(self._batches("offsets"))
+        last = max([*self._batches("commits"), *(number - 1 for number in planned)], default=-1)
+        found = []
+        for number in planned:
+            with suppress(ValueError, KeyError, TypeError, IndexError):
+                if number <= last:
+                    found.append(self._micro_batch(number))
+        return found
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether a stream can go on from it, as far as can be known without its state."""
+        try:
+            if self.position is not None:
+                return bool(self.stream)
+            ended, planned = self.committed, max(self._batches("offsets"), default=None)
+            if ended is None or planned is None:
+                return False
+            self._next_watermark_ms(ended)
+            self._micro_batch(planned)
+            return bool(self.stream) and bool(self.ended) and self.ended[-1].number == ended
+        except (ValueError, KeyError, TypeError, IndexError):
+            return False
+
+    def _micro_batch(self, number: int) -> MicroBatch:
+        _, about, *ends = self._lines("offsets", number)
+        facts = json.loads(about)
+        batch = MicroBatch(
+            ends=[None if end == "-" else json.loads(end) for end in ends],
+            watermark_ms=int(facts["batchWatermarkMs"]),
+            settings=facts["conf"],
+            number=number,
+        )
+        if not batch.versions:
+            raise ValueError(f"{self.path}/offsets/{number} names no source")
+        return batch
+
+    def plan(self, number: int, batch: MicroBatch) -> None:
+        """Let the query's next start run this micro-batch first, as it would one that a crash cut short.
+
+        The first gives the stream its id.
+        """
+        watermark_ms = self._next_watermark_ms(number - 1) if batch.watermark_ms is None else batch.watermark_ms
+        about = {
+            "batchWatermarkMs": watermark_ms,
+            "batchTimestampMs": int(time.time() * 1_000),
+            "conf": dict(batch.settings),
+        }
+        ends = ["-" if end is None else _json(end) for end in batch.ends]
+        self._name_stream()
+        self._write(f"offsets/{number}", [_json(about), *ends])
+
+    def end(self, number: int) -> None:
+        """Note that a planned micro-batch without state has ended."""
+        self._write(f"commits/{number}", [_json({"nextBatchWatermarkMs": 0})])
+
+    def move(self, ends: Sequence[Mapping[str, Any] | None]) -> None:
+        """Let the query go on at these offsets, of other tables with the same rows, with the state that it has.
+
+        Its last two micro-batches, which are what it looks at when it goes on, must have ended at the same place;
+        older ones are forgotten.
+        """
+        last = max(self._batches("commits"))
+        for number in self._batches("offsets"):
+            if number < last - 1:
+                for folder in ("offsets", "commits"):
+                    (self.path / folder / str(number)).unlink(missing_ok=True)
+            else:
+                about = self._lines("offsets", number)[1]
+                self._write(f"offsets/{number}", [about, *("-" if end is None else _json(end) for end in ends)])
+
+    def take_place_of(self, lost: Checkpoint) -> None:
+        """Become the other one, which is kept under the name `<name>.lost`."""
+        lost.take_away()
+        self.path.rename(lost.path)
+
+    def take_away(self) -> None:
+        """Keep what is there, if anything, under the name `<name>.lost`."""
+        aside = self.path.with_name(f"{self.path.name}.lost")
+        if self.path.exists():
+            shutil.rmtree(aside, ignore_errors=True)
+            self.path.rename(aside)
+
+    def _next_watermark_ms(self, number: int) -> int:
+        """The watermark of the micro-batch after this one, as Spark has noted it; 0 before the first."""
+        lines = self._lines("commits", number)
+        return int(json.loads(lines[1])["nextBatchWatermarkMs"]) if lines else 0
+
+    def _write(self, name: str, lines: Sequence[str]) -> None:
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        # A checksum of what stood there before would make Hadoop refuse the file.
+        file.with_name(f".{file.name}.crc").unlink(missing_ok=True)
+        write_atomically(file, "\n".join(["v1", *lines]))
+
+    @property
+    def _mark(self) -> Path:
+        return self.path.with_name(f"{self.path.name}.definition")
+
+    @property
+    def stream(self) -> str:
+        """The id that the query keeps over restarts, and loses with its checkpoint; empty before the first start."""
+        metadata = self.path / "metadata"
+        return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
+
+    @property
+    def position(self) -> tuple[int, list[int]] | None:
+        """Of a table that follows changes: the number of its last micro-batch, and the versions that are read next."""
+        if not self._position.exists():
+            return None
+        batch, versions = json.loads(self._position.read_text())
+        return batch, versions
+
+    def take(self, batch: int, versions: list[int]) -> None:
+        """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
+        self._name_stream()
+        write_atomically(self._position, json.dumps([batch, versions]))
+
+    def _name_stream(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+        if not self.stream:
+            write_atomically(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
+
+    @property
+    def _position(self) -> Path:
+        return self.path / "position"
+
+    @property
+    def committed(self) -> int | None:
+        """The last micro-batch that ended."""
+        return max(self._batches("commits"), default=None)
+
+    def watermark_ms(self, batch: int | None = None) -> int | None:
+        """Epoch milliseconds: rows that close before it were closed by that micro-batch, or by the last one that ended.
+
+        Spark writes 0 before it has seen an event; that is None here.
+        """
+        number = self.committed if batch is None else batch
+        lines = self._lines("offsets", number)
+        return int(json.loads(lines[1])["batchWatermarkMs"]) or None if lines else None
+
+    def sources(self, batch: int) -> list[Any]:
+        """The end offsets of a micro-batch, one JSON value per source; empty when the batch is unknown."""
+        return [json.loads(line) if line != "-" else None for line in self._lines("offsets", batch)[2:]]
+
+    def next_versions(self, batch: int | None = None) -> list[int]:
+        """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
+        if batch is None and self.position is not None:
+            return self.position[1]
+        number = self.committed if batch is None else batch
+        ends = [] if number is None else self.sources(number)
+        # A change data feed that ends with a version may say so by the index of its last file, not by the next version.
+        return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
+
+    def first_unread(self) -> list[int]:
+        """Of each Delta source the oldest version of which the last micro-batch that ended has left something."""
+        ends = [] if self.committed is None else self.sources(self.committed)
+        return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
+
+    def split_versions(self, batch: int) -> list[int | None]:
+        """Of each Delta source that is no change data feed the version that a micro-batch read in part, else None."""
+        return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
+
+    @property
+    def splits(self) -> Splits:
+        """Every version that the query ever read in parts."""
+        return Splits(self.path.with_name(f"{self.path.name}.splits"))
+
+    def initial(self, source: int = 0) -> Any:
+        """Where a Kafka source began, before the first micro-batch; None when it has not."""
+        lines = self._lines("sources/" + str(source), 0)
+        return json.loads(lines[1]) if len(lines) > 1 else None
+
+    def _batches(self, folder: str) -> list[int]:
+        directory = self.path / folder
+        return [int(p.name) for p in directory.iterdir() if p.name.isdigit()] if directory.is_dir() else []
+
+    def _lines(self, folder: str, batch: int | None) -> list[str]:
+        file = self.path / folder / str(batch)
+        if batch is None or not file.exists():
+            return []
+        # The sources' initial offsets begin with a zero byte in files of old Spark versions.
+        return file.read_text().lstrip("\x00").splitlines()
+
+
+def _json(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"))

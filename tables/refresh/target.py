@@ -1,0 +1,178 @@
+"""A Delta table as target of a refresh, and the one way in which batch work publishes to it."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import pyarrow as pa
+
+from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
+from infra.delta.lake import Lake
+from infra.errors import QualityFailed, WriteConflict
+from infra.spark.local_rows import frame_of
+from quality.rules import Rule
+from tables.declare.table import Table
+from tables.refresh.row_diff import difference_of_frames, difference_of_tables
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+    from pyspark.sql import DataFrame, SparkSession
+
+    Rows: TypeAlias = pa.Table | DataFrame
+    """Rows in this process, or in Spark where they may be many."""
+    Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
+    """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
+    of itself, see `infra.delta.delta_writer.CommitTag`.
+
+    It reads the target before what it is compared with, so that the latter can only be ahead: a row that a stream adds
+    meanwhile is missing in both or in the target alone, and never looks superfluous. Its argument is 0 at first, and
+    greater where others changed some of these rows before they could be published.
+    """
+
+FENCE = "refresh"
+"""The transaction id of every rewrite of a table's rows: of two at once the slower one computes again."""
+_ATTEMPTS = 5
+_log = logging.getLogger("twofold.refresh")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Target:
+    """The table of a declaration, a topic's events, or its quarantine.
+
+    Attributes:
+        compared: columns that make a row differ; None: all that are not of the key.
+        approximate: column -> its relative error, see `tables.refresh.row_diff`; None: all values are exact.
+        rules: what a new row must keep, where it is asked for.
+        greatest: an insert that meets a row of its key takes its place where it is greater here; empty: never.
+        statistics: columns whose least and greatest values are kept per file; of a declared table.
+        file: where the rules are declared.
+    """
+
+    spark: SparkSession
+    lake: Lake
+    name: str
+    key: Sequence[str]
+    compared: Sequence[str] | None = None
+    approximate: Mapping[str, float] | None = None
+    rules: Sequence[Rule] = ()
+    greatest: Sequence[str] = ()
+    statistics: Sequence[str] = ()
+    file: str = ""
+
+    @classmethod
+    def of_table(cls, spark: SparkSession, lake: Lake, table: Table) -> Target:
+        """The table of a declaration."""
+        return cls(
+            spark=spark,
+            lake=lake,
+            name=table.full_name,
+            key=table.primary_key,
+            approximate=table.tolerances or {},
+            rules=table.checks,
+            statistics=table.statistics,
+            file=f"tables/{table.domain}/{table.name}.py",
+        )
+
+    @cached_property
+    def writer(self) -> Writer:
+        return Writer(self.lake, self.name, self.spark)
+
+    def newest(self) -> DeltaTable:
+        """The table as it is now."""
+        return self.writer.newest()
+
+    def columns(self) -> list[str]:
+        """The table's columns as they are now."""
+        return [f.name for f in self.newest().schema().fields]
+
+    def live(self) -> DataFrame:
+        """The rows as they are now, and remain for readers: at the newest version."""
+        return self.lake.frame(self.spark, self.name, int(self.newest().version()))
+
+    def difference(self, should: Rows, live: Rows) -> Rows:
+        """Rows that are missing, extra or changed in `live`, as `tables.refresh.row_diff` says it.
+
+        Args:
+            live: rows of the target, or of those of its columns that `should` has too; where `should` is.
+        """
+        of_engine: Any = difference_of_tables if isinstance(live, pa.Table) else difference_of_frames
+        return of_engine(should, live, self.key, self.compared, self.approximate)
+
+    def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
+        """Publish what differs in one commit; none when nothing does.
+
+        Rewrites that overlap in time are fenced by the transaction id `refresh`: the slower one finds that the number
+        it read has been used, and computes again. A row that anybody else changed meanwhile is left alone and looked at
+        again.
+
+        Args:
+            check: refuse rows that break the rules.
+            as_shown: the changes are the same each time: rows that others changed meanwhile are left alone for good.
+
+        Raises:
+            QualityFailed: names the rules and a row that breaks them; nothing was published.
+            WriteConflict: others changed the same rows, five times in a row.
+        """
+        total = Written()
+        for attempt in range(_ATTEMPTS):
+            number = self.writer.next_number(FENCE)
+            changes, info = changes_of(attempt)
+            wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
+            if wanted == 0:
+                return total
+            if check:
+                self.require_good(changes)
+            stamp = CommitTag(app=FENCE, version=number, info=info)
+            written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
+            total += written
+            if written.changed >= wanted or (self.greatest and written.is_nothing):
+                return total  # what is left are lesser rows than those that stand
+            if as_shown and not written.skipped:
+                return total
+            _log.info("retry table=%s wanted=%d changed=%d", self.name, wanted, written.changed)
+        raise WriteConflict(
+            f"{self.name}: other writers changed the rows of this run {_ATTEMPTS} times in a row.",
+            hint="Run it again when the table is quieter.",
+        )
+
+    def replace(self, rows: DataFrame, info: Mapping[str, object]) -> Written:
+        """Let the table hold these rows, and their columns, instead of what it has, in one commit.
+
+        Raises:
+            QualityFailed: a row breaks the rules; nothing was published.
+        """
+        from pyspark.sql import functions as F
+
+        number = self.writer.next_number(FENCE)
+        self.require_good(rows.withColumn(CHANGE, F.lit("insert")))
+        self.lake.keep_statistics(self.name, [c for c in self.statistics if c in self.columns()])
+        written = self.writer.replace(rows, CommitTag(app=FENCE, version=number, info=info))
+        self.lake.keep_statistics(self.name, self.statistics)
+        return written
+
+    def require_good(self, changes: Rows) -> None:
+        """Refuse a difference whose new rows break the rules.
+
+        Raises:
+            QualityFailed: names the rules and a row that breaks them.
+        """
+        from quality.row_checks import naming, split
+        from quality.rules import ROW_RULES
+
+        rules = [rule for rule in self.rules if rule.kind in ROW_RULES]
+        if not rules:
+            return
+        frame = changes if not isinstance(changes, pa.Table) else frame_of(self.spark, changes)
+        with naming(rules):
+            bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
+        if bad:
+            row = bad[0].asDict()
+            raise QualityFailed(
+                f"{self.name}: the recomputed row { ({c: row[c] for c in self.key}) } breaks "
+                f"{', '.join(row['_reasons'])}; nothing was published.",
+                hint=f"Correct the function or the rules in {self.file}, then run it again.",
+            )

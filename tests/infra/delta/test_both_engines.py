@@ -1,0 +1,210 @@
+"""What one engine wrote the other reads the same, as rows, as a stream and as a change feed."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pytest
+
+from infra.delta.compaction import compact
+from infra.delta.delta_writer import Writer, Written
+from infra.delta.lake import Lake
+from infra.delta.sizes import collect_if_small
+from infra.settings import Engine, Settings
+from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+EVERY_TYPE = pa.schema(
+    [
+        ("k", pa.string()),
+        ("price", pa.decimal128(20, 4)),
+        ("day", pa.date32()),
+        ("at", pa.timestamp("us", tz="UTC")),
+        ("yes", pa.bool_()),
+        ("small", pa.int32()),
+        ("ratio", pa.float64()),
+        ("raw", pa.binary()),
+        ("tags", pa.list_(pa.field("element", pa.string(), nullable=False))),
+        ("place", pa.struct([("name", pa.string()), ("height", pa.int32())])),
+    ]
+)
+VALUES: list[Row] = [
+    (
+        "full",
+        Decimal("-1234567890.0001"),
+        date(2012, 2, 29),
+        datetime(2013, 1, 1, 10, 0, 0, 123456, tzinfo=UTC),
+        True,
+        -(2**31),
+        -0.1,
+        b"\x00\xff",
+        ["x", "y é"],
+        {"name": "roof", "height": None},
+    ),
+    ("nulls", *([None] * 9)),
+    (
+        "first",
+        Decimal("0.0000"),
+        date(1, 1, 1),
+        datetime(1, 1, 1, tzinfo=UTC),
+        False,
+        0,
+        float("inf"),
+        b"",
+        [],
+        {"name": None, "height": 3},
+    ),
+    (
+        "last",
+        Decimal("9999999999999999.9999"),
+        date(9999, 12, 31),
+        datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC),
+        None,
+        2**31 - 1,
+        5e-324,
+        b"x" * 100,
+        ["é" * 50],
+        None,
+    ),
+    ("before 1970", None, date(1969, 12, 31), datetime(1969, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC), *([None] * 6)),
+]
+
+
+def test_every_type_survives(writer_to: Callable[..., Writer]) -> None:
+    writer = writer_to(EVERY_TYPE, "plant.types")
+    writer.append(rows(*VALUES[:2], schema=EVERY_TYPE), stamp(1))
+    writer.upsert(rows(*VALUES, schema=EVERY_TYPE), ["k"], stamp(2))
+    assert stored(writer.lake, "plant.types") == sorted(VALUES, key=repr)
+    assert writer.upsert(rows(*VALUES, schema=EVERY_TYPE), ["k"], stamp(3)) == Written()
+
+
+@pytest.mark.spark
+def test_what_one_engine_wrote_the_other_reads_the_same(spark: SparkSession, settings: Settings) -> None:
+    for engine in ("delta-rs", "spark"):
+        name = f"plant.by_{engine.replace('-', '_')}"
+        lake = Lake(replace(settings, engine=engine))
+        lake.ensure(name, EVERY_TYPE, statistics=["k"])
+        Writer(lake, name, spark).append(rows(*VALUES, schema=EVERY_TYPE), stamp(1))
+        found = lake.frame(spark, name).toArrow().to_pylist()
+        assert sorted((tuple(row.values()) for row in found), key=repr) == sorted(VALUES, key=repr)
+
+
+@pytest.mark.spark
+def test_small_frames_go_through_this_process_and_large_ones_through_spark(
+    spark: SparkSession, settings: Settings
+) -> None:
+    for engine, bound, expected in [
+        ("auto", 3, pa.Table),
+        ("auto", 2, type(spark.range(1))),
+        ("delta-rs", 2, pa.Table),
+        ("spark", 9, type(spark.range(1))),
+    ]:
+        small = replace(settings, engine=engine, small_rows=bound)
+        assert isinstance(collect_if_small(small, spark.range(3)), expected)
+
+
+@pytest.mark.spark
+def test_a_stream_reads_every_appended_row_once_of_either_writer(
+    spark: SparkSession, settings: Settings, tmp_path: Path
+) -> None:
+    writers = [Writer(Lake(replace(settings, engine=e)), NAME, spark) for e in ("delta-rs", "spark")]
+    lake = writers[0].lake
+    lake.ensure(NAME, SCHEMA, statistics=["k"])
+    seen: list[str] = []
+
+    def drain() -> None:
+        query = (
+            spark.readStream.format("delta")
+            .option("startingVersion", 0)
+            .option("skipChangeCommits", "true")
+            .load(lake.uri(NAME))
+            .writeStream.option("checkpointLocation", str(tmp_path / "checkpoint"))
+            .foreachBatch(lambda frame, _: seen.extend(row.k for row in frame.collect()))
+            .trigger(availableNow=True)
+            .start()
+        )
+        query.awaitTermination()
+
+    numbers = itertools.count(1)
+    for turn in range(2):
+        for writer in writers:
+            number = next(numbers)
+            writer.append(rows((f"{number}", number, None)), stamp(number))
+        compact(lake, NAME)
+        writers[turn].upsert(rows(("1", 100 + turn, None)), ["k"], stamp(turn, "correction"))
+        drain()
+    assert seen == ["1", "2", "3", "4"]
+
+
+@pytest.mark.spark
+@pytest.mark.parametrize("engine", ["delta-rs", "spark"])
+def test_both_engines_read_the_change_feed_of_either(engine: Engine, spark: SparkSession, settings: Settings) -> None:
+    lake = Lake(replace(settings, engine=engine))
+    lake.ensure(NAME, SCHEMA, statistics=["k"])
+    writer = Writer(lake, NAME, spark)
+    writer.append(rows(("a", 1, None), ("b", 2, None)), stamp(1))
+    changes = difference(("update", ("a", 5, None), ("a", 1, None)), ("delete", ("b", 2, None), ("b", 2, None)))
+    writer.apply(changes, ["k"], stamp(1, "refresh"))
+    expected = [
+        ("a", 1, "insert", 1),
+        ("a", 1, "update_preimage", 2),
+        ("a", 5, "update_postimage", 2),
+        ("b", 2, "delete", 2),
+        ("b", 2, "insert", 1),
+    ]
+    columns = ["k", "n", "_change_type", "_commit_version"]
+    by_rust = pa.table(lake.open(NAME).load_cdf(starting_version=0)).select(columns).to_pylist()
+    by_spark = (
+        spark.read.format("delta")
+        .option("readChangeFeed", "true")
+        .option("startingVersion", 0)
+        .load(lake.uri(NAME))
+        .select(columns)
+        .toArrow()
+        .to_pylist()
+    )
+    assert sorted(tuple(row.values()) for row in by_rust) == expected
+    assert sorted(tuple(row.values()) for row in by_spark) == expected
+
+
+@pytest.fixture(autouse=True)
+def _no_leftover_streams(request: pytest.FixtureRequest) -> Iterator[None]:
+    """A stream that failed in a test must not reach into the next."""
+    yield
+    if "spark" in request.fixturenames:
+        for query in request.getfixturevalue("spark").streams.active:
+            query.stop()
+
+
+KEYS = pa.schema([("k", pa.string()), ("day", pa.date32()), ("at", pa.timestamp("us", tz="UTC")), ("n", pa.int64())])
+
+
+@pytest.mark.spark
+def test_a_row_is_found_by_its_key_in_a_file_that_spark_wrote(spark: SparkSession, settings: Settings) -> None:
+    # Its statistics cut instants to the millisecond and texts to 32 letters.
+    keys: list[Row] = [
+        ("it's", date(2013, 1, 1), datetime(2013, 1, 1, 10, 0, 0, 123456, tzinfo=UTC), -(2**63)),
+        ("é" * 40, date(1, 1, 1), datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), 2**63 - 1),
+        ("", date(9999, 12, 31), datetime(9999, 12, 31, 23, 59, 59, 999999, tzinfo=UTC), 0),
+        ("z" * 33, None, datetime(2013, 1, 1, 10, 0, 0, 123457, tzinfo=UTC), 7),
+    ]
+    schema = pa.schema([*KEYS, ("x", pa.int64())])
+    Lake(settings).ensure(NAME, schema, statistics=KEYS.names)
+    by_spark = Writer(Lake(replace(settings, engine="spark")), NAME, spark)
+    by_rust = Writer(Lake(replace(settings, engine="delta-rs")), NAME)
+    # A file for each, so that nothing but the row itself is in its statistics.
+    stale = spark.createDataFrame(rows(*((*key, 0) for key in keys), schema=schema))
+    by_spark.append(stale.repartitionByRange(len(keys), "n"), stamp(0, "spark"))
+    for version, key in enumerate(keys):
+        written = by_rust.upsert(rows((*key, 1 + version), schema=schema), KEYS.names, stamp(version, "rust"))
+        assert (written.inserted, written.updated) == (0, 1), key
+    assert stored(Lake(settings)) == sorted(((*key, x) for x, key in enumerate(keys, 1)), key=repr)

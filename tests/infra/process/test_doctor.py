@@ -1,0 +1,90 @@
+"""Each problem is found, named, and has a hint."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from infra.process import doctor, supervisord
+from infra.process.doctor import Finding
+from infra.settings import Settings
+
+
+def finding(settings: Settings, name: str) -> Finding:
+    return next(found for found in doctor.examine(settings) if found.name == name)
+
+
+def test_every_finding_that_is_not_well_says_what_to_do(settings: Settings) -> None:
+    findings = doctor.examine(settings)
+
+    assert {"Python", "Java", "Memory", "Disk", "Home", "Packages", "JVM jars", "Supervisor"} < {
+        f.name for f in findings
+    }
+    assert [found.name for found in findings if not found.ok and not found.hint] == []
+
+
+def test_a_port_that_another_process_holds_is_found(settings: Settings) -> None:
+    with socket.create_server(("127.0.0.1", settings.kafka_port)):
+        found = finding(settings, f"Port {settings.kafka_port}")
+
+    assert not found.ok
+    assert "TWOFOLD_KAFKA_PORT" in found.hint
+
+
+def test_the_ports_of_a_broker_of_yours_are_not_looked_at(settings: Settings) -> None:
+    names = {found.name for found in doctor.examine(replace(settings, bootstrap="broker:9092"))}
+
+    assert f"Port {settings.kafka_port}" not in names
+    assert f"Port {settings.airflow_port}" in names
+
+
+def test_a_missing_java_is_found(settings: Settings, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    monkeypatch.delenv("JAVA_HOME", raising=False)
+
+    found = finding(settings, "Java")
+
+    assert not found.ok
+    assert "17 to 21 is needed" in found.found
+
+
+def test_a_package_of_another_version_is_found(tmp_path: Path) -> None:
+    requirements = tmp_path / "requirements.txt"
+    requirements.write_text(
+        "pytest==0.0.1 \\\n    --hash=sha256:00\n    # via -r requirements.in\n"
+        "no-such-package==1.0 \\\n    --hash=sha256:00\n"
+        'never-here==1.0 ; sys_platform == "beos" \\\n    --hash=sha256:00\n'
+    )
+
+    found = doctor._packages(requirements)
+
+    assert not found.ok
+    assert "2 differ" in found.found
+    assert "not 0.0.1" in found.found
+    assert "no-such-package is missing" in found.found
+
+
+def test_a_socket_without_a_server_is_found(settings: Settings) -> None:
+    path = supervisord.socket_path(settings)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with socket.socket(socket.AF_UNIX) as stale:
+        stale.bind(str(path))
+
+    assert not finding(settings, "Supervisor").ok
+
+
+def test_a_home_that_cannot_be_written_to_is_found(settings: Settings, tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+
+    assert not finding(replace(settings, home=tmp_path / "file"), "Home").ok
+
+
+def test_ports_of_the_capture_matter_only_where_tables_are_captured(settings: Settings) -> None:
+    ports = {f"Port {settings.database_port}", f"Port {settings.connect_port}"}
+    assert not ports & {found.name for found in doctor.examine(settings)}
+    assert ports <= {found.name for found in doctor.examine(settings, captures=True)}
+    yours = replace(settings, database="postgresql://me:secret@db/shop")
+    assert f"Port {settings.database_port}" not in {found.name for found in doctor.examine(yours, captures=True)}

@@ -1,0 +1,320 @@
+"""A fingerprint distinguishes one definition of a table from another."""
+
+from __future__ import annotations
+
+import gc
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pytest
+
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
+from infra.errors import DefinitionChanged
+from tables.declare.code_fingerprint import (
+    _parsed,
+    definition,
+    fingerprint,
+    is_accepted,
+    recorded,
+    require_one_definition,
+)
+from tables.declare.registry import Registry, load
+from tables.declare.table import Table
+from tables.declare.topic import DeviceClock
+from tables.refresh.derived_rows import version_columns
+from tables.refresh.shadow_lake import decoding
+from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
+
+USING_FILE = '''\
+"""The newest reading of each sensor."""
+import math
+from functools import partial
+
+from tables import table
+
+LIMIT = {"low": 1, "high": 9}
+SPARE = 1
+
+
+class Scale:
+    """How a value is read."""
+
+    factor = 2
+
+    def read(self, value):
+        return value * self.factor
+
+
+def inner(value, by=3):
+    """What this says does not count."""
+    return value + by + LIMIT["low"]
+
+
+def outer(value):
+    return [inner(x) for x in value]
+
+
+def unused(value):
+    return value - 1
+
+
+@table(primary_key=["sensor"], sequence_by=["read_at"], recompute_by=["sensor"])
+def latest(readings):
+    import plain_helper
+
+    scale = Scale()
+
+    def each(value):
+        return outer(value) or plain_helper.twice(value) or math.sqrt(value)
+
+    return readings, scale, each, partial(max, 4)
+'''
+HELPER_FILE = '''\
+"""Beside the declarations."""
+
+
+def twice(value):
+    return 2 * value
+'''
+
+
+def fingerprint_of(folder: Path, text: str) -> str:
+    registry = load(written(folder, {"plant/readings.py": TOPIC_FILE, "plant/newest.py": text}))
+    return fingerprint(registry.tables["plant.newest"])
+
+
+@pytest.fixture
+def helper(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """A module that declarations import when they run."""
+    file = written(tmp_path / "beside", {"plain_helper.py": HELPER_FILE}) / "plain_helper.py"
+    monkeypatch.syspath_prepend(str(file.parent))
+    yield file
+    sys.modules.pop("plain_helper", None)
+
+
+def test_the_same_definition_has_the_same_fingerprint_in_any_place(tmp_path: Path) -> None:
+    first = fingerprint_of(tmp_path / "one", TABLE_FILE)
+    assert len(first) == 12
+    assert (
+        first
+        == fingerprint_of(tmp_path / "two", TABLE_FILE)
+        == fingerprint_of(tmp_path / "two", TABLE_FILE + "\n\n# The end.\n")
+    )
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ("return readings", "return readings.distinct()"),
+        ('primary_key=["sensor"]', 'primary_key=["sensor", "value"]'),
+        ('sequence_by=["read_at"]', 'sequence_by=["value"]'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], watermark="1 hour"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], event_time="read_at"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], late="drop"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], event_time="read_at", depends_within="1 hour"'),
+    ],
+)
+def test_another_definition_has_another_fingerprint(tmp_path: Path, old: str, new: str) -> None:
+    changed = edited(TABLE_FILE, old, new)
+    assert changed != TABLE_FILE
+    assert fingerprint_of(tmp_path / "one", TABLE_FILE) != fingerprint_of(tmp_path / "two", changed)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        ('return value + by + LIMIT["low"]', 'return value - by + LIMIT["low"]'),  # called by what it calls
+        ("by=3", "by=4"),
+        ('"low": 1', '"low": 2'),
+        ("factor = 2", "factor = 3"),
+        ("return value * self.factor", "return self.factor"),
+        ("partial(max, 4)", "partial(max, 5)"),
+        ("partial(max, 4)", "partial(min, 4)"),
+    ],
+)
+@pytest.mark.usefixtures("helper")
+def test_what_the_function_uses_is_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
+    changed = edited(USING_FILE, old, new)
+    assert changed != USING_FILE
+    assert fingerprint_of(tmp_path / "one", USING_FILE) != fingerprint_of(tmp_path / "two", changed)
+
+
+def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
+    first = fingerprint_of(tmp_path / "one", USING_FILE)
+    assert first == fingerprint_of(tmp_path / "two", USING_FILE)
+    helper.write_text(edited(HELPER_FILE, "2 * value", "3 * value + 1"))
+    del sys.modules["plain_helper"]
+    assert first != fingerprint_of(tmp_path / "three", USING_FILE)
+
+
+@pytest.mark.parametrize(
+    ("old", "new"),
+    [
+        (
+            "    return [inner(x) for x in value]",
+            "    # For each.\n    return [\n        inner(x) for x in value\n    ]",
+        ),
+        ("What this says does not count.", "Something else."),
+        ("How a value is read.", "Something else."),
+        ("return value - 1", "return value - 2"),
+        ("SPARE = 1", "SPARE = 2"),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], trigger_interval="2 seconds"'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], tolerances={"value": 0.1}'),
+        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute"'),
+        ("def latest(readings):", 'def latest(readings):\n    """The newest.\n\n    sensor: which\n    """'),
+    ],
+)
+@pytest.mark.usefixtures("helper")
+def test_what_cannot_change_a_row_is_no_part_of_the_definition(tmp_path: Path, old: str, new: str) -> None:
+    changed = edited(USING_FILE, old, new)
+    assert changed != USING_FILE
+    assert fingerprint_of(tmp_path / "one", USING_FILE) == fingerprint_of(tmp_path / "two", changed)
+
+
+def test_a_name_of_spark_counts_alike_in_file_and_function(tmp_path: Path) -> None:
+    inside = edited(
+        TABLE_FILE,
+        "    return readings",
+        "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n"
+        '    return readings.withColumn("n", F.count("*").over(Window.partitionBy("sensor")))',
+    )
+    head = edited(inside, "    from pyspark.sql import Window\n    from pyspark.sql import functions as F\n\n", "")
+    head = edited(head, "from tables import table", "from tables import F, Window, table")
+    assert fingerprint_of(tmp_path / "one", inside) == fingerprint_of(tmp_path / "two", head)
+    swapped = edited(head, "F, Window, table", "Window as F, F as Window, table")
+    assert fingerprint_of(tmp_path / "one", head) != fingerprint_of(tmp_path / "two", swapped)
+
+
+def test_where_a_declaration_is_kept_is_no_part_of_the_definition() -> None:
+    assert fingerprint(bound_as(a_table(), "days", "mine")) == fingerprint(a_table())
+    assert decoding(bound_as(a_topic(), "values", "mine")) == decoding(a_topic())
+
+
+def test_rules_are_no_part_of_the_definition() -> None:
+    from quality.rules import not_null
+
+    assert fingerprint(a_table()) == fingerprint(a_table(checks=[not_null("sensor")]))
+
+
+def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
+    text = edited(TABLE_FILE, "@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
+    text = edited(text, "def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
+    text = edited(text, "return readings", "return readings if even(2) else None")
+    assert fingerprint_of(tmp_path / "one", text) != fingerprint_of(tmp_path / "two", edited(text, "n != 0", "n > 0"))
+
+
+def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
+    rows = pa.table({"sensor": ["a"]})
+    lake.ensure(table.full_name, rows.schema, statistics=[])
+    Writer(lake, table.full_name).append(rows, CommitTag(app="stream/a", version=version, info={"fingerprint": mark}))
+
+
+def declared(table: Table, **topic: Any) -> Registry:
+    return Registry({"plant.readings": a_topic(**topic)}, {table.full_name: table})
+
+
+def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
+    table, registry = a_table(), declared(a_table())
+    lake.ensure(table.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
+    require_one_definition(lake, table, registry)
+    assert recorded(lake, table) is None
+    committed(lake, table, definition(table, registry))
+    require_one_definition(lake, table, registry)
+    assert recorded(lake, table) == definition(table, registry)
+
+
+def test_other_dedup_keys_or_another_clock_are_another_definition(lake: Lake) -> None:
+    table, clock = a_table(), DeviceClock(event="read_at", sent="sent_at")
+    device = {"clock": clock, "event_time": "at", "schema": {**READINGS.schema, "sent_at": "timestamp"}}
+    changed = [declared(table, dedup_keys=["sensor", "value"]), declared(table, **device)]
+    committed(lake, table, fingerprint(table))
+    for registry in (declared(table), *changed):
+        require_one_definition(lake, table, registry)  # older versions did not note it
+    committed(lake, table, definition(table, declared(table)), 2)
+    require_one_definition(lake, table, declared(table))
+    for registry in changed:
+        with pytest.raises(DefinitionChanged, match=r"plant\.hours: .* its topics' dedup_keys or clock say"):
+            require_one_definition(lake, table, registry)
+        assert not is_accepted(lake, table, registry)
+
+
+def test_dedup_keys_are_no_part_of_tables_that_keep_all_records(lake: Lake) -> None:
+    each = a_table(closes_at=None, watermark=None, event_time=None, depends_within=None, recompute_by=["sensor"])
+    assert definition(each, declared(each)) == fingerprint(each)
+
+
+def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
+    table = a_table()
+    committed(lake, table, "0123456789ab")
+    with pytest.raises(DefinitionChanged, match=f"definition 0123456789ab; .* says {fingerprint(table)}") as raised:
+        require_one_definition(lake, table, declared(table))
+    assert "./twofold backfill plant.hours" in (raised.value.hint or "")
+    assert not raised.value.retryable
+
+
+def test_versions_order_any_two_different_rows_of_a_key() -> None:
+    table = a_table(closes_at=None, depends_within=None, primary_key=["sensor"], sequence_by=["read_at", "sensor"])
+    assert version_columns(table, ["value", "sensor", "read_at", "count"]) == ["read_at", "value", "count"]
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"max_bytes": 10}, {"max_future_skew": "2 hours"}, {"schema": {**READINGS.schema, "unit": "string?"}}],
+    ids=lambda change: next(iter(change)),
+)
+def test_records_are_decoded_otherwise_when_their_declaration_says_so(change: dict[str, object]) -> None:
+    assert decoding(a_topic(**change)) != decoding(a_topic())
+
+
+def test_how_a_topic_is_kept_does_not_change_what_its_records_become() -> None:
+    assert decoding(a_topic(partitions=9, tiered=False, local_retention="2 days")) == decoding(a_topic())
+
+
+class Garbage:
+    """What only the garbage collector removes, and that then lets other threads run."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+    def __del__(self) -> None:
+        for _ in range(50):
+            pass
+
+
+@pytest.fixture
+def collected_often() -> Iterator[None]:
+    interval, thresholds = sys.getswitchinterval(), gc.get_threshold()
+    sys.setswitchinterval(1e-6)
+    gc.set_threshold(50)
+    yield
+    gc.set_threshold(*thresholds)
+    sys.setswitchinterval(interval)
+
+
+@pytest.mark.usefixtures("collected_often")
+def test_threads_may_ask_at_once_whenever_garbage_is_collected() -> None:
+    """Where threads make syntax trees at once, Python 3.11 says SystemError: python/cpython#106905."""
+    table = load().find_table("missed_turnarounds")  # it uses classes and functions of other modules
+    alone = fingerprint(table)
+
+    def ask(_: int) -> str:
+        for _ in range(50):
+            Garbage()
+        _parsed.cache_clear()
+        return fingerprint(table)
+
+    with ThreadPoolExecutor(6) as pool:
+        assert set(pool.map(ask, range(90))) == {alone}
+
+
+def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: Path, helper: Path) -> None:
+    written(helper.parent, {"moved_helpers/__init__.py": "", "moved_helpers/copy_of_it.py": HELPER_FILE})
+    text = edited(edited(USING_FILE, "import plain_helper", "from plain_helper import twice"), "plain_helper.", "")
+    moved = edited(text, "from plain_helper import", "from moved_helpers.copy_of_it import")
+    assert moved != text
+    assert fingerprint_of(tmp_path / "one", text) == fingerprint_of(tmp_path / "two", moved)

@@ -1,0 +1,28 @@
+"""Tests of the work that a driver does once when it starts on a domain."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from infra.delta.lake import Lake
+from infra.settings import Settings
+from tables.declare.registry import load
+from tables.refresh.open_platform import ensure_topics_of, opened
+from tests.tables.declared import TOPIC_FILE, edited, written
+
+STATISTICS = "delta.dataSkippingStatsColumns"
+DECIMAL_KEY = edited(TOPIC_FILE, '"sensor": "string"', '"sensor": "decimal(20,0)"')
+
+
+@pytest.mark.parametrize(("runs_streams", "is_left"), [(True, False), (False, True)])
+def test_a_driver_takes_out_untrue_bounds_and_a_command_does_not(
+    settings: Settings, tmp_path: Path, runs_streams: bool, is_left: bool
+) -> None:
+    registry, lake = load(written(tmp_path / "declared", {"plant/readings.py": DECIMAL_KEY})), Lake(settings)
+    ensure_topics_of(lake, registry, "plant")
+    lake.open("plant.readings").alter.set_table_properties({STATISTICS: "sensor,read_at"})
+    with opened(settings, "test", ["plant"], runs_streams=runs_streams, registry=registry):
+        names = lake.open("plant.readings").metadata().configuration[STATISTICS].split(",")
+    assert ("sensor" in names) == is_left
