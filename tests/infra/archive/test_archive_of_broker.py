@@ -6,6 +6,7 @@ import os
 import random
 import signal
 import struct
+import time
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -58,7 +59,22 @@ def running(broker: Settings) -> Settings:
     os.kill(process.pid, signal.SIGKILL)
     kafka.wait_ready(broker)
     fill(broker, seed=2)
+    wait_decided(broker)
     return broker
+
+
+def wait_decided(settings: Settings) -> None:
+    """Wait until no transaction is open: one whose end the killed broker did not write ends by its timeout."""
+    from kafka import KafkaConsumer, TopicPartition
+
+    partitions = [TopicPartition(TOPIC, number) for number in range(PARTITIONS)]
+    latest = {p: found.latest for p, found in topic_admin.offsets(settings, [TOPIC])[TOPIC].items()}
+    consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers, isolation_level="read_committed")
+    deadline = time.monotonic() + 90
+    while any(consumer.end_offsets(partitions)[p] < latest[p.partition] for p in partitions):
+        assert time.monotonic() < deadline, "a transaction is open"
+        time.sleep(0.5)
+    consumer.close()
 
 
 def fill(settings: Settings, seed: int) -> None:
