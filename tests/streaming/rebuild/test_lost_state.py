@@ -128,16 +128,22 @@ GONE_ON = {**CLOSED, ("a", hour(5)): 1.0, ("a", hour(6)): 5.0, ("a", hour(9)): 2
 
 
 def cut_off(path: Path) -> None:
-    """Delete the newest file of every store."""
+    """Delete the newest version of every store: its changes, and its snapshot where Spark took one meanwhile."""
+
+    def version(file: Path) -> int:
+        return int(file.name.split(".")[0].split("_")[0])
+
     stores = {file.parent for file in (path / "state").rglob("*.changelog")}
     assert stores
     for store in stores:
-        newest = max(store.glob("*.changelog"), key=lambda file: int(file.name.split(".")[0].split("_")[0]))
-        newest.unlink()
+        newest = max(map(version, store.glob("*.changelog")))
+        for file in [*store.glob("*.changelog"), *store.glob("*.zip")]:
+            if version(file) == newest:
+                file.unlink()
 
 
 def forget_beginning(path: Path) -> None:
-    """Delete what Spark deletes of a long-lived checkpoint, and the newest file of every store."""
+    """Delete what Spark deletes of a long-lived checkpoint, and the newest version of every store."""
     cut_off(path)
     for folder in ("offsets", "commits"):
         (path / folder / "0").unlink()
