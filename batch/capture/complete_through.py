@@ -10,11 +10,11 @@ import pyarrow as pa
 
 from batch.capture.lost_changes import changes_fault
 from batch.capture.snapshot_deletions import deletions
-from infra.capture.captured_table import Capture
+from infra.capture.captured_table import MARK, Capture
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument, CaptureFailed
-from tables.declare.metadata_columns import MARK, OFFSET
+from tables.declare.metadata_columns import OFFSET
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -65,7 +65,7 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
 
 def _changes(registry: Registry, table: Table) -> list[Topic]:
     sources = registry.upstream(table)
-    found = [source for source in sources if isinstance(source, Topic) and source.encoding == "debezium"]
+    found = [source for source in sources if isinstance(source, Topic) and source.has_marks]
     if len(found) < len(sources):
         other = next(source.full_name for source in sources if source not in found)
         raise BadArgument(

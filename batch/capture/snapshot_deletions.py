@@ -73,7 +73,7 @@ def deletions(lake: Lake, topic: Topic, capture: Capture, version: int | None = 
 def _refused_keys(lake: Lake, topic: Topic, capture: Capture) -> pa.Table:
     """The keys of rows in quarantine that belong to the snapshot, or to changes after it."""
     refused = [value for value in refused_changes(lake, topic.full_name, capture.snapshot) if not is_truncate(value)]
-    keys = DebeziumParser(topic).keys(refused)
+    keys = DebeziumParser(topic.record_format).keys(refused)
     if len(keys) < len(refused):
         raise CaptureFailed(
             f"{topic.full_name}: {len(refused) - len(keys)} changes of snapshot {capture.snapshot} were refused whose "

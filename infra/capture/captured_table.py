@@ -13,8 +13,10 @@ LONGEST_NAME = 63
 """Of a replication slot."""
 UNCHANGED = "__twofold_value_did_not_travel__"
 """What stands for a large value that an update did not touch: PostgreSQL does not send it again."""
-MARK = "twofold_mark"
+MARK_PREFIX = "twofold_mark"
 """Prefix of the messages in the database's log that are marks: places in it that every capture meets."""
+OPERATION, MARK = "cdc_op", "mark"
+"""The column that says what a change is; its value for a place in the database's log, of no row."""
 OUTBOX_COLUMNS = ("id", "aggregatetype", "aggregateid", "type", "payload")
 """Of an outbox table, by Debezium's names."""
 _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")

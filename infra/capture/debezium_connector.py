@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from infra.capture import kafka_connect, postgres_server
-from infra.capture.captured_table import MARK, PREFIX, UNCHANGED, Capture, again, snapshot_number
+from infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.capture.catalog_changes import lost_since, to_note, unfit_table
 from infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
 from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
@@ -19,7 +19,7 @@ from infra.settings import Settings
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
-WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK}', {_NOW})"
+WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK_PREFIX}', {_NOW})"
 """A mark with the database's time, in microseconds. What was committed before it is before it in each topic."""
 
 
@@ -102,7 +102,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
 def _change_events(capture: Capture) -> dict[str, str]:
     """Change events and marks go to the topic as they are."""
     return {
-        "message.prefix.include.list": MARK,
+        "message.prefix.include.list": MARK_PREFIX,
         "transforms": "route",
         "transforms.route.type": "org.apache.kafka.connect.transforms.RegexRouter",
         "transforms.route.regex": rf"{re.escape(capture.name)}\.({re.escape(capture.table)}|message)",

@@ -14,12 +14,13 @@ from typing import TYPE_CHECKING, TypeVar
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.capture.captured_table import MARK, OPERATION
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.delta.sizes import is_small
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
-from tables.declare.metadata_columns import APPENDED_AT, MARK, OFFSET, OPERATION, PARTITION
+from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import (
     APPENDED_MS,
@@ -163,7 +164,7 @@ class TopicWriter:
         return True
 
     def _without_marks(self, events: pa.Table) -> pa.Table:
-        if self._topic.encoding != "debezium":
+        if not self._topic.has_marks:
             return events
         return events.filter(pc.not_equal(events[OPERATION], MARK))
 

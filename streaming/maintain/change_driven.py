@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow.compute as pc
 
+from infra.capture.captured_table import MARK, OPERATION
 from infra.delta.change_feed import changed_rows
 from infra.delta.delta_writer import Written
 from infra.delta.sizes import CHANGED, most_rows
@@ -18,7 +19,7 @@ from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.refresh_turns import level_of
 from streaming.maintain.table_stream import TableStream
 from streaming.query.running_query import use_pool
-from tables.declare.metadata_columns import MARK, OFFSET, OPERATION
+from tables.declare.metadata_columns import OFFSET
 from tables.declare.table import Table, columns_read
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import APPENDED_MS
@@ -130,7 +131,7 @@ class ChangeDrivenStream(TableStream):
         """Of each input the changed rows, old values and new: their columns of the scope, and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = source.event_time
-            is_captured = isinstance(source, Topic) and source.encoding == "debezium"
+            is_captured = isinstance(source, Topic) and source.has_marks
             columns = [
                 *columns_read(self.table.scope_in(source)),
                 *([at] if at else []),

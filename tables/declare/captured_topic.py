@@ -184,7 +184,7 @@ def captures(registry: Registry) -> list[Capture]:
 
 
 def _capture(topic: Topic, table: str) -> Capture:
-    if topic.encoding == "json":
+    if not topic.has_marks:
         return Capture(topic=topic.full_name, table=table, is_outbox=True, largest_record=topic.largest_record)
     row = {name: kind for name, kind in topic.types.items() if not name.startswith("cdc_")}
     return Capture(

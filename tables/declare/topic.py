@@ -7,11 +7,13 @@ from dataclasses import dataclass, field
 from functools import cached_property, partial
 from typing import Literal
 
+from infra.capture.captured_table import MARK, OPERATION
 from infra.duration import parse_duration
 from infra.encodings.column_types import FieldType, parse_type
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
-from tables.declare.metadata_columns import LOG_OFFSET, MARK, OFFSET, OPERATION, REST, TOMBSTONE
+from tables.declare.encodings import find_encoding
+from tables.declare.metadata_columns import LOG_OFFSET, OFFSET, REST, TOMBSTONE
 from tables.declare.mistake_list import found_by, require_none
 from tables.declare.parameter_checks import (
     duration_checks,
@@ -22,7 +24,8 @@ from tables.declare.parameter_checks import (
     set_fields,
 )
 from tables.declare.record_fields import Field, record_types, require_fields
-from tables.engine.schemas.schema_files import SUFFIXES, SchemaFiles, read_schemas
+from tables.engine.schemas.record_format import RecordFormat
+from tables.engine.schemas.schema_files import SchemaFiles, read_schemas
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 
@@ -67,7 +70,7 @@ class Topic:
 
     Args:
         encoding: what records are: `json`, or `avro` or `protobuf`, whose schemas are files below `schemas`, or
-            `debezium`, changes of a database, as `changes_of` declares them.
+            `debezium`, changes of a database, as `changes_of` declares them, or `module:Class`, a parser of one's own.
         subject: of an encoding with schemas, the folder below `schemas` that holds those of the topic: of a registry
             the subject, mostly the topic's name with `-value` behind it.
         captures: the table of the captured database whose changes the records are, as `changes_of` gives it, or, with
@@ -110,7 +113,7 @@ class Topic:
     message_key: str
     dedup_keys: Sequence[str] = ()
     schema: Mapping[str, str] = field(default_factory=dict)
-    encoding: Literal["json", "avro", "protobuf", "debezium"] = "json"
+    encoding: str = "json"
     subject: str | None = None
     captures: str | None = None
     clock: DeviceClock | None = None
@@ -170,8 +173,13 @@ class Topic:
     @property
     def row_condition(self) -> str:
         """Of events, in SQL: whether table functions see one, which no heartbeat and no mark is for."""
-        of_change = f" AND {OPERATION} <> '{MARK}'" if self.encoding == "debezium" else ""
+        of_change = f" AND {OPERATION} <> '{MARK}'" if self.has_marks else ""
         return f"{OFFSET} IS NOT NULL{of_change}"
+
+    @property
+    def has_marks(self) -> bool:
+        """Whether some events are no changes of rows, but places in the log of the captured database."""
+        return find_encoding(self.encoding).of_changes
 
     @property
     def _log_columns(self) -> dict[str, FieldType]:
@@ -190,8 +198,8 @@ class Topic:
             )
         if self.tiered:
             found.append("tiered=True: Kafka keeps no archive of a compacted topic; leave tiered out.")
-        if self.encoding == "debezium":
-            found.append("encoding='debezium': changes of a database say themselves what was deleted.")
+        if self.has_marks:
+            found.append(f"encoding={self.encoding!r}: changes of a database say themselves what was deleted.")
         if self.dedup_keys:
             found.append(
                 f"dedup_keys={list(self.dedup_keys)}: expected none, since every record counts: one that says again "
@@ -240,16 +248,15 @@ class Topic:
 
     def _complete_schema(self) -> None:
         """Take the columns from the newest schema, or hold those that are declared against it."""
-        if self.encoding not in ("json", "debezium", *SUFFIXES):
-            raise BadDeclaration(f"encoding={self.encoding!r}: expected 'json', {', '.join(map(repr, SUFFIXES))}.")
-        if self.encoding != "json" and (self.encoding == "debezium") != (self.captures is not None):
+        encoding = find_encoding(self.encoding)
+        if not encoding.outbox and encoding.of_changes != (self.captures is not None):
             raise BadDeclaration(
                 f"encoding={self.encoding!r} with captures={self.captures!r}: expected both of a captured table.",
                 hint="Declare it by changes_of(...), an outbox by outbox_of(...).",
             )
-        if self.encoding not in SUFFIXES:
+        if not encoding.schema_suffix:
             if self.subject is not None:
-                raise BadDeclaration(f"subject={self.subject!r}: JSON records have no schema outside of them.")
+                raise BadDeclaration(f"subject={self.subject!r}: {self.encoding} records have no such schema.")
             return
         if self.subject is None:
             raise BadDeclaration(
@@ -258,7 +265,7 @@ class Topic:
             )
         from tables.engine.schemas.schema_columns import schema_columns
 
-        set_fields(self, schema=schema_columns(self.schema_files, self.encoding, self.schema, [self.event_time]))
+        set_fields(self, schema=schema_columns(self.schema_files, encoding, self.schema, [self.event_time]))
 
     def _require_event_time(self) -> None:
         if self.clock is None:
@@ -293,7 +300,7 @@ class Topic:
     def reads_headers(self) -> bool:
         """Whether a record's headers say what it is, or are among its columns."""
         fields = [given for given in self.schema.values() if isinstance(given, Field)]
-        return self.encoding in SUFFIXES or any(given.source == "header" for given in fields)
+        return self.has_schema_files or any(given.source == "header" for given in fields)
 
     @cached_property
     def record_types(self) -> dict[str, FieldType]:
@@ -303,7 +310,25 @@ class Topic:
     @cached_property
     def schema_files(self) -> SchemaFiles:
         """The schemas that are files, of an encoding with schemas."""
-        return read_schemas(self.subject or "", self.encoding)
+        return read_schemas(self.subject or "", find_encoding(self.encoding).schema_suffix)
+
+    @property
+    def has_schema_files(self) -> bool:
+        """Whether a record needs a schema, which is a file."""
+        return bool(find_encoding(self.encoding).schema_suffix)
+
+    @property
+    def record_format(self) -> RecordFormat:
+        """What a parser knows of the records."""
+        return RecordFormat(
+            topic=self.full_name,
+            types=self.record_types,
+            unknown_fields=self.unknown_fields,
+            max_bytes=self.max_bytes,
+            key=self.dedup_keys,
+            table=self.captures or "",
+            schema_files=self.schema_files if self.has_schema_files else None,
+        )
 
     @property
     def types(self) -> dict[str, FieldType]:

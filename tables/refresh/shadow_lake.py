@@ -17,11 +17,11 @@ from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, Lake
 from infra.settings import Settings
 from tables.declare.code_fingerprint import digest, is_accepted, parameters, read_code
+from tables.declare.encodings import find_encoding
 from tables.declare.parameter_checks import BOUND
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.engine.schemas.schema_files import SUFFIXES
 from tables.refresh.open_platform import Platform, ensure_domain
 from tables.refresh.row_diff import Difference, differences_of
 
@@ -150,13 +150,13 @@ _NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes"
 
 def decoding(topic: Topic) -> str:
     """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
-    schemas = [repr(topic.schema_files)] if topic.encoding in SUFFIXES else []
-    return digest([parameters(topic, _NOT_DECODING), *_decoder(), *schemas])
+    schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
+    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *schemas])
 
 
 @functools.cache
-def _decoder() -> tuple[str, ...]:
+def _decoder(encoding: str) -> tuple[str, ...]:
     # with pyarrow, which a plan, that asks for tables only, does without
     from tables.refresh.events.record_decoder import Decoder
 
-    return read_code(Decoder)
+    return (*read_code(Decoder), *read_code(find_encoding(encoding).parser_class))

@@ -14,14 +14,12 @@ from typing import Any
 import msgspec
 import pyarrow as pa
 
-from infra.capture.captured_table import MARK as PREFIX_OF_MARKS
-from infra.capture.captured_table import UNCHANGED, again, snapshot_number
+from infra.capture.captured_table import MARK, MARK_PREFIX, OPERATION, UNCHANGED, again, snapshot_number
 from infra.encodings.column_types import FieldType
 from infra.instants import FIRST_US, LAST_US
-from tables.declare.metadata_columns import MARK, OPERATION
-from tables.declare.topic import Topic
 from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.parsed_records import Parsed, sized
+from tables.engine.schemas.record_format import RecordFormat
 
 OPERATIONS = {"r": "snapshot", "c": "insert", "u": "update", "d": "delete"}
 _NULL = b"null"
@@ -77,7 +75,7 @@ class _Change(msgspec.Struct):
 class DebeziumParser:
     """Parses change events: makes each a flat JSON object, which the parser of JSON then holds against the schema."""
 
-    topic: Topic
+    format: RecordFormat
 
     def parse(self, raw: pa.Table) -> Parsed:
         """The changes that are what the schema says, and of the others why they are not."""
@@ -85,7 +83,7 @@ class DebeziumParser:
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(raw["value"].to_pylist()):
             flat = None
-            unfit = sized(value, self.topic, "a change event of Debezium")
+            unfit = sized(value, self.format.max_bytes, "a change event of Debezium")
             if unfit is not None:
                 faults[row] = [unfit]
             else:
@@ -102,17 +100,17 @@ class DebeziumParser:
         """The primary keys of the rows that refused changes are about; those that cannot be read are left out."""
         deletions = pa.array([_as_deletion(value) for value in values], pa.binary())
         columns = self.parse(pa.table({"value": deletions})).columns
-        return pa.table({name: columns[name] for name in self.topic.dedup_keys if not name.startswith("cdc_")})
+        return pa.table({name: columns[name] for name in self.format.key if not name.startswith("cdc_")})
 
     def _flat(self, value: bytes) -> bytes:
         change = self._decoder.decode(value)
-        if change.message is not None and change.message.prefix == PREFIX_OF_MARKS:
+        if change.message is not None and change.message.prefix == MARK_PREFIX:
             return _event({}, MARK, change.source, at_us=int(b64decode(change.message.content)))
         operation = OPERATIONS.get(change.op)
         if change.op == "t":
             raise _Refused(
-                f"the table {self.topic.captures} was truncated, which removes rows that no change names: "
-                + again(self.topic.full_name)
+                f"the table {self.format.table} was truncated, which removes rows that no change names: "
+                + again(self.format.topic)
             )
         if operation is None:
             raise _Refused(f"`op` is {change.op!r}: expected one of {', '.join(OPERATIONS)}")
@@ -132,7 +130,7 @@ class DebeziumParser:
         if unchanged and operation != "update":
             raise _Refused(
                 f"a changed primary key without the values of {', '.join(sorted(unchanged))}, which the database does "
-                f"not send: ALTER TABLE {self.topic.captures} REPLICA IDENTITY FULL; " + again(self.topic.full_name)
+                f"not send: ALTER TABLE {self.format.table} REPLICA IDENTITY FULL; " + again(self.format.topic)
             )
         missing = [] if operation == "delete" else sorted(self._columns - image.keys())
         return _event(row, operation, change.source, at_us=change.source.ts_us, unchanged=unchanged, missing=missing)
@@ -144,9 +142,9 @@ class DebeziumParser:
     def _decoder(self) -> msgspec.json.Decoder[_Envelope]:
         return msgspec.json.Decoder(_Envelope)
 
-    @cached_property
-    def _kinds(self) -> dict[str, FieldType]:
-        return self.topic.types
+    @property
+    def _kinds(self) -> Mapping[str, FieldType]:
+        return self.format.types
 
     @cached_property
     def _columns(self) -> frozenset[str]:
@@ -154,15 +152,14 @@ class DebeziumParser:
 
     @cached_property
     def _key(self) -> frozenset[str]:
-        return frozenset(self.topic.dedup_keys)
+        return frozenset(self.format.key)
 
     @cached_property
     def _json(self) -> JsonParser:
         # A mark has no key; of a change the decoder refuses a null where the schema has none.
-        schema = {n: text if n.startswith("cdc_") else f"{text.rstrip('?')}?" for n, text in self.topic.schema.items()}
+        types = {n: t if n.startswith("cdc_") else replace(t, nullable=True) for n, t in self._kinds.items()}
         # What comes from the event is as long as it, but for times, which are longer as text.
-        longest = 4 * self.topic.max_bytes
-        return JsonParser(replace(self.topic, encoding="json", captures=None, schema=schema, max_bytes=longest))
+        return JsonParser(replace(self.format, types=types, max_bytes=4 * self.format.max_bytes))
 
     @cached_property
     def _markers(self) -> frozenset[bytes]:

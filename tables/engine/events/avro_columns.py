@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import numpy as np
 
-from infra.archive.format.record_parser import copy_behind
 from infra.compiled import Bytes, Numbers, compiled
 from tables.engine.schemas.avro_resolution import (
     ARRAY,
@@ -26,6 +25,7 @@ from tables.engine.schemas.avro_resolution import (
     STRING,
     UNION,
 )
+from tables.engine.schemas.byte_loops import is_utf8
 
 # Columns of a program, one row for each step: what its bytes are, the slot of its values or -1, its steps among `kids`;
 # bytes of a fixed, or 1 of a whole number that is kept as a double; what a number is multiplied by; the least and the
@@ -61,38 +61,6 @@ def _long(data: Bytes, at: int, end: int) -> tuple[int, int]:
             return int(half ^ -np.int64(value & np.uint64(1))), at
         shift += np.uint64(7)
     return 0, _FAULT
-
-
-@compiled
-def is_utf8(data: Bytes, at: int, end: int) -> bool:
-    while at < end:
-        first = data[at]
-        if first < 0x80:
-            at += 1
-            continue
-        if 0xC2 <= first <= 0xDF:
-            more = 1
-        elif 0xE0 <= first <= 0xEF:
-            more = 2
-        elif 0xF0 <= first <= 0xF4:
-            more = 3
-        else:
-            return False
-        if at + more >= end:
-            return False
-        second = data[at + 1]
-        if (
-            (first == 0xE0 and second < 0xA0)
-            or (first == 0xED and second > 0x9F)
-            or (first == 0xF0 and second < 0x90)
-            or (first == 0xF4 and second > 0x8F)
-        ):
-            return False
-        for n in range(1, more + 1):
-            if data[at + n] & 0xC0 != 0x80:
-                return False
-        at += more + 1
-    return True
 
 
 @compiled
@@ -307,12 +275,3 @@ def read_all(
             else:
                 counts[:] = before
     return 0
-
-
-@compiled
-def gather(data: Bytes, starts: Numbers, sizes: Numbers, into: Bytes) -> int:
-    """Copy ranges of bytes one behind the other."""
-    used = 0
-    for n in range(len(starts)):
-        used = copy_behind(data, starts[n], sizes[n], into, used)
-    return used

@@ -14,14 +14,14 @@ import pyarrow as pa
 
 from infra.compiled import Bytes, Numbers
 from infra.encodings.column_types import FieldType
-from tables.declare.topic import Topic
-from tables.engine.events.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, gather, read_all
-from tables.engine.events.json_fields import Misfit
+from tables.engine.events.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, read_all
 from tables.engine.events.parsed_records import Parsed
 from tables.engine.schemas.avro_faults import require_sound
 from tables.engine.schemas.avro_program import Program, Slot, compiled, exact_decimal
 from tables.engine.schemas.avro_resolution import resolved
 from tables.engine.schemas.avro_schema import EXACT, AvroSchema, Node, parse_avro, unnamed_fields
+from tables.engine.schemas.byte_loops import gather
+from tables.engine.schemas.record_format import Misfit, RecordFormat
 from tables.engine.schemas.schema_files import Schema
 from tables.engine.schemas.schema_framing import Framed
 from tables.engine.schemas.schema_parser import Group, SchemaParser
@@ -52,7 +52,7 @@ class AvroParser(SchemaParser[_Reading]):
         step = resolved(writer.root, self._reader.root)
         unnamed = next(unnamed_fields(writer.root, self.record_type), None)
         self.refuse_unknown(unnamed, written)
-        keeps = self.topic.unknown_fields == "keep"
+        keeps = self.format.unknown_fields == "keep"
         return _Reading(writer, compiled(step, self.record_type), unnamed is not None and keeps)
 
     def parse_group(self, values: pa.Array, group: Group, reading: _Reading) -> Parsed:
@@ -64,7 +64,7 @@ class AvroParser(SchemaParser[_Reading]):
             row, start = int(group.rows[n]), int(group.starts[n])
             faults[row] = [_reason(reading.writer, data[start : group.ends[n]].tobytes())]
         rows = group.rows[sound == 1].tolist()
-        repeated = _in_order(columns, self.topic)
+        repeated = _in_order(columns, self.format)
         if repeated:
             whole = np.array([row not in repeated for row in range(len(rows))])
             faults.update((rows[n], [why]) for n, why in repeated.items())
@@ -86,13 +86,13 @@ class AvroParser(SchemaParser[_Reading]):
 
     @cached_property
     def _reader(self) -> AvroSchema:
-        return parse_avro(self.topic.schema_files.newest)
+        return parse_avro(self.files.newest)
 
 
-def _in_order(columns: dict[str, pa.Array], topic: Topic) -> dict[int, str]:
+def _in_order(columns: dict[str, pa.Array], format: RecordFormat) -> dict[int, str]:
     """Put the entries of maps into the order of their keys; row -> the key that it has twice."""
     found: dict[int, str] = {}
-    for name, kind in topic.record_types.items():
+    for name, kind in format.types.items():
         if kind.name == "map":
             cells = columns[name].to_pylist()
             for row, cell in enumerate(cells):

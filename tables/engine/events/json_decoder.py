@@ -12,7 +12,6 @@ import numpy as np
 import pyarrow as pa
 
 from infra.encodings.column_types import FieldType
-from tables.declare.topic import Topic
 from tables.engine.events.json_fields import (
     Convert,
     repeated_key,
@@ -23,6 +22,7 @@ from tables.engine.events.json_fields import (
 )
 from tables.engine.events.object_columns import object_columns
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
+from tables.engine.schemas.record_format import RecordFormat
 
 if TYPE_CHECKING:
     from infra.compiled import Bytes, Numbers
@@ -35,7 +35,7 @@ _FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError,
 class JsonParser:
     """Parses JSON objects: exactly typed, no key twice, no unknown field but where the topic allows it."""
 
-    topic: Topic
+    format: RecordFormat
 
     def parse(self, raw: pa.Table) -> Parsed:
         """The records of `raw` that are what the schema says, and of the others why they are not."""
@@ -57,7 +57,7 @@ class JsonParser:
         decode, convert, encode = self._decoder.decode, self._conversion, self._encoder.encode_into
         for row, value in enumerate(values.to_pylist()):
             record = None
-            unfit = sized(value, self.topic, "a JSON object")
+            unfit = sized(value, self.format.max_bytes, "a JSON object")
             if unfit is not None:
                 faults[row] = [unfit]
             else:
@@ -93,7 +93,7 @@ class JsonParser:
 
         names, odd_names = count_names(*_bytes_of(values))
         if self._is_flat:
-            odd = set(np.flatnonzero(names != len(self.topic.record_types)).tolist())
+            odd = set(np.flatnonzero(names != len(self.format.types)).tolist())
             for column in self._optional:
                 odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
         else:
@@ -110,9 +110,9 @@ class JsonParser:
         repeated = repeated_key(value)
         if repeated is not None:
             raise ValueError(f"the key {repeated!r} is repeated")
-        if self._is_flat or self.topic.unknown_fields == "ignore":
+        if self._is_flat or self.format.unknown_fields == "ignore":
             return None
-        if self.topic.unknown_fields == "keep":
+        if self.format.unknown_fields == "keep":
             kept = rest(value, self._record_type)
             return None if kept is None else msgspec.json.encode(kept).decode()
         path = next(unknown_fields(msgspec.json.decode(value), self._record_type), None)
@@ -122,8 +122,8 @@ class JsonParser:
 
     @cached_property
     def _decoder(self) -> msgspec.json.Decoder[Any]:
-        refuses = self.topic.unknown_fields == "refuse"
-        name = self.topic.name or "Record"
+        refuses = self.format.unknown_fields == "refuse"
+        name = self.format.topic.rpartition(".")[2] or "Record"
         return msgspec.json.Decoder(struct_type(self._record_type.fields, name, forbids=refuses))
 
     @cached_property
@@ -132,16 +132,16 @@ class JsonParser:
 
     @cached_property
     def _optional(self) -> list[str]:
-        return [f"f{n}" for n, kind in enumerate(self.topic.record_types.values()) if kind.nullable]
+        return [f"f{n}" for n, kind in enumerate(self.format.types.values()) if kind.nullable]
 
     @cached_property
     def _record_type(self) -> FieldType:
-        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
+        return self.format.record_type
 
     @cached_property
     def _is_flat(self) -> bool:
         """Whether a record that fits shows each field of the schema once, and nothing else."""
-        return self.topic.unknown_fields == "refuse" and all(kind.is_flat for kind in self.topic.record_types.values())
+        return self.format.unknown_fields == "refuse" and all(kind.is_flat for kind in self.format.types.values())
 
     @cached_property
     def _conversion(self) -> Convert | None:

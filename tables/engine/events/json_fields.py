@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import msgspec
 
 from infra.encodings.column_types import FieldType
+from tables.engine.schemas.record_format import Misfit
 
 Convert = Callable[[Any], Any]
 
@@ -35,19 +36,6 @@ _NAME, _ODD = b'":', re.compile(rb'"\s+:|\\u(?:0022|003[aA])')
 
 class _RepeatedKey(Exception):
     pass
-
-
-class Misfit(ValueError):
-    """A value that its type cannot hold.
-
-    Attributes:
-        reason: what was expected, and what there is.
-        path: where, from the outermost field on: `.name` or `[n]`.
-    """
-
-    def __init__(self, reason: str, path: str = "") -> None:
-        super().__init__(f"{reason} at `{path.removeprefix('.')}`")
-        self.reason, self.path = reason, path
 
 
 def python_type(kind: FieldType) -> Any:

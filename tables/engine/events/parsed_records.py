@@ -1,4 +1,4 @@
-"""What a parser of an encoding makes of the raw records of a topic."""
+"""The result type of all record parsers: columns, and faults by row."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Protocol
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from tables.declare.topic import Topic
+from tables.engine.schemas.record_format import RecordFormat
 
 
 @dataclass(frozen=True)
@@ -20,7 +20,7 @@ class Parsed:
 
     Attributes:
         rows: the numbers of the records that could be parsed, ascending.
-        columns: field of a record, of `topic.record_types` -> the values of these records.
+        columns: field of a record, of `RecordFormat.types` -> the values of these records.
         faults: row -> every reason why it could not be parsed.
         rests: of each row the fields that the schema does not name, as JSON; None where there are none.
     """
@@ -50,17 +50,22 @@ def with_tombstones(parsed: Parsed, values: pa.ChunkedArray) -> Parsed:
 class Parser(Protocol):
     """Parses the records of one encoding; one parser per topic and process."""
 
+    def __init__(self, format: RecordFormat) -> None: ...
+
     def parse(self, raw: pa.Table) -> Parsed:
-        """Parse records, with the columns of `raw_schema(topic)`; a record that does not fit raises nothing."""
+        """Parse records, with the column `value`, and `headers` where schemas are files.
+
+        A record that does not fit raises nothing.
+        """
         ...
 
 
-def sized(value: bytes | None, topic: Topic, expected: str) -> str | None:
+def sized(value: bytes | None, max_bytes: int, expected: str) -> str | None:
     """Why the bytes are not even looked at; None when they are."""
     if value is None:
         return f"no value: expected {expected}; tombstones need a topic that is declared with compacted=True"
-    if len(value) > topic.max_bytes:
-        return f"{len(value)} bytes: expected at most {topic.max_bytes}"
+    if len(value) > max_bytes:
+        return f"{len(value)} bytes: expected at most {max_bytes}"
     return None
 
 

@@ -16,10 +16,8 @@ import pyarrow as pa
 from infra.compiled import Bytes, Numbers
 from infra.encodings.column_types import FieldType
 from infra.instants import FIRST_US, LAST_US
-from tables.engine.events.avro_columns import gather
-from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed
-from tables.engine.schemas.avro_schema import BadSchema
+from tables.engine.schemas.byte_loops import gather
 from tables.engine.schemas.protobuf_columns import read_all
 from tables.engine.schemas.protobuf_faults import require_sound
 from tables.engine.schemas.protobuf_program import Part, Program, compiled
@@ -34,6 +32,7 @@ from tables.engine.schemas.protobuf_schema import (
     is_wrapper,
     message_of,
 )
+from tables.engine.schemas.record_format import BadSchema, Misfit
 from tables.engine.schemas.schema_files import Schema
 from tables.engine.schemas.schema_framing import Framed
 from tables.engine.schemas.schema_parser import Group, SchemaParser
@@ -72,7 +71,7 @@ class ProtobufParser(SchemaParser[_Reading]):
             raise BadSchema(differing)
         unnamed = next(_unnamed_paths(writer, self._reader, self.record_type), None)
         self.refuse_unknown(unnamed, written)
-        keeps = self.topic.unknown_fields == "keep"
+        keeps = self.format.unknown_fields == "keep"
         return _Reading(writer, compiled(writer, self._reader, self.record_type), unnamed is not None and keeps)
 
     def parse_group(self, values: pa.Array, group: Group, reading: _Reading) -> Parsed:
@@ -104,7 +103,7 @@ class ProtobufParser(SchemaParser[_Reading]):
 
     @cached_property
     def _reader(self) -> Message:
-        return message_of(self.topic.schema_files.newest)
+        return message_of(self.files.newest)
 
 
 def _reason(writer: Message, record: bytes) -> str:

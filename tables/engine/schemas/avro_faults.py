@@ -6,8 +6,8 @@ import math
 import struct
 
 from infra.instants import FIRST_US, LAST_US
-from tables.engine.events.json_fields import Misfit
 from tables.engine.schemas.avro_schema import EXACT, Node
+from tables.engine.schemas.record_format import Misfit
 
 _MICROS = {
     "timestamp-millis": 1_000,

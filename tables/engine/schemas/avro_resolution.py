@@ -6,7 +6,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
-from tables.engine.schemas.avro_schema import BadSchema, Node
+from tables.engine.schemas.avro_schema import Node, parse_avro
+from tables.engine.schemas.record_format import BadSchema
+from tables.engine.schemas.schema_files import Schema
 
 # What a step does with the bytes of a value.
 NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM, ARRAY, MAP, UNION, RECORD, DEFAULT = range(15)
@@ -132,6 +134,15 @@ def _branch(writer: Node, reader: Node, path: str) -> Node:
 
 def _differ(path: str, writer: Node, reader: Node) -> BadSchema:
     return BadSchema(f"`{path.removeprefix('.')}` was written as {shown(writer)} and is read as {shown(reader)}")
+
+
+def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
+    """What records of one schema have that the other one cannot read.
+
+    Raises:
+        BadSchema: one of them cannot be read.
+    """
+    return unreadable(resolved(parse_avro(writer).root, parse_avro(reader).root))
 
 
 def unreadable(step: Step, path: str = "") -> Iterator[str]:

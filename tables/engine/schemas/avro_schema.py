@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 
 from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
+from tables.engine.schemas.record_format import BadSchema
 from tables.engine.schemas.schema_files import Schema
 
 # What fastavro would round, or make something that is no column's value, it leaves as it is under these names.
@@ -35,10 +37,6 @@ _LOGICAL = {
     ("int", f"{EXACT}time-millis"): "long",  # microseconds since midnight: Delta has no type for a time of day
     ("long", f"{EXACT}time-micros"): "long",
 }
-
-
-class BadSchema(ValueError):
-    """A schema that cannot be read, or by which records are not read."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -113,6 +111,15 @@ def parse_avro(schema: Schema) -> AvroSchema:
     if root.kind != "record":
         raise BadSchema(f"the Avro schema of a {root.kind}: expected a record's")
     return AvroSchema(parsed, root)
+
+
+def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
+    """Field of a record -> what computes the type of its column.
+
+    Raises:
+        BadSchema: the schema cannot be read.
+    """
+    return {name: partial(column_type, node, name) for name, node in parse_avro(schema).root.fields.items()}
 
 
 def column_type(node: Node, path: str) -> FieldType:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import numpy as np
 
 from infra.compiled import Bytes, Numbers, compiled
-from tables.engine.events.avro_columns import is_utf8
+from tables.engine.schemas.byte_loops import is_utf8
 from tables.engine.schemas.protobuf_faults import EIGHT, SIZED, VARINT
 
 # Columns of a program, one row for each field: its number; its type on the wire; whether it may be packed; whether it

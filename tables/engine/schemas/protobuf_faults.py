@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tables.engine.events.json_fields import Misfit
 from tables.engine.schemas.protobuf_schema import (
     BYTES,
     DOUBLE,
@@ -17,6 +16,7 @@ from tables.engine.schemas.protobuf_schema import (
     STRING,
     Message,
 )
+from tables.engine.schemas.record_format import Misfit
 
 VARINT, EIGHT, SIZED, FOUR = 0, 1, 2, 5
 _WIRE = {

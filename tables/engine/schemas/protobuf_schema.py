@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from functools import lru_cache
+from collections.abc import Callable, Iterator, Sequence
+from functools import lru_cache, partial
 from pathlib import Path, PurePosixPath
 from tempfile import TemporaryDirectory
 from typing import Any
 
 from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
-from tables.engine.schemas.avro_schema import BadSchema
+from tables.engine.schemas.record_format import BadSchema
 from tables.engine.schemas.schema_files import Schema
 
 Message = Any
@@ -105,6 +105,24 @@ def is_wrapper(message: Message | None) -> bool:
         return False
     begin, end = _WRAPPERS
     return bool(message.full_name.startswith(begin) and message.full_name.endswith(end) and len(message.fields) == 1)
+
+
+def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
+    """Field of the first message -> what computes the type of its column.
+
+    Raises:
+        BadSchema: the schema cannot be read.
+    """
+    return {name: partial(column_type, field, name) for name, field in message_of(schema).fields_by_name.items()}
+
+
+def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
+    """What records of one schema have that the other one cannot read.
+
+    Raises:
+        BadSchema: one of them cannot be read.
+    """
+    return differences(message_of(writer), message_of(reader))
 
 
 def column_type(field: Any, path: str) -> FieldType:

@@ -2,18 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from infra.encodings.column_types import FieldType
 from infra.errors import BadDeclaration
+from tables.declare.encodings import Encoding
 from tables.declare.record_fields import record_types
-from tables.engine.schemas.avro_schema import BadSchema, column_type, parse_avro
+from tables.engine.schemas.record_format import BadSchema
 from tables.engine.schemas.schema_files import SchemaFiles
 
 
 def schema_columns(
-    files: SchemaFiles, encoding: str, declared: Mapping[str, str], required: Collection[str]
+    files: SchemaFiles, encoding: Encoding, declared: Mapping[str, str], required: Collection[str]
 ) -> dict[str, str]:
     """Column -> type of all fields of the newest schema, or of those that are declared.
 
@@ -26,7 +27,7 @@ def schema_columns(
     """
     newest = f"schemas/{files.subject}/{list(files.by_id)[-1]}"
     try:
-        fields = _avro_fields(files) if encoding == "avro" else _protobuf_fields(files)
+        fields = encoding.types_in(files.newest)
     except BadSchema as error:
         raise BadDeclaration(f"{newest}: {error}.") from None
     if not declared:
@@ -41,26 +42,6 @@ def schema_columns(
                 hint="Leave `schema` out to have every field with its type.",
             )
     return dict(declared)
-
-
-def _avro_fields(files: SchemaFiles) -> dict[str, Callable[[], FieldType]]:
-    root = parse_avro(files.newest).root
-
-    def kind_of(name: str) -> Callable[[], FieldType]:
-        return lambda: column_type(root.fields[name], name)
-
-    return {name: kind_of(name) for name in root.fields}
-
-
-def _protobuf_fields(files: SchemaFiles) -> dict[str, Callable[[], FieldType]]:
-    from tables.engine.schemas import protobuf_schema
-
-    known = protobuf_schema.message_of(files.newest).fields_by_name
-
-    def kind_of(name: str) -> Callable[[], FieldType]:
-        return lambda: protobuf_schema.column_type(known[name], name)
-
-    return {name: kind_of(name) for name in known}
 
 
 def _fits(found: FieldType, declared: FieldType) -> bool:

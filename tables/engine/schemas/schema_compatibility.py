@@ -2,24 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-
 from infra.errors import BadDeclaration
+from tables.declare.encodings import find_encoding
 from tables.declare.topic import Topic
-from tables.engine.schemas.avro_resolution import resolved, unreadable
-from tables.engine.schemas.avro_schema import BadSchema, parse_avro
-from tables.engine.schemas.schema_files import SUFFIXES, Schema
+from tables.engine.schemas.record_format import BadSchema
 
 
 def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
     """What records of each older schema have that the newest one cannot read; one fault for each such schema."""
-    if topic.encoding not in SUFFIXES:
+    if not topic.has_schema_files:
         return []
-    files = topic.schema_files
+    encoding, files = find_encoding(topic.encoding), topic.schema_files
     *older, newest = files.by_id
     found = []
     for id_ in older:
-        reasons = list(_REASONS[topic.encoding](files.by_id[id_], files.newest))
+        try:
+            reasons = list(encoding.unreadable(files.by_id[id_], files.newest))
+        except BadSchema as error:
+            reasons = [str(error)]
         if reasons:
             found.append(
                 BadDeclaration(
@@ -28,22 +28,3 @@ def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
                 )
             )
     return found
-
-
-def _of_avro(writer: Schema, reader: Schema) -> Iterator[str]:
-    try:
-        yield from unreadable(resolved(parse_avro(writer).root, parse_avro(reader).root))
-    except BadSchema as error:
-        yield str(error)
-
-
-def _of_protobuf(writer: Schema, reader: Schema) -> Iterator[str]:
-    from tables.engine.schemas.protobuf_schema import differences, message_of
-
-    try:
-        yield from differences(message_of(writer), message_of(reader))
-    except BadSchema as error:
-        yield str(error)
-
-
-_REASONS = {"avro": _of_avro, "protobuf": _of_protobuf}

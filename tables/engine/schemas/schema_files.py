@@ -12,8 +12,6 @@ from infra.settings import ROOT
 
 FOLDER = ROOT / "schemas"
 GUIDS = "guids.json"
-SUFFIXES = {"avro": ".avsc", "protobuf": ".proto"}
-"""Encoding whose records need a schema -> the suffix of its files."""
 
 
 @dataclass(frozen=True)
@@ -48,13 +46,13 @@ class SchemaFiles:
         return None if found is None else self.by_id.get(found)
 
 
-def read_schemas(subject: str, encoding: str) -> SchemaFiles:
+def read_schemas(subject: str, suffix: str) -> SchemaFiles:
     """The files of a subject.
 
     Raises:
         BadDeclaration: there are none, or a file of another name.
     """
-    suffix, folder = SUFFIXES[encoding], FOLDER / subject
+    folder = FOLDER / subject
     paths = [path for path in sorted(folder.glob("*")) if path.name != GUIDS]
     odd = [path.name for path in paths if path.suffix != suffix or not path.stem.isdecimal()]
     if odd or not paths:

@@ -15,11 +15,9 @@ import pyarrow.compute as pc
 
 from infra.encodings.column_types import FieldType
 from infra.kafka.record_columns import HEADERS
-from tables.declare.topic import Topic
-from tables.engine.events.json_fields import Misfit
 from tables.engine.events.parsed_records import Parsed, sized, without_gc
-from tables.engine.schemas.avro_schema import BadSchema
-from tables.engine.schemas.schema_files import Schema
+from tables.engine.schemas.record_format import BadSchema, Misfit, RecordFormat
+from tables.engine.schemas.schema_files import Schema, SchemaFiles
 from tables.engine.schemas.schema_framing import HEADER, Framed, framed
 from tables.engine.schemas.schema_lookup import find_schema
 
@@ -53,8 +51,8 @@ class SchemaParser(ABC, Generic[Reading]):
     indexed: ClassVar[bool] = False
     """As of `framed`."""
 
-    def __init__(self, topic: Topic) -> None:
-        self.topic = topic
+    def __init__(self, format: RecordFormat) -> None:
+        self.format = format
         self._known: dict[tuple[int | str, tuple[int, ...]], Reading | str] = {}
 
     @abstractmethod
@@ -85,7 +83,7 @@ class SchemaParser(ABC, Generic[Reading]):
                     faults.update((row, [reading]) for row in group.rows.tolist())
                 else:
                     parts.append(self.parse_group(values, group, reading))
-        return _joined(parts, faults, self.topic)
+        return _joined(parts, faults, self.format)
 
     def refuse_unknown(self, field: str | None, written: Framed) -> None:
         """Refuse a schema with a field that the topic neither names nor allows.
@@ -93,20 +91,26 @@ class SchemaParser(ABC, Generic[Reading]):
         Raises:
             Misfit: it has one.
         """
-        if field is not None and self.topic.unknown_fields == "refuse":
+        if field is not None and self.format.unknown_fields == "refuse":
             raise Misfit(f"Object contains unknown field `{field}`, by the schema {written.schema}")
+
+    @property
+    def files(self) -> SchemaFiles:
+        """The schemas of the topic that are files."""
+        assert self.format.schema_files is not None
+        return self.format.schema_files
 
     @cached_property
     def record_type(self) -> FieldType:
-        """The topic's record as one struct."""
-        return FieldType(name="struct", fields=tuple(self.topic.record_types.items()))
+        """The record as one struct."""
+        return self.format.record_type
 
     def _reading(self, written: Framed) -> Reading | str:
         """How the records are read, or why none of them is."""
         key = written.schema, written.message
         if key not in self._known:
             try:
-                schema = find_schema(self.topic.schema_files, written.schema)
+                schema = find_schema(self.files, written.schema)
             except LookupError as error:
                 return str(error.args[0])  # may be known later
             try:
@@ -127,13 +131,13 @@ class SchemaParser(ABC, Generic[Reading]):
         _, offsets, data = values.buffers()
         bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
         if not has_headers and not values.null_count and data is not None:
-            plain = _of_one_schema(np.frombuffer(data, np.uint8), bounds, self.topic.max_bytes, indexed=self.indexed)
+            plain = _of_one_schema(np.frombuffer(data, np.uint8), bounds, self.format.max_bytes, indexed=self.indexed)
             if plain is not None:
                 return [plain], {}
         found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, int]]] = {}
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(values.to_pylist()):
-            unfit = sized(value, self.topic, self.expected)
+            unfit = sized(value, self.format.max_bytes, self.expected)
             if unfit is None:
                 try:
                     frame = framed(value, headers[row], indexed=self.indexed)
@@ -167,7 +171,7 @@ def _of_one_schema(
     )
 
 
-def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], topic: Topic) -> Parsed:
+def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], format: RecordFormat) -> Parsed:
     """What was parsed of the parts of a batch, in the order of the batch."""
     for part in parts:
         faults.update(part.faults)
@@ -180,7 +184,7 @@ def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], topic: Topic)
         name: pa.concat_arrays([part.columns[name] for part in some] or [pa.array([], kind.arrow)]).take(
             pa.array(order)
         )
-        for name, kind in topic.record_types.items()
+        for name, kind in format.types.items()
     }
     rests = [rest for part in some for rest in part.rests]
     return Parsed(rows[order].tolist(), columns, faults, [rests[n] for n in order])

@@ -12,16 +12,16 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from infra.capture.captured_table import MARK, OPERATION
 from infra.instants import FIRST_US, LAST_US
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
 from quality.record_checks import broken
+from tables.declare.encodings import find_encoding
 from tables.declare.metadata_columns import (
     APPENDED_AT,
     LATE_BY_MS,
     LOG_OFFSET,
-    MARK,
     OFFSET,
-    OPERATION,
     PARTITION,
     REPLAYED,
     REST,
@@ -29,7 +29,6 @@ from tables.declare.metadata_columns import (
 )
 from tables.declare.record_fields import Field
 from tables.declare.topic import DeviceClock, Topic
-from tables.engine.events.json_decoder import JsonParser
 from tables.engine.events.parsed_records import Parsed, Parser, with_tombstones
 from tables.refresh.events.field_columns import field_columns, undecodable
 
@@ -156,7 +155,7 @@ class Decoder:
         removed = set()
         if self.topic.compacted:
             removed = set(pc.indices_nonzero(events[TOMBSTONE]).to_pylist())
-        elif self.topic.encoding == "debezium":
+        elif self.topic.has_marks:
             removed = set(pc.indices_nonzero(pc.equal(events[OPERATION], MARK)).to_pylist())
         for column, kind in self.topic.types.items():
             given = self.topic.schema[column]
@@ -244,19 +243,7 @@ class Decoder:
 
     @cached_property
     def _parser(self) -> Parser:
-        if self.topic.encoding == "avro":
-            from tables.engine.events.avro_decoder import AvroParser
-
-            return AvroParser(self.topic)
-        if self.topic.encoding == "protobuf":
-            from tables.engine.events.protobuf_decoder import ProtobufParser
-
-            return ProtobufParser(self.topic)
-        if self.topic.encoding == "debezium":
-            from tables.engine.capture.debezium_decoder import DebeziumParser
-
-            return DebeziumParser(self.topic)
-        return JsonParser(self.topic)
+        return find_encoding(self.topic.encoding).parser_class(self.topic.record_format)
 
     def __getstate__(self) -> dict[str, Any]:
         return {"topic": self.topic, "replayed": self.replayed}  # a worker builds its own parser

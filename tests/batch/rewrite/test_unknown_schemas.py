@@ -13,9 +13,10 @@ import pytest
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.redrive import redrive_chosen
 from infra.settings import Settings
+from tables.declare.encodings import ENCODINGS
 from tables.declare.registry import Registry
 from tables.engine.schemas import schema_files
-from tables.engine.schemas.schema_files import SUFFIXES, Schema
+from tables.engine.schemas.schema_files import Schema
 from tables.refresh.open_platform import Platform
 from tests.plant import hour, plant
 from tests.tables.engine.schemas.subjects import framed, write_schemas
@@ -68,7 +69,7 @@ def record(encoding: str, schema: int, at: float, value: float) -> bytes:
     return bytes(message.SerializeToString())
 
 
-@pytest.mark.parametrize("encoding", SUFFIXES)
+@pytest.mark.parametrize("encoding", ["avro", "protobuf"])
 def test_records_of_an_unknown_schema_reach_every_table_once_it_is_known(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, encoding: str
 ) -> None:
@@ -76,7 +77,7 @@ def test_records_of_an_unknown_schema_reach_every_table_once_it_is_known(
         pytest.importorskip("grpc_tools")
     monkeypatch.setattr(schema_files, "FOLDER", tmp_path)
     between = b"\x00" if encoding == "protobuf" else b""
-    write_schemas(tmp_path, "readings", SUFFIXES[encoding], {1: TEXTS[encoding][1]})
+    write_schemas(tmp_path, "readings", ENCODINGS[encoding].schema_suffix, {1: TEXTS[encoding][1]})
 
     def declared(folder: str) -> Registry:
         return plant(tmp_path / folder, readings=TOPIC_FILE.format(encoding=encoding))
@@ -102,7 +103,7 @@ def test_records_of_an_unknown_schema_reach_every_table_once_it_is_known(
 
     assert totals() == {hour(0): 1.0, hour(9): 1.0}
 
-    write_schemas(tmp_path, "readings", SUFFIXES[encoding], {2: TEXTS[encoding][2]})
+    write_schemas(tmp_path, "readings", ENCODINGS[encoding].schema_suffix, {2: TEXTS[encoding][2]})
     world = World(spark, settings, "plant", declared("now"), world.log)
     platform = Platform(spark, world.lake, world.registry)
 
