@@ -21,14 +21,14 @@ import pyarrow as pa
 
 from benchmarks.measuring.figures import report, spread
 from infra import jars
+from infra.encodings import schema_files
 from infra.encodings.column_types import FieldType
+from infra.encodings.protobuf.protobuf_schema import message_of
+from infra.encodings.schema_files import Schema
 from infra.kafka.record_columns import HEADERS
 from infra.settings import ROOT, Settings
 from infra.spark.spark_session import session
 from tables.declare.topic import Topic
-from tables.engine.schemas import schema_files
-from tables.engine.schemas.protobuf_schema import message_of
-from tables.engine.schemas.schema_files import Schema
 from tables.refresh.events.record_decoder import RAW_SCHEMA, decode_frame
 
 if TYPE_CHECKING:

@@ -35,7 +35,7 @@ def check(
     """
     settings = Settings.from_environment()
     from tables.declare.registry import load, mistakes_in
-    from tables.engine.schemas.schema_compatibility import incompatible_changes
+    from tables.declare.topic_schemas import incompatible_changes
 
     registry, wanted = load(), names or []
     faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]

@@ -7,7 +7,7 @@ import importlib
 import importlib.metadata
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -25,6 +25,36 @@ MAY_IMPORT = {
     "traffic": {"infra", "quality", "tables", "streaming", "batch"},
     "cli": {"infra", "quality", "tables", "streaming", "batch", "traffic"},
 }
+ORDER = (
+    ("infra",),
+    ("infra/process",),
+    ("infra/kafka", "infra/airflow", "infra/spark"),
+    ("infra/archive/format",),
+    ("infra/archive",),
+    ("infra/encodings",),
+    ("infra/encodings/json", "infra/encodings/avro", "infra/encodings/protobuf"),
+    ("infra/capture", "infra/delta"),
+    ("quality",),
+    ("tables/declare/plans",),
+    ("tables/declare",),
+    ("tables/declare/functions",),
+    ("tables",),
+    ("tables/DOMAIN",),
+    ("tables/refresh/events",),
+    ("tables/refresh",),
+    ("streaming/query", "batch/ledgers", "batch/capture"),
+    ("streaming/ingest", "streaming/maintain", "batch"),
+    ("streaming", "batch/audit"),
+    ("streaming/rebuild", "batch/rewrite"),
+    ("dags/operators",),
+    ("dags", "traffic"),
+    ("traffic/expected",),
+    ("cli",),
+    ("cli/commands",),
+    ("cli/demo",),
+)
+"""The folders of the rooms, lowest first: one imports only those before it, and none of the same line."""
+RANK = {folder: number for number, folders in enumerate(ORDER) for folder in folders}
 HEAVY = {"pyspark", "delta", "airflow", "pandas"}
 MADE = {"__pycache__", "metastore_db", "spark-warehouse"}
 MACHINE_PATH = re.compile(r"(?<![\w.~$}/-])/(?:home|root|Users|work|mnt|private)/\w")
@@ -64,6 +94,46 @@ def test_a_room_imports_only_the_rooms_below_it(room: str) -> None:
         if (wrong := trespasses(room, path.read_text("utf-8")))
     }
     assert found == {}
+
+
+def test_a_folder_imports_only_the_folders_before_it() -> None:
+    modules = {".".join(path.relative_to(ROOT).with_suffix("").parts): path for path in _modules()}
+    upwards = [
+        f"{'.'.join(path.relative_to(ROOT).parts)}:{line}: {target}"
+        for name, path in modules.items()
+        if name != "cli.__main__"
+        for target, line in _targets(path.read_text("utf-8"), modules)
+        if (other := _folder(modules[target])) != (own := _folder(path)) and RANK[other] >= RANK[own]
+    ]
+    assert upwards == []
+
+
+def test_every_folder_has_a_place_in_the_order() -> None:
+    assert {_folder(path) for path in _modules()} == set(RANK)
+
+
+def _modules() -> Iterator[Path]:
+    return (path for room in MAY_IMPORT for path in files_of(ROOT / room, ".py"))
+
+
+def _folder(path: Path) -> str:
+    folder = path.relative_to(ROOT).parent
+    is_domain = folder.parts[0] == "tables" and len(folder.parts) > 1 and folder.parts[1] not in OWN
+    return "tables/DOMAIN" if is_domain else str(folder)
+
+
+def _targets(source: str, modules: Mapping[str, Path]) -> Iterator[tuple[str, int]]:
+    """The modules of ours that a source imports, each with its line."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.ImportFrom):
+            names = [f"{node.module}.{alias.name}" for alias in node.names]
+        else:
+            names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
+        for name in names:
+            for found in (name, f"{name}.__init__", name.rpartition(".")[0], f"{name.rpartition('.')[0]}.__init__"):
+                if found in modules:
+                    yield found, node.lineno
+                    break
 
 
 def test_streaming_and_batch_know_nothing_of_each_other() -> None:

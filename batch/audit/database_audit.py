@@ -22,10 +22,10 @@ from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import SIZE
 from infra.capture.debezium_connector import WRITE_MARK
+from infra.capture.debezium_decoder import EPOCH
 from infra.capture.table_catalog import CatalogColumn, columns_of
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
-from tables.engine.capture.debezium_decoder import EPOCH
 
 if TYPE_CHECKING:
     from infra.delta.lake import Lake

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pyarrow as pa
 
+from infra.capture.debezium_decoder import snapshot_of
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from tables.declare.metadata_columns import OFFSET
-from tables.engine.capture.debezium_decoder import snapshot_of
 
 _NEWEST = f"""
     SELECT

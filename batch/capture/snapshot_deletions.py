@@ -11,10 +11,10 @@ import msgspec
 
 from batch.capture.lost_changes import refused_changes
 from infra.capture.captured_table import Capture
+from infra.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, is_truncate
 from infra.delta.lake import QUARANTINE
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
-from tables.engine.capture.debezium_decoder import EPOCH, EPOCH_DAY, DebeziumParser, is_truncate
 
 if TYPE_CHECKING:
     import pyarrow as pa

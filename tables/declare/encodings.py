@@ -11,8 +11,8 @@ from infra.errors import BadDeclaration
 
 if TYPE_CHECKING:
     from infra.encodings.column_types import FieldType
-    from tables.engine.events.parsed_records import Parser
-    from tables.engine.schemas.schema_files import Schema
+    from infra.encodings.parsed_records import Parser
+    from infra.encodings.schema_files import Schema
 
     FieldTypes = Callable[[Schema], Mapping[str, Callable[[], FieldType]]]
     Differences = Callable[[Schema, Schema], Iterator[str]]
@@ -61,20 +61,20 @@ class Encoding:
 
 
 ENCODINGS = {
-    "json": Encoding(parser="tables.engine.events.json_decoder:JsonParser", outbox=True),
+    "json": Encoding(parser="infra.encodings.json.json_decoder:JsonParser", outbox=True),
     "avro": Encoding(
-        parser="tables.engine.events.avro_decoder:AvroParser",
+        parser="infra.encodings.avro.avro_decoder:AvroParser",
         schema_suffix=".avsc",
-        field_types="tables.engine.schemas.avro_schema:field_types",
-        differences="tables.engine.schemas.avro_resolution:unreadable_fields",
+        field_types="infra.encodings.avro.avro_schema:field_types",
+        differences="infra.encodings.avro.avro_resolution:unreadable_fields",
     ),
     "protobuf": Encoding(
-        parser="tables.engine.events.protobuf_decoder:ProtobufParser",
+        parser="infra.encodings.protobuf.protobuf_decoder:ProtobufParser",
         schema_suffix=".proto",
-        field_types="tables.engine.schemas.protobuf_schema:field_types",
-        differences="tables.engine.schemas.protobuf_schema:unreadable_fields",
+        field_types="infra.encodings.protobuf.protobuf_schema:field_types",
+        differences="infra.encodings.protobuf.protobuf_schema:unreadable_fields",
     ),
-    "debezium": Encoding(parser="tables.engine.capture.debezium_decoder:DebeziumParser", of_changes=True),
+    "debezium": Encoding(parser="infra.capture.debezium_decoder:DebeziumParser", of_changes=True),
 }
 
 

@@ -28,7 +28,7 @@ from tables.declare.table import Draft, Strategy, Table
 from tables.declare.topic import DeviceClock, Topic
 
 FOLDER = ROOT / "tables"
-OWN = frozenset({"declare", "refresh", "engine"})
+OWN = frozenset({"declare", "refresh"})
 """Folders of the platform; every other one is a domain."""
 RESERVED_DOMAINS = OWN | {"ledger"}
 QUARANTINE = "_quarantine"

@@ -10,6 +10,8 @@ from typing import Literal
 from infra.capture.captured_table import MARK, OPERATION
 from infra.duration import parse_duration
 from infra.encodings.column_types import FieldType, parse_type
+from infra.encodings.record_format import RecordFormat
+from infra.encodings.schema_files import SchemaFiles, read_schemas
 from infra.errors import BadDeclaration
 from quality.rules import RECORD_RULES, Rule
 from tables.declare.encodings import find_encoding
@@ -24,8 +26,6 @@ from tables.declare.parameter_checks import (
     set_fields,
 )
 from tables.declare.record_fields import Field, record_types, require_fields
-from tables.engine.schemas.record_format import RecordFormat
-from tables.engine.schemas.schema_files import SchemaFiles, read_schemas
 
 _TOPIC_DURATIONS = ("local_retention", "max_future_skew", "idle_timeout")
 
@@ -263,7 +263,7 @@ class Topic:
                 f"encoding={self.encoding!r} needs subject: the folder below schemas that holds the schemas.",
                 hint='Write subject="<the topic\'s name>-value", as registries name it.',
             )
-        from tables.engine.schemas.schema_columns import schema_columns
+        from tables.declare.topic_schemas import schema_columns
 
         set_fields(self, schema=schema_columns(self.schema_files, encoding, self.schema, [self.event_time]))
 

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from infra.encodings import schema_files
 from tables.declare import registry
 from tables.declare.analysis import analyse
-from tables.engine.schemas import schema_files
 from tests.cli.conftest import Cli, Ran
 from tests.tables.declared import edited, written
 

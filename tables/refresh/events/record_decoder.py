@@ -13,6 +13,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.capture.captured_table import MARK, OPERATION
+from infra.encodings.parsed_records import Parsed, Parser, with_tombstones
 from infra.instants import FIRST_US, LAST_US
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE, schema
 from quality.record_checks import broken
@@ -29,7 +30,6 @@ from tables.declare.metadata_columns import (
 )
 from tables.declare.record_fields import Field
 from tables.declare.topic import DeviceClock, Topic
-from tables.engine.events.parsed_records import Parsed, Parser, with_tombstones
 from tables.refresh.events.field_columns import field_columns, undecodable
 
 if TYPE_CHECKING:

@@ -12,14 +12,14 @@ import pytest
 
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.redrive import redrive_chosen
+from infra.encodings import schema_files
+from infra.encodings.schema_files import Schema
 from infra.settings import Settings
 from tables.declare.encodings import ENCODINGS
 from tables.declare.registry import Registry
-from tables.engine.schemas import schema_files
-from tables.engine.schemas.schema_files import Schema
 from tables.refresh.open_platform import Platform
+from tests.infra.encodings.subjects import framed, write_schemas
 from tests.plant import hour, plant
-from tests.tables.engine.schemas.subjects import framed, write_schemas
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ def record(encoding: str, schema: int, at: float, value: float) -> bytes:
         return out.getvalue()
     from google.protobuf.message_factory import GetMessageClass
 
-    from tables.engine.schemas.protobuf_schema import message_of
+    from infra.encodings.protobuf.protobuf_schema import message_of
 
     message = GetMessageClass(message_of(Schema(PROTOBUF[schema])))(**fields)
     return bytes(message.SerializeToString())

@@ -16,15 +16,15 @@ import fastavro
 import pytest
 
 from infra import jars
+from infra.encodings import schema_files
 from infra.errors import RegistryUnreachable
 from infra.java import java, java_version
 from infra.kafka.schema_registry import SchemaRegistry
 from infra.settings import ROOT
 from tables.declare.topic import Topic
-from tables.engine.schemas import schema_files
 from tests.infra.conftest import free_port
+from tests.infra.encodings.subjects import decoded, framed, reason, write_schemas
 from tests.servers import wait_until
-from tests.tables.engine.schemas.subjects import decoded, framed, reason, write_schemas
 
 PLACE = ROOT / ".twofold" / "registry"
 LOCK = Path(__file__).with_name("apicurio.lock")

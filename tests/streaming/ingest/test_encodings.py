@@ -15,15 +15,15 @@ import pytest
 
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
+from infra.encodings import schema_files
 from infra.kafka.record_columns import HEADERS_TYPE
 from infra.settings import Settings
 from tables import field, key
 from tables.declare.topic import Topic
-from tables.engine.schemas import schema_files
 from tables.refresh.events.record_decoder import Decoder
+from tests.infra.encodings.subjects import framed, write_schemas
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import bound_as
-from tests.tables.engine.schemas.subjects import framed, write_schemas
 
 AT = APPENDED - timedelta(hours=1)
 PUSH = {

@@ -15,8 +15,8 @@ from tables import field, header, key
 from tables.declare.metadata_columns import REST
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import Decoded, Decoder, raw_columns
+from tests.infra.encodings.subjects import decoded
 from tests.tables.declared import a_topic
-from tests.tables.engine.schemas.subjects import decoded
 
 SCHEMA = {
     "id": "string",

@@ -1,0 +1,129 @@
+"""Reads one Avro record strictly, to say where it is not what its schema says."""
+
+from __future__ import annotations
+
+import math
+import struct
+
+from infra.encodings.avro.avro_schema import EXACT, Node
+from infra.encodings.record_format import Misfit
+from infra.instants import FIRST_US, LAST_US
+
+_MICROS = {
+    "timestamp-millis": 1_000,
+    "timestamp-micros": 1,
+    "local-timestamp-millis": 1_000,
+    "local-timestamp-micros": 1,
+}
+_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
+
+
+def require_sound(root: Node, data: bytes, start: int) -> None:
+    """Hold a record against the schema that it was written by, every byte of it.
+
+    Raises:
+        Misfit: the first place at which it is not what the schema says.
+    """
+    reader = _Reader(data, start)
+    reader.read(root)
+    if reader.at < len(data):
+        raise Misfit(f"{len(data) - reader.at} bytes are left behind the record")
+
+
+class _Reader:
+    def __init__(self, data: bytes, at: int) -> None:
+        self._data, self.at = data, at
+
+    def read(self, node: Node) -> None:
+        kind = node.kind
+        if kind == "record":
+            for name, part in zip(node.names, node.parts, strict=True):
+                self._within(f".{name}", part)
+        elif kind == "union":
+            self.read(node.parts[self._index("the number of a branch", len(node.parts))])
+        elif kind in ("array", "map"):
+            self._blocks(node)
+        elif kind == "boolean":
+            if (byte := self._bytes(1, "boolean")[0]) > 1:
+                raise Misfit(f"Expected `boolean`, got the byte {byte}")
+        elif kind in ("int", "long"):
+            self._integer(node)
+        elif kind in ("float", "double"):
+            size, code = (4, "<f") if kind == "float" else (8, "<d")
+            if not math.isfinite(struct.unpack(code, self._bytes(size, kind))[0]):
+                raise Misfit(f"Expected `{kind}`, got a number that is not finite")
+        elif kind in ("bytes", "string", "fixed"):
+            self._text(node)
+        elif kind == "enum":
+            self._index("the number of a symbol", len(node.names))
+
+    def _within(self, place: str, node: Node) -> None:
+        try:
+            self.read(node)
+        except Misfit as misfit:
+            raise Misfit(misfit.reason, place + misfit.path) from None
+
+    def _blocks(self, node: Node) -> None:
+        number = 0
+        while (count := self._long("the length of a block")) != 0:
+            if count < 0:
+                count = -count
+                self._long("the bytes of a block")
+            if count > len(self._data) - self.at:
+                raise Misfit(f"Expected {count} more items, got {len(self._data) - self.at} more bytes")
+            for _ in range(count):
+                if node.kind == "map":
+                    self._text(Node(kind="string"))
+                self._within(f"[{number}]", node.parts[0])
+                number += 1
+
+    def _integer(self, node: Node) -> None:
+        number = self._long(node.kind)
+        if node.kind == "int" and not -(2**31) <= number < 2**31:
+            raise Misfit(f"Expected `int`, got {number}")
+        if node.logical in _MICROS and not FIRST_US <= number * _MICROS[node.logical] <= LAST_US:
+            raise Misfit("expected a year from 1 to 9999 in UTC")
+        if node.logical == "date" and not _FIRST_DAY <= number <= _LAST_DAY:
+            raise Misfit("expected a year from 1 to 9999")
+
+    def _text(self, node: Node) -> None:
+        size = node.size if node.kind == "fixed" else self._long(f"the length of {node.kind}")
+        if size < 0:
+            raise Misfit(f"Expected `{node.kind}`, got the length {size}")
+        found = self._bytes(size, node.kind)
+        if node.kind == "string":
+            try:
+                found.decode()
+            except UnicodeDecodeError as error:
+                raise Misfit(f"Expected UTF-8, got the byte {found[error.start]:#04x}") from None
+        if (
+            node.logical == f"{EXACT}decimal"
+            and len(str(abs(int.from_bytes(found, "big", signed=True)))) > node.precision
+        ):
+            raise Misfit(f"Expected decimal({node.precision},{node.scale}), got more digits")
+
+    def _index(self, what: str, count: int) -> int:
+        index = self._long(what)
+        if not 0 <= index < count:
+            raise Misfit(f"Expected {what} below {count}, got {index}")
+        return index
+
+    def _long(self, what: str) -> int:
+        number = shift = 0
+        while True:
+            byte = self._bytes(1, what)[0]
+            number |= (byte & 0x7F) << shift
+            if byte < 0x80:
+                break
+            shift += 7
+            if shift > 63:
+                raise Misfit(f"Expected {what}, got more bytes than a number has")
+        if number >= 2**64:
+            raise Misfit(f"Expected {what}, got a number of more than 64 bits")
+        return (number >> 1) ^ -(number & 1)
+
+    def _bytes(self, size: int, what: str) -> bytes:
+        if size > len(self._data) - self.at:
+            raise Misfit(f"Expected `{what}`, got the end of the record")
+        self.at += size
+        return self._data[self.at - size : self.at]

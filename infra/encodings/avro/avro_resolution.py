@@ -1,0 +1,171 @@
+"""Resolves the Avro schema of a writer to that of a reader: a plan by which records are read as columns."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+from infra.encodings.avro.avro_schema import Node, parse_avro
+from infra.encodings.record_format import BadSchema
+from infra.encodings.schema_files import Schema
+
+# What a step does with the bytes of a value.
+NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM, ARRAY, MAP, UNION, RECORD, DEFAULT = range(15)
+_KINDS = {
+    "null": NULL,
+    "boolean": BOOLEAN,
+    "int": INT,
+    "long": LONG,
+    "float": FLOAT,
+    "double": DOUBLE,
+    "bytes": BYTES,
+    "string": STRING,
+    "fixed": FIXED,
+    "enum": ENUM,
+    "array": ARRAY,
+    "map": MAP,
+    "record": RECORD,
+}
+_PROMOTED = {
+    ("int", "long"),
+    ("int", "float"),
+    ("int", "double"),
+    ("long", "float"),
+    ("long", "double"),
+    ("float", "double"),
+    ("string", "bytes"),
+    ("bytes", "string"),
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Step:
+    """How a value is read, and what it is read as.
+
+    Attributes:
+        code: what its bytes are.
+        writer: the type that it was written by.
+        reader: the type that it is read as; None: it is passed over.
+        steps: of a record, in the order in which its fields were written, then those that only the reader has; of a
+            union its branches; of an array or a map its item.
+        names: of a record, the reader's name for the field of each step; empty: it is passed over.
+        default: of a field that was not written, its value.
+        is_refused: the reader has no such value: a record that has one cannot be read.
+    """
+
+    code: int
+    writer: Node
+    reader: Node | None = None
+    steps: tuple[Step, ...] = ()
+    names: tuple[str, ...] = ()
+    default: Any = None
+    is_refused: bool = False
+
+
+def resolved(writer: Node, reader: Node | None, path: str = "") -> Step:
+    """How values of the writer's schema are read as those of the reader's, by Avro's rules.
+
+    Raises:
+        BadSchema: no record that was written could be read, or none that has a field; says where they differ.
+    """
+    if reader is not None and writer.kind != "union" and reader.kind == "union":
+        return resolved(writer, _branch(writer, reader, path), path)
+    if writer.kind == "union":
+        return _of_union(writer, reader, path)
+    code = _KINDS[writer.kind]
+    if reader is None:
+        parts = tuple(resolved(part, None) for part in writer.parts)
+        return Step(code=code, writer=writer, steps=parts, names=("",) * len(parts) if code == RECORD else ())
+    if writer.kind != reader.kind and (writer.kind, reader.kind) not in _PROMOTED:
+        raise _differ(path, writer, reader)
+    if writer.kind == "record":
+        return _of_record(writer, reader, path)
+    if writer.kind == "enum":
+        return Step(code=code, writer=writer, reader=reader)
+    same = (writer.logical, writer.size, writer.scale) == (reader.logical, reader.size, reader.scale)
+    if not same or writer.precision > reader.precision:
+        raise _differ(path, writer, reader)
+    steps = tuple(resolved(w, r, f"{path}[]") for w, r in zip(writer.parts, reader.parts, strict=True))
+    return Step(code=code, writer=writer, reader=reader, steps=steps)
+
+
+def _of_record(writer: Node, reader: Node, path: str) -> Step:
+    wanted, steps, names = dict(reader.fields), [], []
+    by_name = {alias: name for name in reader.fields for alias in (*reader.aliases.get(name, ()), name)}
+    for name, part in writer.fields.items():
+        own = by_name.get(name, "")
+        steps.append(resolved(part, wanted.pop(own, None), f"{path}.{name}"))
+        names.append(own)
+    for name, part in wanted.items():
+        if name not in reader.defaults:
+            raise BadSchema(f"the field `{path}.{name}` was not written and has no default".replace("`.", "`"))
+        steps.append(Step(code=DEFAULT, writer=part, reader=part, default=reader.defaults[name]))
+        names.append(name)
+    return Step(code=RECORD, writer=writer, reader=reader, steps=tuple(steps), names=tuple(names))
+
+
+def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
+    """A branch that the reader has not is a fault of the records that take it, unless no branch is left."""
+    steps, found = [], 0
+    for branch in writer.parts:
+        try:
+            steps.append(resolved(branch, reader, path))
+            found += 1
+        except BadSchema:
+            steps.append(replace(resolved(branch, None), is_refused=True))
+    if not found:
+        raise _differ(path, writer, reader or writer)
+    return Step(code=UNION, writer=writer, reader=reader, steps=tuple(steps))
+
+
+def _branch(writer: Node, reader: Node, path: str) -> Node:
+    """The branch of a reader's union that a value is read as: the same type before one that it is promoted to."""
+    for same_kind in (True, False):
+        for branch in reader.parts:
+            if (branch.kind == writer.kind) is same_kind:
+                try:
+                    resolved(writer, branch, path)
+                except BadSchema:
+                    continue
+                return branch
+    raise _differ(path, writer, reader)
+
+
+def _differ(path: str, writer: Node, reader: Node) -> BadSchema:
+    return BadSchema(f"`{path.removeprefix('.')}` was written as {shown(writer)} and is read as {shown(reader)}")
+
+
+def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
+    """What records of one schema have that the other one cannot read.
+
+    Raises:
+        BadSchema: one of them cannot be read.
+    """
+    return unreadable(resolved(parse_avro(writer).root, parse_avro(reader).root))
+
+
+def unreadable(step: Step, path: str = "") -> Iterator[str]:
+    """What of a writer's schema the reader has no value for: branches of unions, symbols of enums."""
+    if step.is_refused:
+        yield f"`{path.removeprefix('.')}` was written as {shown(step.writer)}, which is not read"
+        return
+    if step.code == ENUM and step.reader is not None and not step.reader.default_symbol:
+        missing = [name for name in step.writer.names if name not in step.reader.names]
+        if missing:
+            yield f"`{path.removeprefix('.')}` was written with the symbol {missing[0]}, which is not read"
+    names = list(step.writer.fields) if step.code == RECORD else []
+    for number, inner in enumerate(step.steps):
+        if inner.code != DEFAULT:
+            place = f".{names[number]}" if names else "" if step.code == UNION else "[]"
+            yield from unreadable(inner, path + place)
+
+
+def shown(node: Node) -> str:
+    """The type for people."""
+    if node.kind == "union":
+        return " or ".join(shown(part) for part in node.parts)
+    logical = node.logical.removeprefix("exact-")
+    if logical == "decimal":
+        return f"decimal({node.precision},{node.scale})"
+    return logical or (f"fixed({node.size})" if node.kind == "fixed" else node.kind)

@@ -1,0 +1,228 @@
+"""An Avro schema as a tree, and the types that columns of its records have."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from infra.encodings.column_types import FieldType
+from infra.encodings.record_format import BadSchema
+from infra.encodings.schema_files import Schema
+from infra.errors import BadDeclaration
+
+# What fastavro would round, or make something that is no column's value, it leaves as it is under these names.
+_LEFT_ALONE = {"decimal", "uuid", "time-millis", "time-micros", "duration"}
+EXACT = "exact-"
+_MAX_FIELDS = 10_000
+_SCALARS = {
+    "boolean": "boolean",
+    "int": "int",
+    "long": "long",
+    "float": "double",
+    "double": "double",
+    "bytes": "binary",
+    "fixed": "binary",
+    "string": "string",
+    "enum": "string",
+}
+_LOGICAL = {
+    ("int", "date"): "date",
+    ("long", "timestamp-millis"): "timestamp",
+    ("long", "timestamp-micros"): "timestamp",
+    ("long", "local-timestamp-millis"): "timestamp_ntz",
+    ("long", "local-timestamp-micros"): "timestamp_ntz",
+    ("int", f"{EXACT}time-millis"): "long",  # microseconds since midnight: Delta has no type for a time of day
+    ("long", f"{EXACT}time-micros"): "long",
+}
+
+
+@dataclass(frozen=True, kw_only=True)
+class Node:
+    """A type of an Avro schema, its names resolved.
+
+    Attributes:
+        kind: a primitive type's name, `record`, `enum`, `fixed`, `array`, `map` or `union`.
+        parts: of a record the types of its fields, of a union its branches, of an array or a map that of its items.
+        names: of a record its fields, of an enum its symbols.
+        size: of `fixed` its bytes.
+        defaults, aliases: of a record, by field.
+        default_symbol: of an enum, what is read for a symbol that it has not.
+    """
+
+    kind: str
+    logical: str = ""
+    parts: tuple[Node, ...] = ()
+    names: tuple[str, ...] = ()
+    size: int = 0
+    precision: int = 0
+    scale: int = 0
+    defaults: Mapping[str, Any] = field(default_factory=dict)
+    aliases: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
+    default_symbol: str = ""
+
+    @property
+    def fields(self) -> dict[str, Node]:
+        """Of a record, field -> type."""
+        return dict(zip(self.names, self.parts, strict=True)) if self.kind == "record" else {}
+
+    @property
+    def least_bytes(self) -> int:
+        """The bytes that a value has at least."""
+        if self.kind == "record":
+            return sum(part.least_bytes for part in self.parts)
+        return {"null": 0, "fixed": self.size, "float": 4, "double": 8}.get(self.kind, 1)
+
+
+@dataclass(frozen=True)
+class AvroSchema:
+    """A schema as fastavro reads records by it, and as a tree."""
+
+    parsed: Any
+    root: Node
+
+
+def parse_avro(schema: Schema) -> AvroSchema:
+    """Read a schema of records.
+
+    Raises:
+        BadSchema: it is none, is no record's, contains itself, or has arrays of nothing, which no bytes bound.
+    """
+    import fastavro
+    from fastavro.schema import SchemaParseException, UnknownType
+
+    try:
+        named: dict[str, Any] = {}
+        for _, text in schema.imports:
+            fastavro.parse_schema(_left_alone(json.loads(text)), named)
+        known = dict(named)
+        parsed = fastavro.parse_schema(_left_alone(json.loads(schema.text)), named)
+        root = _Builder(known).node(parsed, ())
+    except UnknownType as error:
+        raise BadSchema(
+            f"it uses the type {error.name}, which it does not define: write the definition where it is used first"
+        ) from None
+    except (SchemaParseException, ValueError, KeyError, TypeError, RecursionError) as error:
+        if isinstance(error, BadSchema):
+            raise
+        raise BadSchema(f"no Avro schema: {type(error).__name__} {error}") from None
+    if root.kind != "record":
+        raise BadSchema(f"the Avro schema of a {root.kind}: expected a record's")
+    return AvroSchema(parsed, root)
+
+
+def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
+    """Field of a record -> what computes the type of its column.
+
+    Raises:
+        BadSchema: the schema cannot be read.
+    """
+    return {name: partial(column_type, node, name) for name, node in parse_avro(schema).root.fields.items()}
+
+
+def column_type(node: Node, path: str) -> FieldType:
+    """The type of a column that holds values of the node.
+
+    Raises:
+        BadDeclaration: there is none.
+    """
+    if node.kind == "union":
+        others = [part for part in node.parts if part.kind != "null"]
+        if len(others) == 1:
+            found = column_type(others[0], path)
+            return FieldType(**{**vars(found), "nullable": found.nullable or len(others) < len(node.parts)})
+    elif node.kind == "record" and node.names:
+        return FieldType(
+            name="struct", fields=tuple((n, column_type(k, f"{path}.{n}")) for n, k in node.fields.items())
+        )
+    elif node.kind == "array" or (node.kind == "map" and "." not in path and "[" not in path):
+        return FieldType(name=node.kind, element=column_type(node.parts[0], f"{path}[]"))
+    elif node.logical == f"{EXACT}decimal":
+        return FieldType(name="decimal", precision=node.precision, scale=node.scale)
+    elif node.kind in _SCALARS:
+        return FieldType(name=_LOGICAL.get((node.kind, node.logical), _SCALARS[node.kind]))
+    what = "a union of several types" if node.kind == "union" else f"a {node.kind}"
+    raise BadDeclaration(
+        f"the field {path} is {what} by its Avro schema, which no column can be.",
+        hint="Name the columns that the topic needs in `schema`; with unknown_fields='keep' the rest stays queryable.",
+    )
+
+
+def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterator[str]:
+    """Paths of fields of the schema that a column's type does not name."""
+    if node.kind == "union":
+        for part in node.parts:
+            yield from unnamed_fields(part, kind, path)
+    elif node.kind == "record" and kind is not None and kind.name == "struct":
+        known = dict(kind.fields)
+        for name, part in node.fields.items():
+            if name in known:
+                yield from unnamed_fields(part, known[name], f"{path}.{name}")
+            else:
+                yield f"{path}.{name}".removeprefix(".")
+    elif node.kind in ("array", "map") and kind is not None and kind.element is not None:
+        yield from unnamed_fields(node.parts[0], kind.element, f"{path}[]")
+
+
+def _left_alone(schema: Any) -> Any:
+    """The schema, but of some types fastavro gives the value as it is stored."""
+    if isinstance(schema, Mapping):
+        found = {name: value if name == "default" else _left_alone(value) for name, value in schema.items()}
+        if found.get("logicalType") in _LEFT_ALONE:
+            found["logicalType"] = EXACT + found["logicalType"]
+        return found
+    return [_left_alone(part) for part in schema] if isinstance(schema, list) else schema
+
+
+class _Builder:
+    def __init__(self, named: Mapping[str, Any]) -> None:
+        self._named, self._fields = dict(named), 0
+
+    def node(self, schema: Any, within: tuple[str, ...]) -> Node:
+        if isinstance(schema, list):
+            return Node(kind="union", parts=tuple(self.node(branch, within) for branch in schema))
+        if isinstance(schema, str):
+            if schema in self._named:
+                return self.node(self._named[schema], within)
+            return Node(kind=schema)
+        kind, name = schema["type"], schema.get("name", "")
+        if not isinstance(kind, str):  # a type written within a type
+            return self.node(kind, within)
+        if kind in ("record", "error"):
+            return self._record(schema, name, within)
+        if kind in ("enum", "fixed"):
+            self._named[name] = schema
+        if kind in ("array", "map"):
+            item = self.node(schema["items" if kind == "array" else "values"], within)
+            if kind == "array" and item.least_bytes == 0:
+                raise BadSchema("an array of items without a byte, as many as its count says")
+            return Node(kind=kind, parts=(item,))
+        if kind in self._named and kind not in _SCALARS:
+            return self.node(self._named[kind], within)
+        return Node(
+            kind=kind,
+            logical=str(schema.get("logicalType", "")),
+            names=tuple(schema.get("symbols", ())),
+            size=int(schema.get("size", 0)),
+            precision=int(schema.get("precision", 0)),
+            scale=int(schema.get("scale", 0)),
+            default_symbol=str(schema.get("default", "")) if kind == "enum" else "",
+        )
+
+    def _record(self, schema: Any, name: str, within: tuple[str, ...]) -> Node:
+        if name in within:
+            raise BadSchema(f"the record {name} contains itself")
+        self._named[name] = schema
+        self._fields += len(schema["fields"])
+        if self._fields > _MAX_FIELDS:
+            raise BadSchema(f"more than {_MAX_FIELDS} fields")
+        members = schema["fields"]
+        return Node(
+            kind="record",
+            parts=tuple(self.node(member["type"], (*within, name)) for member in members),
+            names=tuple(member["name"] for member in members),
+            defaults={member["name"]: member["default"] for member in members if "default" in member},
+            aliases={member["name"]: tuple(member.get("aliases", ())) for member in members},
+        )

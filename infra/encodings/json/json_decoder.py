@@ -1,0 +1,154 @@
+"""Parses JSON records to the columns of their topic."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from infra.encodings.column_types import FieldType
+from infra.encodings.json.json_fields import Convert, repeated_key, rest, struct_conversion, struct_type, unknown_fields
+from infra.encodings.json.object_columns import object_columns
+from infra.encodings.parsed_records import Parsed, sized, without_gc
+from infra.encodings.record_format import RecordFormat
+
+if TYPE_CHECKING:
+    from infra.compiled import Bytes, Numbers
+
+_FAULTS = (msgspec.MsgspecError, UnicodeDecodeError, RecursionError, ValueError, OverflowError)
+"""What parsing raises for a record that does not fit."""
+
+
+@dataclass(frozen=True)
+class JsonParser:
+    """Parses JSON objects: exactly typed, no key twice, no unknown field but where the topic allows it."""
+
+    format: RecordFormat
+
+    def parse(self, raw: pa.Table) -> Parsed:
+        """The records of `raw` that are what the schema says, and of the others why they are not."""
+        with without_gc():
+            parsed, rests, faults = self._parse(raw["value"].combine_chunks())
+            rows = [row for row, record in enumerate(parsed) if record is not None]
+            if len(rows) < len(parsed):
+                parsed = [parsed[row] for row in rows]
+            columns = object_columns(parsed, self._record_type.fields)
+            del parsed  # before the search for cycles goes on, which would look at all of them
+        return Parsed(rows, columns, faults, [rests.get(row) for row in rows])
+
+    def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, str], dict[int, list[str]]]:
+        """Of each row its record or None; of some rows the fields that the schema does not name; what is wrong."""
+        parsed: list[Any] = []
+        texts, ends = bytearray(), [0]
+        rests: dict[int, str] = {}
+        faults: dict[int, list[str]] = {}
+        decode, convert, encode = self._decoder.decode, self._conversion, self._encoder.encode_into
+        for row, value in enumerate(values.to_pylist()):
+            record = None
+            unfit = sized(value, self.format.max_bytes, "a JSON object")
+            if unfit is not None:
+                faults[row] = [unfit]
+            else:
+                try:
+                    record = decode(value)
+                    if not self._is_flat:
+                        encode(record, texts, -1)
+                    if convert is not None:
+                        convert(record)
+                except _FAULTS as error:
+                    record, faults[row] = None, [_readable(error)]
+            parsed.append(record)
+            ends.append(len(texts))
+        for row in self._suspects(values, parsed, np.frombuffer(texts, np.uint8), np.array(ends, np.int64)):
+            try:
+                unknown = self._look(values[row].as_py())
+            except _FAULTS as error:
+                parsed[row], faults[row] = None, [_readable(error)]
+            else:
+                if unknown is not None:
+                    rests[row] = unknown
+        return parsed, rests, faults
+
+    def _suspects(self, values: pa.Array, parsed: Sequence[Any], texts: Bytes, ends: Numbers) -> list[int]:
+        """Rows in which a key may stand twice, or may be one that the schema does not name.
+
+        A plain record has as many `":` as names: those of the schema where it is flat, else those of the parsed record
+        as it is written again. Another number, a field that is absent from a flat record, white space before a colon
+        or an escaped quotation mark or colon make a row worth the slow look; no such key escapes these. Found in one
+        pass over the bytes of the whole batch, since nearly all rows are plain.
+        """
+        from infra.encodings.json.json_names import count_names
+
+        names, odd_names = count_names(*_bytes_of(values))
+        if self._is_flat:
+            odd = set(np.flatnonzero(names != len(self.format.types)).tolist())
+            for column in self._optional:
+                odd.update(row for row, r in enumerate(parsed) if r is not None and getattr(r, column) is msgspec.UNSET)
+        else:
+            odd = set(np.flatnonzero(names != count_names(texts, ends)[0]).tolist())
+        odd.update(np.flatnonzero(odd_names).tolist())
+        return sorted(row for row in odd if parsed[row] is not None)
+
+    def _look(self, value: bytes) -> str | None:
+        """The fields that the schema does not name, as JSON, where the topic keeps them.
+
+        Raises:
+            ValueError: a repeated key, or one that is not in the schema of a topic that refuses such keys.
+        """
+        repeated = repeated_key(value)
+        if repeated is not None:
+            raise ValueError(f"the key {repeated!r} is repeated")
+        if self._is_flat or self.format.unknown_fields == "ignore":
+            return None
+        if self.format.unknown_fields == "keep":
+            kept = rest(value, self._record_type)
+            return None if kept is None else msgspec.json.encode(kept).decode()
+        path = next(unknown_fields(msgspec.json.decode(value), self._record_type), None)
+        if path is not None:
+            raise ValueError(f"Object contains unknown field `{path.removeprefix('.')}`")
+        return None
+
+    @cached_property
+    def _decoder(self) -> msgspec.json.Decoder[Any]:
+        refuses = self.format.unknown_fields == "refuse"
+        name = self.format.topic.rpartition(".")[2] or "Record"
+        return msgspec.json.Decoder(struct_type(self._record_type.fields, name, forbids=refuses))
+
+    @cached_property
+    def _encoder(self) -> msgspec.json.Encoder:
+        return msgspec.json.Encoder()
+
+    @cached_property
+    def _optional(self) -> list[str]:
+        return [f"f{n}" for n, kind in enumerate(self.format.types.values()) if kind.nullable]
+
+    @cached_property
+    def _record_type(self) -> FieldType:
+        return self.format.record_type
+
+    @cached_property
+    def _is_flat(self) -> bool:
+        """Whether a record that fits shows each field of the schema once, and nothing else."""
+        return self.format.unknown_fields == "refuse" and all(kind.is_flat for kind in self.format.types.values())
+
+    @cached_property
+    def _conversion(self) -> Convert | None:
+        return struct_conversion(self._record_type.fields, inner=False)
+
+
+def _bytes_of(values: pa.Array) -> tuple[Bytes, Numbers]:
+    """The buffer of all values, and where each begins and the last one ends."""
+    _, ends, data = values.buffers()
+    bounds = np.frombuffer(ends, np.int32)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data, np.uint8) if data else np.empty(0, np.uint8), bounds.astype(np.int64)
+
+
+def _readable(error: Exception) -> str:
+    if isinstance(error, RecursionError):
+        return "nested too deeply"
+    return str(error).replace(" - at `$.", " at `").replace("$.", "")

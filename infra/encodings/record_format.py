@@ -1,0 +1,58 @@
+"""What parsers know of a topic's records, and what they say of one that does not fit."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Literal
+
+from infra.encodings.column_types import FieldType
+
+if TYPE_CHECKING:
+    from infra.encodings.schema_files import SchemaFiles
+
+
+@dataclass(frozen=True, kw_only=True)
+class RecordFormat:
+    """What a parser knows of the records of a topic.
+
+    Attributes:
+        topic: its full name.
+        types: field of a record -> type.
+        unknown_fields: what happens to a record with fields that are not among these: it is refused, or they are
+            ignored, or kept as JSON.
+        max_bytes: of a value.
+        key: the fields that identify a record.
+        table: of a captured database, whose changes the records are.
+        schema_files: the schemas by which records were written, of an encoding that needs some.
+    """
+
+    topic: str
+    types: Mapping[str, FieldType]
+    unknown_fields: Literal["refuse", "ignore", "keep"] = "refuse"
+    max_bytes: int = 65_536
+    key: Sequence[str] = ()
+    table: str = ""
+    schema_files: SchemaFiles | None = None
+
+    @property
+    def record_type(self) -> FieldType:
+        """The record as one struct."""
+        return FieldType(name="struct", fields=tuple(self.types.items()))
+
+
+class Misfit(ValueError):
+    """A value that its type cannot hold.
+
+    Attributes:
+        reason: what was expected, and what there is.
+        path: where, from the outermost field on: `.name` or `[n]`.
+    """
+
+    def __init__(self, reason: str, path: str = "") -> None:
+        super().__init__(f"{reason} at `{path.removeprefix('.')}`")
+        self.reason, self.path = reason, path
+
+
+class BadSchema(ValueError):
+    """A schema that cannot be read, or by which records are not read."""

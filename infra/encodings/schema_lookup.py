@@ -1,0 +1,33 @@
+"""Finds the schema of a record: among the files of the repository, else in the registry."""
+
+from __future__ import annotations
+
+import functools
+
+from infra.encodings.schema_files import Schema, SchemaFiles
+from infra.kafka.schema_registry import SchemaRegistry
+from infra.settings import Settings
+
+
+def find_schema(files: SchemaFiles, name: int | str) -> Schema:
+    """The schema of an id or a GUID.
+
+    Raises:
+        LookupError: neither has it; says what there is.
+        RegistryUnreachable: the registry does not answer. Retryable.
+    """
+    found = files.find(name)
+    if found is not None:
+        return found
+    url = Settings.from_environment().schema_registry
+    if url:
+        answer = _registry(url).find(name)
+        if answer is not None:
+            return Schema(*answer)
+    there = f"schemas/{files.subject} has {', '.join(map(str, files.by_id))}"
+    raise LookupError(f"the schema {name} is unknown: {there}{', and the registry has it not' if url else ''}")
+
+
+@functools.cache
+def _registry(url: str) -> SchemaRegistry:
+    return SchemaRegistry(url)

@@ -1,0 +1,190 @@
+"""What parsers of encodings share whose records name the schema that they were written by."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, ClassVar, Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from infra.encodings.column_types import FieldType
+from infra.encodings.parsed_records import Parsed, sized, without_gc
+from infra.encodings.record_format import BadSchema, Misfit, RecordFormat
+from infra.encodings.schema_files import Schema, SchemaFiles
+from infra.encodings.schema_framing import HEADER, Framed, framed
+from infra.encodings.schema_lookup import find_schema
+from infra.kafka.record_columns import HEADERS
+
+Reading = TypeVar("Reading")
+
+
+@dataclass(frozen=True)
+class Group:
+    """Records of a batch that were written by one schema.
+
+    Attributes:
+        written: by which; where each begins is in `starts`.
+        rows: their numbers, ascending.
+        starts, ends: where each lies in the buffer of the values.
+    """
+
+    written: Framed
+    rows: npt.NDArray[np.int64]
+    starts: npt.NDArray[np.int64]
+    ends: npt.NDArray[np.int64]
+
+
+class SchemaParser(ABC, Generic[Reading]):
+    """Parses records group by group, those of one schema at a time.
+
+    `Reading` is how the records of one schema are read, made once for each.
+    """
+
+    expected: ClassVar[str]
+    """What a value is, for people."""
+    indexed: ClassVar[bool] = False
+    """As of `framed`."""
+
+    def __init__(self, format: RecordFormat) -> None:
+        self.format = format
+        self._known: dict[tuple[int | str, tuple[int, ...]], Reading | str] = {}
+
+    @abstractmethod
+    def reading(self, schema: Schema, written: Framed) -> Reading:
+        """How records of this schema are read.
+
+        Raises:
+            BadSchema, Misfit: why none is.
+        """
+
+    @abstractmethod
+    def parse_group(self, values: pa.Array, group: Group, reading: Reading) -> Parsed:
+        """The records of a group among the values of the batch."""
+
+    def parse(self, raw: pa.Table) -> Parsed:
+        """The records of `raw` that are what their schema says, and of the others why they are not.
+
+        Raises:
+            RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
+        """
+        groups, faults = self._by_schema(raw)
+        values = raw["value"].combine_chunks()
+        parts = []
+        with without_gc():
+            for group in groups:
+                reading = self._reading(group.written)
+                if isinstance(reading, str):
+                    faults.update((row, [reading]) for row in group.rows.tolist())
+                else:
+                    parts.append(self.parse_group(values, group, reading))
+        return _joined(parts, faults, self.format)
+
+    def refuse_unknown(self, field: str | None, written: Framed) -> None:
+        """Refuse a schema with a field that the topic neither names nor allows.
+
+        Raises:
+            Misfit: it has one.
+        """
+        if field is not None and self.format.unknown_fields == "refuse":
+            raise Misfit(f"Object contains unknown field `{field}`, by the schema {written.schema}")
+
+    @property
+    def files(self) -> SchemaFiles:
+        """The schemas of the topic that are files."""
+        assert self.format.schema_files is not None
+        return self.format.schema_files
+
+    @cached_property
+    def record_type(self) -> FieldType:
+        """The record as one struct."""
+        return self.format.record_type
+
+    def _reading(self, written: Framed) -> Reading | str:
+        """How the records are read, or why none of them is."""
+        key = written.schema, written.message
+        if key not in self._known:
+            try:
+                schema = find_schema(self.files, written.schema)
+            except LookupError as error:
+                return str(error.args[0])  # may be known later
+            try:
+                self._known[key] = self.reading(schema, written)
+            except BadSchema as error:
+                self._known[key] = f"the schema {written.schema} cannot be read: {error}"
+            except Misfit as misfit:
+                self._known[key] = misfit.reason
+        return self._known[key]
+
+    def _by_schema(self, raw: pa.Table) -> tuple[list[Group], dict[int, list[str]]]:
+        """The records of a batch by the schema that their framing names, and why others name none."""
+        values = raw["value"].combine_chunks()
+        # Only in a header of its own is there a schema; others, such as those of tracing, need no look at each record.
+        names = pc.struct_field(pc.list_flatten(raw[HEADERS]), "key")
+        has_headers = bool(pc.any(pc.equal(names, HEADER)).as_py())
+        headers: list[Any] = raw[HEADERS].to_pylist() if has_headers else [None] * len(raw)
+        _, offsets, data = values.buffers()
+        bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
+        if not has_headers and not values.null_count and data is not None:
+            plain = _of_one_schema(np.frombuffer(data, np.uint8), bounds, self.format.max_bytes, indexed=self.indexed)
+            if plain is not None:
+                return [plain], {}
+        found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, int]]] = {}
+        faults: dict[int, list[str]] = {}
+        for row, value in enumerate(values.to_pylist()):
+            unfit = sized(value, self.format.max_bytes, self.expected)
+            if unfit is None:
+                try:
+                    frame = framed(value, headers[row], indexed=self.indexed)
+                except ValueError as error:
+                    unfit = str(error)
+                else:
+                    found.setdefault((frame.schema, frame.message), []).append((row, frame.start))
+            if unfit is not None:
+                faults[row] = [unfit]
+        groups = []
+        for (schema, message), places in found.items():
+            rows, starts = np.array(places, np.int64).T
+            groups.append(Group(Framed(schema, 0, message), rows, bounds[rows] + starts, bounds[rows + 1]))
+        return groups, faults
+
+
+def _of_one_schema(
+    data: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64], max_bytes: int, *, indexed: bool
+) -> Group | None:
+    """The group of all records, where they begin alike with an id, as nearly every batch does; else None."""
+    starts, ends, size = bounds[:-1], bounds[1:], 6 if indexed else 5
+    lengths = ends - starts
+    if not len(starts) or lengths.min() < size or lengths.max() > max_bytes:
+        return None
+    heads = data[starts[:, None] + np.arange(size)]
+    if (heads != heads[0]).any() or heads[0, 0] or (indexed and heads[0, 5]):
+        return None
+    message = (0,) if indexed else ()
+    return Group(
+        Framed(int.from_bytes(heads[0, 1:5].tobytes(), "big"), 0, message), np.arange(len(starts)), starts + size, ends
+    )
+
+
+def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], format: RecordFormat) -> Parsed:
+    """What was parsed of the parts of a batch, in the order of the batch."""
+    for part in parts:
+        faults.update(part.faults)
+    some = [part for part in parts if part.rows]
+    if len(some) == 1:
+        return Parsed(some[0].rows, some[0].columns, faults, some[0].rests)
+    rows = np.concatenate([np.asarray(part.rows, np.int64) for part in some]) if some else np.zeros(0, np.int64)
+    order = np.argsort(rows)
+    columns = {
+        name: pa.concat_arrays([part.columns[name] for part in some] or [pa.array([], kind.arrow)]).take(
+            pa.array(order)
+        )
+        for name, kind in format.types.items()
+    }
+    rests = [rest for part in some for rest in part.rests]
+    return Parsed(rows[order].tolist(), columns, faults, [rests[n] for n in order])

@@ -1,1 +1,0 @@
-"""What makes declarations work; a declaration imports from `tables` alone."""
