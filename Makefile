@@ -37,7 +37,7 @@ test: check  ## Run every test: `check`, then those with Spark and real servers
 fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
 	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} WEBHOOKS=1 REGISTRY=1 \
 		$(PYTHON) -m pytest tests/batch/test_parity.py tests/kinds tests/batch/test_year.py tests/cli/test_webhooks.py \
-		tests/infra/kafka/test_apicurio.py tests/chaos/servers/test_random_captures.py
+		tests/infra/kafka/test_apicurio.py tests/chaos/servers/test_random_captures.py tests/chaos/test_refresh_model.py
 
 chaos: setup  ## Kill streams, reconciles, replays, rebuilds and captures CHAOS_KILLS times each, 50 unless told
 	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos tests/platform/test_change_capture.py \

@@ -21,7 +21,7 @@ from infra.delta.delta_writer import CHANGE, CommitTag
 from infra.delta.lake import Lake
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, TwofoldError, WriteConflict
-from infra.instants import epoch_ms, from_epoch_ms
+from infra.instants import from_epoch_ms
 from infra.offset_ranges import condition
 from tables.declare.code_fingerprint import FINGERPRINT, definition, is_accepted, is_same, recorded
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -195,7 +195,7 @@ class Promotion:
             beyond = {p: (there.get(p, 0), end) for p, end in here.items() if end > there.get(p, 0)}
             if beyond:
                 rows = self.live.lake.frame(self.live.spark, name).where(condition(beyond, PARTITION, OFFSET))
-                found.append(epoch_ms(rows.agg(F.min(topic.event_time)).collect()[0][0]))
+                found += rows.agg(F.min(F.unix_millis(topic.event_time))).collect()[0]
         return min((ms for ms in found if ms is not None), default=None)
 
 

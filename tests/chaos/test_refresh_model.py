@@ -1,4 +1,7 @@
-"""A stream that is killed, lost and overtaken, and the batch, leave what a small model says; without Spark."""
+"""Streams that are killed, lost and overtaken, and the batch, leave what a small model says; without Spark.
+
+The streams are of two homes, and keys are decimals of 38 digits.
+"""
 
 from __future__ import annotations
 
@@ -6,9 +9,10 @@ import json
 import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field, replace
 from datetime import timedelta
+from decimal import Decimal
 from pathlib import Path
 from shutil import rmtree
 from tempfile import mkdtemp
@@ -29,10 +33,12 @@ from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.delta.file_pruning import prune_files
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import duckdb_utc
+from infra.errors import WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
 from streaming.maintain.closed_row_guard import ClosedRowGuard
+from streaming.maintain.stream_fence import StreamFence
 from tables.declare.code_fingerprint import fingerprint
 from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
 from tables.declare.registry import Registry
@@ -43,16 +49,19 @@ from tables.refresh.refresh import Refresher, _Input
 from tables.refresh.scope import Scope
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
-from tests.tables.declared import a_topic, bound_as
+from tests.tables.declared import READINGS, a_topic, bound_as
 
-RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 4
+RUNS = 20 * int(os.environ.get("CHAOS_KILLS") or os.environ.get("FUZZ_WORLDS", "0")) or 4
 WINDOW_S, DELAY_S = 100, 50
 GOOD, BAD_VALUE = 0.1, 99.0
-STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
+SCHEMA_OF_TOPIC = {**READINGS.schema, "sensor": "decimal(38,0)"}
+STRICT, LOOSE = (a_topic(schema=SCHEMA_OF_TOPIC, checks=checks) for checks in ([between("value", 0, 10)], []))
+CLOCK, A, B = Decimal(-(10**37)), Decimal(10**37), Decimal(10**37 + 1)
+"""Sensors: two of them are one number as doubles, and none fits into 64 bits."""
 START = APPENDED - timedelta(days=2)
 START_MS = cast(int, epoch_ms(START))
 WINDOW_MS, DELAY_MS = WINDOW_S * 1_000, DELAY_S * 1_000
-Window = tuple[str, int]
+Window = tuple[Decimal, int]
 """A sensor, and when the window begins, epoch milliseconds."""
 
 
@@ -75,7 +84,7 @@ TABLE = bound_as(
 )
 SCHEMA = pa.schema(
     [
-        ("sensor", pa.string()),
+        ("sensor", pa.decimal128(38, 0)),
         ("starts_at", pa.timestamp("us", tz="UTC")),
         ("closes_at", pa.timestamp("us", tz="UTC")),
         ("readings", pa.int64()),
@@ -85,13 +94,13 @@ SCHEMA = pa.schema(
 REGISTRY = Registry({LOOSE.full_name: LOOSE}, {TABLE.full_name: TABLE})
 
 
-Batch = tuple[int, list[int], str, float]
+Batch = tuple[int, list[int], Decimal, float]
 """By how many seconds time goes on, how many late each record is, and the sensor and the value of these."""
 BATCHES = st.lists(
     st.tuples(
         st.integers(20, 150),
         st.lists(st.integers(0, 400), min_size=1, max_size=5),
-        st.sampled_from("ab"),
+        st.sampled_from([A, B]),
         st.sampled_from([GOOD, GOOD, 0.2, 0.3, BAD_VALUE]),
     ),
     min_size=2,
@@ -99,16 +108,26 @@ BATCHES = st.lists(
 )
 
 
+STEPS = [
+    (Ledgers, "record_evidence"),
+    (Writer, "apply"),
+    (Ledgers, "record_corrections"),
+    (Ledgers, "record_run"),
+    (Ledgers, "move"),
+]
+"""What a reconcile writes, in this order."""
+
+
 class Killed(BaseException):
     """Stands for the end of a process."""
 
 
-def reading(sensor: str, second: int, value: float) -> bytes:
+def reading(sensor: Decimal, second: int, value: float) -> bytes:
     at = START + timedelta(seconds=second)
-    return json.dumps({"sensor": sensor, "read_at": at.isoformat(), "value": value, "count": None}).encode()
+    return json.dumps({"sensor": int(sensor), "read_at": at.isoformat(), "value": value, "count": None}).encode()
 
 
-def window_of(sensor: str, ms: int) -> Window:
+def window_of(sensor: Decimal, ms: int) -> Window:
     return sensor, ms // WINDOW_MS * WINDOW_MS
 
 
@@ -142,10 +161,10 @@ class Model:
         records: by offset: sensor, epoch milliseconds, value, and whether it is among the events.
     """
 
-    records: list[tuple[str, int, float, bool]] = field(default_factory=list)
+    records: list[tuple[Decimal, int, float, bool]] = field(default_factory=list)
 
     def table(self) -> dict[Window, tuple[int, float]]:
-        first: dict[tuple[str, int], float] = {}
+        first: dict[tuple[Decimal, int], float] = {}
         for sensor, ms, value, accepted in self.records:
             if accepted:
                 first.setdefault((sensor, ms), value)
@@ -179,13 +198,16 @@ class Stream:
     watermark_ms: int = 0
     newest_ms: int = 0
     planned: int | None = None
-    seen: set[tuple[str, int]] = field(default_factory=set)
+    seen: set[tuple[Decimal, int]] = field(default_factory=set)
     sums: dict[Window, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.checkpoint = Checkpoint.of_table(self.lake.settings, TABLE)
-        self.fence = ClosedRowGuard(self.checkpoint, self.lake, TABLE)
-        self.fence.record_watermark_once()
+        self.guard = ClosedRowGuard(self.checkpoint, self.lake, TABLE)
+        self.fence = StreamFence(Writer(self.lake, TABLE.full_name))
+        if not self.checkpoint.is_new and self.fence.is_of_another(self.checkpoint.stream):
+            self.checkpoint.set_aside()
+        self.guard.record_watermark_once()
 
     def step(self, commits: int, dies: str) -> None:
         """One micro-batch; it is done again by the next step when the stream dies in it."""
@@ -200,6 +222,8 @@ class Stream:
         table_id = str(self.lake.open(LOOSE.full_name).metadata().id)
         planned = MicroBatch(ends=[delta_offset(table_id, ends)], watermark_ms=watermark_ms)
         self.checkpoint.plan(self.batch, planned)
+        if self.batch == 0:
+            self.fence.claim(self.checkpoint.stream, self.guard)
         if dies == "before":
             return
         seen, sums, revised = set(self.seen), dict(self.sums), set()
@@ -223,7 +247,7 @@ class Stream:
         self.watermark_ms = watermark_ms
 
     def _is_ours(self, window: Window) -> bool:
-        closed_before_ms = self.fence.closed_before_ms
+        closed_before_ms = self.guard.closed_before_ms
         return closed_before_ms is None or window[1] + WINDOW_MS >= closed_before_ms
 
     def _read(self, ends: int) -> list[dict[str, Any]]:
@@ -242,14 +266,16 @@ class Stream:
     def _write(self, sums: dict[Window, tuple[int, float]], ends: int, watermark_ms: int) -> None:
         info = {
             "cause": "stream",
-            "batch": self.batch,
             "versions": {LOOSE.full_name: ends},
             "watermark_ms": watermark_ms or None,
             "fingerprint": fingerprint(TABLE),
         }
-        stamp = CommitTag(app=f"stream/{self.checkpoint.stream}", version=self.batch, info=info)
+
+        def write(stamp: CommitTag) -> Written:
+            return Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.primary_key, stamp)
+
         if sums:
-            Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.primary_key, stamp)
+            self.fence.commit(self.checkpoint.stream, self.batch, info, write)
 
 
 @dataclass
@@ -281,17 +307,21 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
 
 
 class Refreshes(RuleBasedStateMachine):
-    """One topic, one table, its stream, and whoever reconciles, replays and cleans meanwhile."""
+    """One topic, one table, streams of two homes, and whoever reconciles, replays and cleans meanwhile."""
 
     @initialize(history=BATCHES)
     def begin(self, history: list[Batch]) -> None:
         self.home = Path(mkdtemp(prefix="twofold-model-"))
-        self.lake = Lake(Settings(home=self.home))
+        self.lake = Lake(Settings(home=self.home / "first"))
+        self.lakes = [
+            self.lake,
+            Lake(replace(self.lake.settings, home=self.home / "second", lake=self.lake.settings.lake_uri)),
+        ]
+        self.asleep: Stream | None = None
         self.log, self.model = SmallLog(self.lake, LOOSE, {0: []}), Model()
         self.lake.ensure(TABLE.full_name, SCHEMA, statistics=TABLE.statistics)
         Ledgers(self.lake).ensure()
         self.feed, self.stream = self.log.driver(STRICT), Stream(self.lake)
-        self.platform = Platform(cast(Any, None), self.lake, REGISTRY)
         self.now = 0
         self.ingest(history, is_read=True)
 
@@ -300,11 +330,11 @@ class Refreshes(RuleBasedStateMachine):
         """Micro-batches, each with records that are so many seconds behind its clock."""
         for advance, late, sensor, value in batches:
             self.now += advance
-            self._ingest([("clock", self.now, GOOD), *((sensor, max(0, self.now - by), value) for by in late)])
+            self._ingest([(CLOCK, self.now, GOOD), *((sensor, max(0, self.now - by), value) for by in late)])
             if is_read:
                 self.stream.step(1, "")
 
-    def _ingest(self, readings: Sequence[tuple[str, int, float]]) -> None:
+    def _ingest(self, readings: Sequence[tuple[Decimal, int, float]]) -> None:
         for sensor, second, value in readings:
             self.log.values[0].append(reading(sensor, second, value))
             self.model.records.append((sensor, START_MS + second * 1_000, value, value != BAD_VALUE))
@@ -318,7 +348,27 @@ class Refreshes(RuleBasedStateMachine):
     @rule()
     def lose_checkpoint(self) -> None:
         rmtree(self.stream.checkpoint.path, ignore_errors=True)
-        self.stream = Stream(self.lake)
+        self.stream = Stream(self.stream.lake)
+
+    @precondition(lambda self: self.stream.batch)
+    @rule()
+    def overtake(self) -> None:
+        """The stream of the other home starts, and writes the table; that of this one sleeps."""
+        [other] = [lake for lake in self.lakes if lake is not self.stream.lake]
+        self.asleep, self.stream = self.stream, Stream(other)
+        self.stream.step(10**6, "")
+
+    @precondition(lambda self: self.asleep)
+    @rule(commits=st.integers(1, 3))
+    def wake(self, commits: int) -> None:
+        """The stream that was overtaken goes on, and changes nothing."""
+        assert self.asleep
+        version, batch = self.lake.version(TABLE.full_name), self.asleep.batch
+        try:
+            self.asleep.step(commits, "after")
+        except WriteConflict:
+            self.asleep = None
+        assert self.lake.version(TABLE.full_name) == version, batch
 
     @precondition(lambda self: self.stream.batch)
     @rule(verify=st.booleans(), beside=st.integers(0, 2))
@@ -332,16 +382,19 @@ class Refreshes(RuleBasedStateMachine):
         assert unexplained_changes(self.lake, TABLE) == 0
 
     @precondition(lambda self: self.stream.batch)
-    @rule()
-    def reconcile_that_dies(self) -> None:
-        def dying(*_: Any, **__: Any) -> Any:
+    @rule(step=st.sampled_from(STEPS), is_done=st.booleans())
+    def reconcile_that_dies(self, step: tuple[type, str], is_done: bool) -> None:
+        """Reconcile, which ends before or after one of its writes."""
+        kind, name = step
+        write = getattr(kind, name)
+
+        def dying(*args: Any, **how: Any) -> Any:
+            if is_done:
+                write(*args, **how)
             raise Killed
 
-        with patch.object(Ledgers, "record_corrections", dying):
-            try:
-                self._reconcile()
-            except Killed:
-                return
+        with patch.object(kind, name, dying), suppress(Killed):
+            self._reconcile()
 
     @rule()
     def replay(self) -> None:
@@ -373,7 +426,7 @@ class Refreshes(RuleBasedStateMachine):
     def teardown(self) -> None:
         try:
             for second in (50_000, 50_001, 50_002):
-                self._ingest([("clock", second, GOOD)])
+                self._ingest([(CLOCK, second, GOOD)])
                 self.stream.step(10**6, "")
             assert self.stream.watermark_ms > START_MS + 40_000_000
             self._reconcile(verify=True)
@@ -388,7 +441,8 @@ class Refreshes(RuleBasedStateMachine):
 
     def _reconcile(self, *, verify: bool = False) -> list[RunResult]:
         with patch.object(Refresher, "_derived", derived):
-            return reconcile_tables(self.platform, [TABLE], verify=verify)
+            platform = Platform(cast(Any, None), self.stream.lake, REGISTRY)
+            return reconcile_tables(platform, [TABLE], verify=verify)
 
     def _live(self) -> dict[Window, tuple[int, float]]:
         return sums_of(pa.table(self.lake.open(TABLE.full_name).scan()))

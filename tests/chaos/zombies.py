@@ -68,15 +68,14 @@ class _Zombie(Writer):
     ) -> None:
         super().__init__(writer.lake, writer.name)
         self._id, self._rows, self.stamp, self._attempt, self._extra = writer._id, rows, stamp, attempt, extra
-        self._looks = [writer.lake.open(writer.name)]
+        self._known: DeltaTable | None = writer.lake.open(writer.name)
+        self._looks = 0
 
     def go_on(self) -> bool:
         """Commit; whether the table as it is now made it look again."""
         Writer._commit(self, self._rows, self.stamp, self._attempt, self._extra)
-        return len(self._looks) > 1
+        return self._looks > 1
 
     def newest(self) -> DeltaTable:
-        if self._table is not None:
-            self._looks.append(super().newest())
-        self._table = self._looks[-1]
-        return self._table
+        known, self._known, self._looks = self._known, None, self._looks + 1
+        return known or super().newest()

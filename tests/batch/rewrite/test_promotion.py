@@ -117,6 +117,14 @@ def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World, mo
         rollback(promotion.live, promotion.table)
 
 
+def test_a_promotion_leaves_to_the_next_one_what_arrived_after_it_was_rebuilt(world: World) -> None:
+    DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="total IN (3, 11)")
+    promotion = rebuild(world)
+    world.append({"readings": [reading("a", 3.5, 1)]})
+    outcome = promotion.promote()
+    assert (outcome.updated, totals(world)["a", hour(1)], totals(world)["b", hour(2)]) == (1, 11, 4)
+
+
 def test_a_promotion_leaves_rows_alone_that_changed_since_they_were_shown(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
