@@ -189,7 +189,7 @@ class Promotion:
         """The earliest event time of the records that only the live platform has ingested; None when there are none."""
         from pyspark.sql import functions as F
 
-        found = []
+        found: list[int | None] = []
         for name, topic in self.shadow.registry.topics.items():
             here, there = (read_ingested_offsets(platform.lake, topic).ends for platform in (self.live, self.shadow))
             beyond = {p: (there.get(p, 0), end) for p, end in here.items() if end > there.get(p, 0)}
