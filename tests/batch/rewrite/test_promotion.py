@@ -117,7 +117,7 @@ def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World, mo
         rollback(promotion.live, promotion.table)
 
 
-def test_a_promotion_leaves_to_the_next_one_what_arrived_after_it_was_rebuilt(world: World) -> None:
+def test_a_promotion_leaves_to_the_next_one_what_has_arrived_since(world: World) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="total IN (3, 11)")
     promotion = rebuild(world)
     world.append({"readings": [reading("a", 3.5, 1)]})
