@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import reconcile_tables
 from infra.delta.delta_writer import CHANGE, Written
@@ -112,7 +113,7 @@ class _Decoded:
         return self._target.difference(self._should, self._work.covered(self._target.live()))
 
     def end(self) -> RunResult:
-        """Forget what was computed."""
+        """Note the run where it changed something, and forget what was computed."""
         if "_first" in self.__dict__:
             self._first.unpersist()
         outcome = RunResult(
@@ -123,7 +124,10 @@ class _Decoded:
             scopes=self._work.ranges,
             seconds=time.monotonic() - self._work.began,
         )
-        return outcome.publishing(self._written, self._version)
+        outcome = outcome.publishing(self._written, self._version)
+        if outcome.changed:
+            Ledgers(self._target.lake, self._target.spark).record_run(outcome, None, "")
+        return outcome
 
 
 def _below(registry: Registry, topic: Topic) -> list[Table]:
