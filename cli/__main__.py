@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import os
 import sys
 import traceback
@@ -117,9 +118,14 @@ def options(
     context.ensure_object(Mode).debug = debug
 
 
+def _flowing(text: str) -> str:
+    """A docstring whose paragraphs are one line each, so that a terminal of any width breaks them."""
+    return "\n\n".join(" ".join(part.split()) for part in inspect.cleandoc(text).split("\n\n"))
+
+
 for _panel, _functions in COMMANDS.items():
     for _function in _functions:
-        app.command(rich_help_panel=_panel)(_function)
+        app.command(rich_help_panel=_panel, help=_flowing(_function.__doc__ or ""))(_function)
 app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 

@@ -37,7 +37,7 @@ def check(
     from tables.declare.registry import load, mistakes_in
     from tables.declare.topic_schemas import incompatible_changes
 
-    registry, wanted = load(), names or []
+    registry, wanted = load(quietly=True), names or []
     faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]
     mistakes = [mistake for fault in faults for mistake in mistakes_in(fault)]
     sound = [name for name in wanted if not any(_is_named(full, [name]) for full in registry.faults)]

@@ -71,7 +71,8 @@ def require_columns(what: str, wanted: Sequence[str], columns: Mapping[str, obje
     missing = [column for column in wanted if column not in columns]
     if missing:
         raise BadDeclaration(
-            f"{what} names {', '.join(missing)}, which the schema lacks.", hint=f"It has {', '.join(columns)}."
+            f"{what} names {', '.join(missing)}, which the schema lacks.",
+            hint=f"It has {', '.join(columns) or 'no columns'}.",
         )
 
 

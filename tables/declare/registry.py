@@ -195,13 +195,18 @@ class Registry:
         return _find(name, self.topics, self.faults, "topic")
 
 
-def load(folder: Path | None = None) -> Registry:
+def load(folder: Path | None = None, *, quietly: bool = False) -> Registry:
     """Every topic and table that can be loaded from `<folder>/<domain>/<name>.py`, and why the others cannot.
 
     Args:
-        folder: None: the platform's own, which a process reads once.
+        folder: None: the platform's own, which a process reads once, and logs once what it leaves out.
+        quietly: log nothing: the caller lists it.
     """
-    return _own() if folder is None else _read(folder)
+    if folder is not None:
+        return _read(folder)
+    if not quietly:
+        _log_faults()
+    return _own()
 
 
 def running(settings: Settings) -> Registry:
@@ -227,10 +232,13 @@ def running_domains(settings: Settings) -> list[str]:
 
 @functools.cache
 def _own() -> Registry:
-    registry = _read(FOLDER)
-    for name, fault in registry.faults.items():
+    return _read(FOLDER)
+
+
+@functools.cache
+def _log_faults() -> None:
+    for name, fault in _own().faults.items():
         _log.error("left out declaration=%s error=%s", name, fault.message)
-    return registry
 
 
 def _read(folder: Path) -> Registry:

@@ -294,7 +294,7 @@ WITH_SPARK: Mapping[str, Mistake] = {
 
 def checked(cli: Cli, monkeypatch: pytest.MonkeyPatch, folder: Path, files: Mapping[str, str], *options: str) -> Ran:
     declared = registry.load(written(folder / "tables", files))
-    monkeypatch.setattr(registry, "load", lambda: declared)
+    monkeypatch.setattr(registry, "load", lambda **_: declared)
     return cli("check", *options, "--json")
 
 
@@ -328,7 +328,7 @@ def test_check_says_which_changes_recompute_a_whole_table(
     rows = 'readings.agg(F.count("*").alias("n")).withColumn("id", F.lit(1))'
     whole = a_table(rows=rows, parameters='primary_key=["id"], recompute_by=[]')
     declared = registry.load(written(tmp_path / "tables", Mistake(whole, "").files))
-    monkeypatch.setattr(registry, "load", lambda: declared)
+    monkeypatch.setattr(registry, "load", lambda **_: declared)
     ran = cli("check")
     assert "plant.hours: a change of plant.readings recomputes the whole table." in ran.out
     assert (ran.code, "1 table without a mistake" in ran.out) == (0, True)

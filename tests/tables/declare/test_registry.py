@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,7 @@ from infra.chosen_domains import choose_domains
 from infra.errors import BadArgument, BadDeclaration
 from infra.settings import Settings
 from tables.declare.analysis import whole_scopes
-from tables.declare.registry import Registry, load, running, running_domains
+from tables.declare.registry import Registry, _log_faults, load, running, running_domains
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 
 
@@ -347,3 +348,16 @@ def test_the_declarations_of_the_platform_load() -> None:
     registry = load()
     assert registry.domains
     assert all(d.description for d in [*registry.topics.values(), *registry.tables.values()])
+
+
+def test_what_is_left_out_is_logged_once_unless_the_caller_lists_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    every = mills(tmp_path / "tables")
+    monkeypatch.setattr("tables.declare.registry._own", lambda: every)
+    monkeypatch.setattr("tables.declare.registry._log_faults", functools.cache(_log_faults.__wrapped__))
+    load(quietly=True)
+    assert caplog.messages == []
+    load()
+    load()
+    assert [message.split()[2] for message in caplog.messages] == ["declaration=shop.broken", "declaration=yard.broken"]
