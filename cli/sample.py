@@ -20,6 +20,8 @@ from tables.declare.parameter_checks import COLUMN
 from tables.declare.record_fields import field
 
 MOST = 10_000
+DEPTH, MOST_FIELDS = 2, 20
+"""Objects of which a declaration names the fields: within so many others, and of no more fields."""
 _MOST_PAIRED = 16
 _INT = 2**31
 _DATE = re.compile(r"\d{4}-\d\d-\d\d\Z")
@@ -55,7 +57,10 @@ class Sample:
             BadArgument: names what there is.
         """
         if path not in self.schema and path not in _scalars(self.schema):
-            raise BadArgument(f"The sample has no column {path!r}.", hint=f"It has {', '.join(self.schema)}.")
+            raise BadArgument(
+                f"The sample has no column {path!r}.",
+                hint=f"It has {', '.join(self.schema)}; --depth declares the fields of objects within objects.",
+            )
 
     def with_columns(self, paths: Iterable[str]) -> tuple[dict[str, str], dict[str, str]]:
         """The schema in which these paths are columns, and path -> column.
@@ -82,8 +87,11 @@ class Sample:
         return schema, columns
 
 
-def read_sample(lines: Iterable[str]) -> Sample:
+def read_sample(lines: Iterable[str], depth: int = DEPTH) -> Sample:
     """The sample of at most 10,000 lines, each a JSON object.
+
+    Args:
+        depth: an object becomes a struct down to this level, 1 for those that are columns; those below become `json`.
 
     Raises:
         BadArgument: a line is no JSON object, or there is no line; names the line.
@@ -92,7 +100,7 @@ def read_sample(lines: Iterable[str]) -> Sample:
     rows = [_parsed(text, number) for number, text in enumerate(texts, 1)]
     if not rows:
         raise BadArgument("The sample is empty.", hint="Expected one JSON object per line.")
-    types = _Types()
+    types = _Types(depth)
     schema = types.of_fields("", rows)
     return Sample(
         schema=schema,
@@ -120,8 +128,9 @@ class _Types:
     Decimals look like doubles, and base64 like strings, so they are never guessed.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, depth: int) -> None:
         self.notes: list[str] = []
+        self._depth = depth
 
     def of_fields(self, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """Field -> type, of objects at this path; fields that no declaration can name are left out."""
@@ -159,11 +168,21 @@ class _Types:
             cells = [cell for value in values for cell in value.values()]
             if "." not in path and "[" not in path:  # within another type there are no maps
                 return f"map<string,{self._type(f'{path}.*', cells)}>"
+        if not is_map and (why := self._is_too_large(path, values)):
+            self.notes.append(f"{path} is an object {why}: it is kept as json; --depth names the fields of more.")
+            return "json"
         fields = {} if is_map else self.of_fields(path, values)
         if not fields:
             self.notes.append(f"{path} is an object whose fields {'vary' if is_map else 'cannot be named'}.")
             return "json"
         return f"struct<{', '.join(f'{name}: {kind}' for name, kind in fields.items())}>"
+
+    def _is_too_large(self, path: str, values: Sequence[Mapping[str, Any]]) -> str:
+        """Why the fields of an object are not named, for people; empty where they are."""
+        if path.count(".") >= self._depth:
+            return f"within {self._depth} others"
+        fields = len({name for value in values for name in value})
+        return f"of {fields} fields" if fields > MOST_FIELDS and self._depth == DEPTH else ""
 
 
 def _has_varying_keys(values: Sequence[Mapping[str, Any]]) -> bool:

@@ -174,19 +174,21 @@ def topic(
     dedup_keys: Annotated[str | None, typer.Option(help="Columns in which no two records agree: id,kind.")] = None,
     message_key: Annotated[str | None, typer.Option(help="The column that producers use as the record key.")] = None,
     partitions: Annotated[int, typer.Option(min=1, help="Partitions of the topic.")] = 3,
+    depth: Annotated[int, typer.Option(min=1, help="Objects within so many others, and below, become json.")] = 2,
 ) -> None:
     """Write tables/DOMAIN/NAME.py from a sample, and tests/tables/test_NAME.py.
 
     Types, nullability, event time and deduplication keys are inferred from the sample and shown. Objects become
-    structs, or maps where their keys vary; columns within one are named by their path: meta.sent_at. Where
-    records have other types or nulls than the sample, edit the file.
+    structs, maps where their keys vary, or json where they are within two others or have more than 20 fields; --depth
+    names the fields of more. Columns within a struct go by their path: meta.sent_at. Where records have other types
+    or nulls than the sample, edit the file.
     """
     from cli.sample import read_sample
 
     if not sample.is_file():
         raise BadArgument(f"--from={sample}: there is no such file.", hint="Expected one JSON record per line.")
     with sample.open(encoding="utf-8") as lines:
-        found = read_sample(lines)
+        found = read_sample(lines, depth)
     columns = dedup_keys.split(",") if dedup_keys else None
     written, chosen = write_topic(
         name,

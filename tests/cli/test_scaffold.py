@@ -141,6 +141,29 @@ def test_what_a_sample_leaves_open_is_json_and_noted() -> None:
     assert [note.split()[0] for note in found.notes] == ["a", "b", "c[]", "x-y", "d"]
 
 
+@pytest.mark.parametrize(
+    ("depth", "kind", "notes"),
+    [
+        (2, "struct<b: struct<c: json, n: int>>", ["a.b.c is an object within 2 others: it is kept as json"]),
+        (1, "struct<b: json>", ["a.b is an object within 1 others: it is kept as json"]),
+        (3, "struct<b: struct<c: struct<d: int>, n: int>>", []),
+    ],
+)
+def test_objects_within_objects_become_json(depth: int, kind: str, notes: list[str]) -> None:
+    found = read_sample(lines({"id": 1, "a": {"b": {"c": {"d": 1}, "n": 2}}}), depth)
+    assert found.schema["a"] == kind
+    assert [note.partition(";")[0] for note in found.notes] == notes
+
+
+def test_an_object_of_many_fields_becomes_json_unless_a_depth_is_given() -> None:
+    wide = lines({"id": 1, "a": {f"f{n}": n for n in range(21)}})
+    assert (read_sample(wide).schema["a"], read_sample(wide).notes[0].partition(":")[0]) == (
+        "json",
+        "a is an object of 21 fields",
+    )
+    assert read_sample(wide, 1).schema["a"].startswith("struct<f0: int")
+
+
 def test_a_nested_sample_is_a_topic_whose_test_passes(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
     write_domain("shops", root=tmp_path)

@@ -123,7 +123,9 @@ def registry_of(folder: Path, records: Sequence[dict[str, Any]], **files: str) -
     """The topic that is inferred of these records, and tables."""
     (folder / "tables").mkdir(parents=True)
     write_domain("hub", root=folder)
-    write_topic("deliveries", read_sample(json.dumps(record) for record in records), domain="hub", root=folder)
+    write_topic(
+        "deliveries", read_sample((json.dumps(record) for record in records), depth=9), domain="hub", root=folder
+    )
     written(folder / "tables", {f"hub/{name}.py": text for name, text in files.items()})
     return load(folder / "tables").require_sound()
 
