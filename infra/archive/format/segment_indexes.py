@@ -1,6 +1,6 @@
-"""Index files of archived segments: offsets, times, aborted and open transactions.
+"""Index files of archived segments: offsets, aborted and open transactions.
 
-Formats: Kafka's `OffsetIndex`, `TimeIndex`, `TransactionIndex` and `ProducerStateManager`; numbers are big-endian.
+Formats: Kafka's `OffsetIndex`, `TransactionIndex` and `ProducerStateManager`; numbers are big-endian.
 """
 
 from __future__ import annotations
@@ -15,7 +15,6 @@ from infra.archive.format.segment import Segment
 from infra.archive.format.segment_store import Store
 
 _OFFSET_ENTRY = np.dtype([("offset", ">i4"), ("position", ">i4")])
-_TIME_ENTRY = np.dtype([("timestamp", ">i8"), ("offset", ">i4")])
 _ABORTED = np.dtype([("version", ">i2"), ("producer", ">i8"), ("first", ">i8"), ("last", ">i8"), ("stable", ">i8")])
 _SNAPSHOT_HEADER = np.dtype([("version", ">i2"), ("crc", ">u4"), ("count", ">i4")])
 _PRODUCER = np.dtype(
@@ -84,26 +83,6 @@ def offset_index(store: Store, segment: Segment) -> OffsetIndex:
     if not (ascending and inside):
         raise segment.corrupt("its offset index is out of order or points out of the segment")
     return OffsetIndex(offsets=offsets, positions=positions)
-
-
-def time_index(store: Store, segment: Segment) -> tuple[_Numbers, _Numbers]:
-    """Timestamps in milliseconds and offsets: no record up to an offset is younger than its timestamp.
-
-    Raises:
-        CorruptSegment: it is missing, cut off, out of order or points out of the segment.
-    """
-    entries = _entries(store, segment, "timeindex", _TIME_ENTRY)
-    timestamps = entries["timestamp"].astype(np.int64)
-    offsets = entries["offset"].astype(np.int64) + segment.start
-    if len(entries) and not (
-        (np.diff(timestamps) > 0).all()
-        and (np.diff(offsets) >= 0).all()
-        and segment.start <= offsets[0]
-        and offsets[-1] < segment.end
-        and timestamps[-1] <= segment.max_timestamp_ms
-    ):
-        raise segment.corrupt("its time index is out of order or points out of the segment")
-    return timestamps, offsets
 
 
 def aborted_transactions(store: Store, segment: Segment) -> list[Aborted]:

@@ -19,7 +19,6 @@ from infra.archive.archive_frame import frame
 from infra.archive.archive_source import ArchiveSource
 from infra.archive.format.storage_layout import LocalTieredStorage
 from infra.archive.log_union import broker_frame, log_frame
-from infra.archive.offsets_by_time import between
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all
 from infra.errors import NotArchived
@@ -179,29 +178,6 @@ def test_archived_rows_are_those_of_a_consumer_of_committed_records(running: Set
     assert len({epoch for segment in pieces for epoch, _ in segment.epochs}) >= 2
     assert any(segment.may_have_aborts for segment in pieces)
     assert len(consumed) < sum(end - start for start, end in ranges.values()), "nothing was aborted"
-
-
-def test_a_range_of_time_is_what_the_broker_finds_for_it(running: Settings) -> None:
-    from kafka import KafkaConsumer, TopicPartition
-
-    archive = open_archive(running, [TOPIC])
-    newest = [found.pieces[-1].segment.max_timestamp_ms for found in archive.partitions[TOPIC].values()]
-    middle = min(newest) - 100
-    found = between(archive, TOPIC, middle - 300, middle)
-
-    consumer = KafkaConsumer(bootstrap_servers=running.bootstrap_servers)
-    edges = [
-        consumer.offsets_for_times({TopicPartition(TOPIC, number): time_ms for number in found})
-        for time_ms in (middle - 300, middle)
-    ]
-    consumer.close()
-    visible = {(row[0], row[1]) for row in committed(running)}
-    for number, (start, end) in found.items():
-        by_broker = [edge[TopicPartition(TOPIC, number)].offset for edge in edges]
-        # The broker counts markers and aborted records too; between its offset and ours nothing is visible.
-        for ours, theirs in zip((start, end), by_broker, strict=True):
-            assert theirs <= ours
-            assert not {(number, offset) for offset in range(theirs, ours)} & visible
 
 
 def test_offsets_beyond_the_frontier_are_refused_and_found_at_the_broker(

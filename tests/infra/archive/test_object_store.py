@@ -11,7 +11,6 @@ import s3fs
 from moto.server import ThreadedMotoServer
 
 from infra.archive.format.segment_store import Store
-from infra.archive.offsets_by_time import between
 from infra.archive.read_plan import Archive
 from infra.archive.segment_reader import read_all
 from infra.errors import ArchiveUnreachable, CorruptSegment
@@ -48,10 +47,9 @@ def offsets(archive: Archive, start: int, end: int) -> list[int]:
     return [offset for batch in batches for offset in batch.column("offset").to_pylist()]
 
 
-def test_ranges_of_offsets_and_of_time_are_read(archive: Archive) -> None:
+def test_ranges_of_offsets_are_read(archive: Archive) -> None:
     assert offsets(archive, 0, RECORDS) == list(range(RECORDS))
     assert offsets(archive, 1_234, 1_240) == list(range(1_234, 1_240))
-    assert between(archive, TOPIC, NOON_MS + 777, NOON_MS + 4_321) == {0: (777, 4_321)}
 
 
 def test_a_segment_that_is_not_there_is_named(archive: Archive) -> None:
