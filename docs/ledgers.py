@@ -25,13 +25,13 @@ _RANGE = {"partition": "partition of the topic", "start": "first offset", "end":
 
 LEDGERS: Mapping[str, Ledger] = {
     "ledger.runs": Ledger(
-        row_per="batch run and table",
+        row_per="batch run and table, or one of the two tables of a topic",
         written="last, when all that the run did is in the other ledgers",
         columns={
             "run": _RUN,
             "table": _TABLE,
-            "cause": "`late`, `upstream`, `replay`, `backfill`, `definition`, `repair`, `rebuild`, `rollback`, "
-            "`verify` or `audit`",
+            "cause": "`late`, `upstream`, `replay`, `backfill`, `definition`, `repair`, `rebuild`, `rollback` "
+            "or `audit`",
             "recorded_at": _RECORDED,
             "touched": "input rows that can have changed the table",
             "scopes": "groups of rows that were recomputed",

@@ -29,9 +29,14 @@ class Run:
         version: of the table when it began: restoring it undoes the run.
     """
 
-    def __init__(self, lake: Lake, ledgers: Ledgers, table: Table, cause: Cause) -> None:
+    def __init__(self, lake: Lake, ledgers: Ledgers, table: Table | str, cause: Cause, run: str = "") -> None:
+        """Args:
+        table: or the name of one of a topic's two tables, whose rows have no corrections.
+        run: the name, where the run is one on several tables.
+        """
         self._ledgers, self._table, self._cause = ledgers, table, cause
-        self.name, self.version = run_name(cause), lake.version(table.full_name)
+        self._of = table if isinstance(table, str) else table.full_name
+        self.name, self.version = run or run_name(cause), lake.version(self._of)
         self._began = time.monotonic()
 
     @property
@@ -41,7 +46,7 @@ class Run:
 
     def note_causes(self, evidence: Sequence[CausingRecord]) -> None:
         """Keep, before anything is published, why the run touches the table."""
-        self._ledgers.record_evidence(self.name, self._table.full_name, evidence)
+        self._ledgers.record_evidence(self.name, self._of, evidence)
 
     def end(
         self,
@@ -57,18 +62,21 @@ class Run:
         Args:
             position: where the next reconcile begins.
             keep: note the run though it changed nothing.
-            definition: the fingerprint by which the rows are computed now; None: that of the table.
+            definition: the fingerprint by which the rows are computed now; None: that of the table, if it has one.
             counts: of `RunResult`.
         """
-        self._ledgers.record_corrections(self._table)
+        own = ""
+        if isinstance(self._table, Table):
+            self._ledgers.record_corrections(self._table)
+            own = fingerprint(self._table)
         outcome = RunResult(
-            table=self._table.full_name,
+            table=self._of,
             cause=self._cause,
             run=self.name,
             seconds=time.monotonic() - self._began,
             **counts,
         ).publishing(written, self.version)
         if outcome.changed or keep or position:
-            self._ledgers.record_run(outcome, position, fingerprint(self._table) if definition is None else definition)
+            self._ledgers.record_run(outcome, position, own if definition is None else definition)
         _log.info("run=%s table=%s changed=%d", self.name, outcome.table, outcome.changed)
         return outcome

@@ -15,9 +15,7 @@ if TYPE_CHECKING:
 RUNS = "ledger.runs"
 """One row per run and table."""
 
-Cause = Literal[
-    "late", "backfill", "replay", "upstream", "definition", "erasure", "repair", "verify", "rebuild", "rollback"
-]
+Cause = Literal["late", "backfill", "replay", "upstream", "definition", "repair", "rebuild", "rollback"]
 
 
 @dataclass(frozen=True, kw_only=True)

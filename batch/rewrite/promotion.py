@@ -3,12 +3,9 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
+from typing import TYPE_CHECKING
 
 from batch.audit.hash_buckets import HASH, row_hash, totals
 from batch.ledgers.batch_run import Run
@@ -16,14 +13,11 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import correct
 from batch.rewrite.backfill import accept_definition
-from infra.delta.change_feed import sides_of
-from infra.delta.delta_writer import CHANGE, CommitTag
-from infra.delta.lake import Lake
-from infra.duckdb_session import duckdb_utc
+from infra.delta.delta_writer import CHANGE
 from infra.errors import BadArgument, TwofoldError, WriteConflict
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import condition
-from tables.declare.code_fingerprint import FINGERPRINT, definition, is_accepted, is_same, recorded
+from tables.declare.code_fingerprint import FINGERPRINT, definition, is_accepted
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
@@ -31,7 +25,7 @@ from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching
 from tables.refresh.shadow_lake import Comparison, compare_rows
 from tables.refresh.streaming_checkpoint import Checkpoint
-from tables.refresh.target import FENCE, Target
+from tables.refresh.target import Target
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -197,85 +191,3 @@ class Promotion:
                 rows = self.live.lake.frame(self.live.spark, name).where(condition(beyond, PARTITION, OFFSET))
                 found += rows.agg(F.min(F.unix_millis(topic.event_time))).collect()[0]
         return min((ms for ms in found if ms is not None), default=None)
-
-
-def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
-    """Take back, row by row, what a run of the ledger changed in the table.
-
-    Rows that were changed since stay as they are, and so does what others wrote beside the run. Where the run changed
-    the columns, the table as a whole is what it was before; the stream of the old definition adds later rows.
-
-    Args:
-        run: its name in the ledger; empty: what last gave the table other rows as a whole, a promotion or the
-            acceptance of a new definition.
-
-    Raises:
-        BadArgument: there is no such run, it was taken back already, or the table has another definition since.
-        ChangesGone: what it changed cannot be read any more.
-    """
-    lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
-    ledgers.catch_up(table)
-    taken_back = _changing_run(ledgers, name, run)
-    first, last = taken_back["version_before"], taken_back["version_after"]
-    _require_not_undone(lake, table, taken_back["run"], last)
-    before = _definition_at(lake, name, first)
-    own = Run(lake, ledgers, table, "rollback")
-    target = Target.of_table(platform.spark, lake, table)
-    info = {**own.info, "undoes": last, FINGERPRINT: before}
-    if lake.open(name, last).schema() != lake.open(name, first).schema():
-        stamp = CommitTag(app=FENCE, version=target.writer.next_number(FENCE), info=info)
-        written = target.writer.restore(first, stamp)
-    else:
-        commits = lake.commits(name, first, last, kept=True)
-        versions = [c.version for c in commits if c.info.get("run") == taken_back["run"] and c.changes]
-        written = target.publish(lambda _: (_undone(target, versions), info), check=False)
-    return own.end(written, keep=True, definition=before, scopes=1)
-
-
-def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
-    """How the table differs from what it was before some commits, without the rows that were changed since."""
-    live = target.newest()
-    before, after = sides_of(target.lake, target.name, versions, target.key)
-    connection = duckdb_utc()
-    # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
-    now = pa.table(live.scan()).cast(after.schema)
-    for name, rows in {"live": now, "before": before, "after": after}.items():
-        connection.register(name, rows)
-    keys = ", ".join(f'"{c}"' for c in target.key)
-
-    def of_keys(rows: str, join: str, others: str) -> pa.Table:
-        same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
-        return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
-
-    now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
-    undone = target.difference(before, after)
-    connection.register("undone", undone)
-    connection.register("changed_since", target.difference(after, now))
-    return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
-
-
-def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
-    """The run of this name, or the newest that gave the table other rows as a whole."""
-    found = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
-    if found is None:
-        why = f"has no run {run} that changed it" if run else "was never promoted from a rebuild"
-        raise BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions and runs.")
-    return found
-
-
-def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
-    name = table.full_name
-    if any(commit.info.get("undoes") == last for commit in lake.commits(name, last, lake.version(name), kept=True)):
-        raise BadArgument(
-            f"{name} has {run} taken back already.", hint=f"`./twofold show {name}` lists its versions and runs."
-        )
-    if not is_same(recorded(lake, table) or "", _definition_at(lake, name, last)):
-        raise BadArgument(
-            f"{name} has another definition since {run}: its rows would be of two.",
-            hint=f"Take the newer definition back first: `./twofold rollback {name}`.",
-        )
-
-
-def _definition_at(lake: Lake, name: str, version: int) -> str:
-    """The fingerprint by which the newest rows were computed at a version; empty where none says so."""
-    return str((lake.newest_info(name, FINGERPRINT, at=version) or {}).get(FINGERPRINT) or "")

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
+from batch.ledgers.batch_run import Run
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import reconcile_tables
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
     from tables.refresh.target import Rows
 
 KEY = (PARTITION, OFFSET)
-_CAUSE: Cause = "replay"
+CAUSE: Cause = "replay"
 """What commits say of themselves, by which streams leave their rows to the batch."""
 
 
@@ -38,11 +38,10 @@ class Work:
     """A run that decodes some records of a topic again.
 
     Attributes:
-        run: its name.
+        run: its name, which begins with its cause.
         records, ranges: how many, and in how many ranges of offsets.
         covered: of the topic's events, or of its quarantine, the rows of these records.
         info: which records, as its commits say it.
-        began: when, by `time.monotonic`.
     """
 
     run: str
@@ -50,7 +49,6 @@ class Work:
     ranges: int
     covered: Callable[[DataFrame], DataFrame]
     info: Mapping[str, object]
-    began: float = field(default_factory=time.monotonic)
 
 
 def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> list[RunResult]:
@@ -64,8 +62,11 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
     """
     newest_ms = read_ingested_offsets(platform.lake, topic).newest_ms
     decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
-    events = _Decoded(platform, topic.full_name, list(topic.columns), accepted(decoded, topic), work)
-    quarantine = _Decoded(platform, topic.full_name + QUARANTINE, ["value", "reasons"], rejected(decoded), work)
+    targets = targets_of(platform, topic)
+    events, quarantine = (
+        _Decoded(target, rows, work)
+        for target, rows in zip(targets, (accepted(decoded, topic), rejected(decoded)), strict=True)
+    )
     try:
         # A record that changes sides is for a moment on both, never on neither.
         events.publish(f"{CHANGE} <> 'delete'")
@@ -75,6 +76,16 @@ def publish(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> lis
         outcomes = [events.end(), quarantine.end()]
         decoded.unpersist()
     return outcomes
+
+
+def targets_of(platform: Platform, topic: Topic) -> tuple[Target, Target]:
+    """The events and the quarantine of a topic, by the places of their records in the log."""
+    compared = {topic.full_name: list(topic.columns), topic.full_name + QUARANTINE: ["value", "reasons"]}
+    events, quarantine = (
+        Target(spark=platform.spark, lake=platform.lake, name=name, key=KEY, compared=columns)
+        for name, columns in compared.items()
+    )
+    return events, quarantine
 
 
 def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
@@ -88,15 +99,14 @@ def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
 class _Decoded:
     """What records that were decoded again say of one of the two tables of a topic."""
 
-    def __init__(self, platform: Platform, name: str, compared: Sequence[str], should: DataFrame, work: Work) -> None:
-        self._target = Target(spark=platform.spark, lake=platform.lake, name=name, key=KEY, compared=compared)
-        self._should, self._work = should, work
-        self._version = platform.lake.version(name)
+    def __init__(self, target: Target, should: DataFrame, work: Work) -> None:
+        self._target, self._should, self._work = target, should, work
+        self._run = Run(target.lake, Ledgers(target.lake, target.spark), target.name, CAUSE, work.run)
         self._written = Written()
 
     def publish(self, kinds: str) -> None:
         """Publish changes of these kinds, a condition in SQL."""
-        info = {"cause": _CAUSE, "run": self._work.run, **self._work.info}
+        info = {**self._run.info, **self._work.info}
 
         def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
             chosen = (self._difference() if attempt else self._first).where(kinds)
@@ -116,18 +126,7 @@ class _Decoded:
         """Note the run where it changed something, and forget what was computed."""
         if "_first" in self.__dict__:
             self._first.unpersist()
-        outcome = RunResult(
-            table=self._target.name,
-            cause=_CAUSE,
-            run=self._work.run,
-            touched=self._work.records,
-            scopes=self._work.ranges,
-            seconds=time.monotonic() - self._work.began,
-        )
-        outcome = outcome.publishing(self._written, self._version)
-        if outcome.changed:
-            Ledgers(self._target.lake, self._target.spark).record_run(outcome, None, "")
-        return outcome
+        return self._run.end(self._written, touched=self._work.records, scopes=self._work.ranges)
 
 
 def _below(registry: Registry, topic: Topic) -> list[Table]:

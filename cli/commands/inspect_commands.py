@@ -81,7 +81,7 @@ def show(
     settings = Settings.from_environment()
     registry, lake = load(), Lake(settings)
     try:
-        declared = _find(registry, name)
+        declared = registry.find(name)
     except BadArgument:
         if name in registry.domains:
             _list(registry, lake, name, as_json)
@@ -215,17 +215,6 @@ def _table_line(table: Table, registry: Registry, lake: Lake) -> dict[str, objec
 
 def _rows(lake: Lake, full_name: str) -> int | None:
     return lake.rows(full_name) if lake.exists(full_name) else None
-
-
-def _find(registry: Registry, name: str) -> Topic | Table:
-    """The table of that name, else the topic; the error of the table names what is near."""
-    try:
-        return registry.find_table(name)
-    except BadArgument as no_table:
-        try:
-            return registry.find_topic(name)
-        except BadArgument:
-            raise no_table from None
 
 
 @dataclass(frozen=True, kw_only=True)

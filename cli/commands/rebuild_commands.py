@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from tables.refresh.shadow_lake import Comparison
 
 TableName = Annotated[str, typer.Argument(metavar="TABLE", help="A table, by full or bare name.")]
+TableOrTopic = Annotated[str, typer.Argument(metavar="TABLE", help="A table or a topic, by full or bare name.")]
 
 
 def rebuild(
@@ -73,7 +74,7 @@ def rebuild(
 
 
 def rollback(
-    table: TableName,
+    table: TableOrTopic,
     run: Annotated[
         str, typer.Option("--run", metavar="RUN", help="Any run of `ledger.runs`, instead of the newest promotion.")
     ] = "",
@@ -81,16 +82,23 @@ def rollback(
 ) -> None:
     """Revert what a run changed in TABLE, in one commit: the newest promotion, or the run that --run names.
 
-    Rows that were changed since stay as they are.
+    Rows that were changed since stay as they are. Of a topic, --run takes back a replay or a redrive, and what it
+    changed in the tables that read the topic.
     """
     settings = Settings.from_environment()
-    from batch.rewrite.promotion import rollback as take_back
+    from batch.rewrite.rollback import rollback as take_back
+    from batch.rewrite.rollback import rollback_decoded
     from tables.declare.registry import load
+    from tables.declare.topic import Topic
     from tables.refresh.open_platform import opened
 
-    declared = load().find_table(table)
+    declared = load().find(table)
     with opened(settings, "rollback", [declared.domain]) as platform:
-        print_outcomes([take_back(platform, declared, run)], as_json)
+        if isinstance(declared, Topic):
+            outcomes = rollback_decoded(platform, declared, run)
+        else:
+            outcomes = [take_back(platform, declared, run)]
+        print_outcomes(outcomes, as_json)
 
 
 def _print(comparison: Comparison) -> None:

@@ -173,6 +173,20 @@ class Registry:
         kept = declared | {f"{name}{QUARANTINE}" for name in declared}
         return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]
 
+    def find(self, name: str) -> Topic | Table:
+        """The table of that name, else the topic.
+
+        Raises:
+            BadArgument: there is neither; names the tables that are near.
+        """
+        try:
+            return self.find_table(name)
+        except BadArgument as no_table:
+            try:
+                return self.find_topic(name)
+            except BadArgument:
+                raise no_table from None
+
     def find_table(self, name: str) -> Table:
         """The table of that full name, or of that bare name where it is unique.
 

@@ -18,10 +18,11 @@ from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
-from batch.rewrite.promotion import rollback
 from batch.rewrite.rebuild_table import rebuild_in_shadow
 from batch.rewrite.redrive import redrive_chosen
+from batch.rewrite.rollback import rollback, rollback_decoded
 from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.errors import BadArgument
 from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.refresh.open_platform import Platform
@@ -192,6 +193,7 @@ def test_history_is_rewritten_once_and_in_the_ledger(
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
     rewrite = Rewrite(cause, world, tmp_path)
     rewrite.force()
+    wrong = of_b(world)
     beside: dict[str, dict[str, Any]] = {}
     publish = Target.publish
 
@@ -233,6 +235,13 @@ def test_history_is_rewritten_once_and_in_the_ledger(
     again = rewrite.run()
     assert [o.changed for o in again.values()] == [0] * len(again)
     assert {name: world.lake.version(f"plant.{name}") for name in FILES} == versions
+    if cause in ("replay", "redrive"):
+        topic = world.registry.find_topic(TOPIC)
+        rollback_decoded(rewrite.platform, topic, first["readings"].run)
+        world.maintain(FILES)
+        assert of_b(world) == wrong
+        with pytest.raises(BadArgument, match="taken back already"):
+            rollback_decoded(rewrite.platform, topic, first["readings"].run)
 
 
 @pytest.mark.parametrize("stream", ["behind", "ahead"])

@@ -21,6 +21,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition, rule
@@ -465,4 +466,4 @@ class Refreshes(RuleBasedStateMachine):
 Refreshes.TestCase.settings = settings(
     max_examples=RUNS, stateful_step_count=12, suppress_health_check=list(HealthCheck)
 )
-test_a_stream_and_the_batch_leave_what_the_model_says = Refreshes.TestCase
+test_a_stream_and_the_batch_leave_what_the_model_says = pytest.mark.timeout(60 + 5 * RUNS)(Refreshes.TestCase)

@@ -16,8 +16,9 @@ from deltalake import DeltaTable
 from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RUNS
-from batch.rewrite.promotion import Promotion, rollback
+from batch.rewrite.promotion import Promotion
 from batch.rewrite.rebuild_table import rebuild_in_shadow
+from batch.rewrite.rollback import rollback
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument, TwofoldError

@@ -1,0 +1,160 @@
+"""Takes back, row by row, what a run of the ledger changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from batch.ledgers.batch_run import Run
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import RunResult, run_name
+from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
+from infra.delta.change_feed import sides_of
+from infra.delta.delta_writer import CHANGE, CommitTag, Written
+from infra.delta.lake import QUARANTINE, Lake
+from infra.duckdb_session import duckdb_utc
+from infra.errors import BadArgument
+from tables.declare.code_fingerprint import FINGERPRINT, is_same, recorded
+from tables.declare.metadata_columns import REPLAYED
+from tables.declare.table import Table
+from tables.declare.topic import Topic
+from tables.refresh.open_platform import Platform
+from tables.refresh.target import FENCE, Target
+
+
+def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
+    """Take back, row by row, what a run of the ledger changed in the table.
+
+    Rows that were changed since stay as they are, and so does what others wrote beside the run. Where the run changed
+    the columns, the table as a whole is what it was before; the stream of the old definition adds later rows.
+
+    Args:
+        run: its name in the ledger; empty: what last gave the table other rows as a whole, a promotion or the
+            acceptance of a new definition.
+
+    Raises:
+        BadArgument: there is no such run, it was taken back already, or the table has another definition since.
+        ChangesGone: what it changed cannot be read any more.
+    """
+    lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
+    ledgers.catch_up(table)
+    taken_back = _changing_run(ledgers, name, run)
+    first, last = taken_back["version_before"], taken_back["version_after"]
+    _require_not_undone(lake, table, taken_back["run"], last)
+    before = _definition_at(lake, name, first)
+    own = Run(lake, ledgers, table, "rollback")
+    target = Target.of_table(platform.spark, lake, table)
+    info = {**own.info, "undoes": last, FINGERPRINT: before}
+    if lake.open(name, last).schema() != lake.open(name, first).schema():
+        stamp = CommitTag(app=FENCE, version=target.writer.next_number(FENCE), info=info)
+        written = target.writer.restore(first, stamp)
+    else:
+        written = target.publish(lambda _: (_undone(target, _versions_of(lake, name, taken_back)), info), check=False)
+    return own.end(written, keep=True, definition=before, scopes=1)
+
+
+def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResult]:
+    """Take back, row by row, what a replay or a redrive changed in a topic's events and quarantine, then reconcile.
+
+    Events that come back say that they were replayed, so that streams leave them to the batch.
+
+    Args:
+        run: its name in the ledger.
+
+    Raises:
+        BadArgument: there is no such run, or it was taken back already.
+        ChangesGone: what it changed cannot be read any more.
+    """
+    ledgers, own = Ledgers(platform.lake, platform.spark), run_name("rollback")
+    taken_back = {t.name: (t, row) for t in targets_of(platform, topic) if (row := ledgers.newest_run(t.name, run=run))}
+    if not taken_back:
+        raise _no_run(topic.full_name, f"has no run {run or 'of that name'} that changed it")
+    for name, (target, row) in taken_back.items():
+        _require_not_taken_back(target.lake, name, run, row["version_after"])
+    runs = {name: Run(platform.lake, ledgers, name, "rollback", own) for name in taken_back}
+    written = dict.fromkeys(taken_back, Written())
+
+    def publish(name: str, kinds: Sequence[str]) -> None:
+        if name in taken_back:
+            target, row = taken_back[name]
+            versions = _versions_of(target.lake, name, row)
+            info = {**runs[name].info, "cause": CAUSE, "undoes": row["version_after"]}
+            written[name] += target.publish(lambda _: (_of_kinds(_undone(target, versions), kinds), info), check=False)
+
+    # A record that changes sides is for a moment on both, never on neither.
+    publish(topic.full_name, ["insert", "update"])
+    publish(topic.full_name + QUARANTINE, ["insert", "update", "delete"])
+    publish(topic.full_name, ["delete"])
+    outcomes = [runs[name].end(written[name]) for name in taken_back]
+    return outcomes + reconcile_below(platform, topic)
+
+
+def _of_kinds(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
+    """The changes of these kinds; events among them as replayed ones."""
+    rows = rows.filter(pc.is_in(rows[CHANGE], pa.array(kinds)))
+    if REPLAYED not in rows.column_names:
+        return rows
+    return rows.set_column(rows.column_names.index(REPLAYED), REPLAYED, pa.repeat(True, len(rows)))
+
+
+def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
+    """The commits of a run."""
+    commits = lake.commits(name, run["version_before"], run["version_after"], kept=True)
+    return [commit.version for commit in commits if commit.info.get("run") == run["run"] and commit.changes]
+
+
+def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
+    """How the table differs from what it was before some commits, without the rows that were changed since."""
+    live = target.newest()
+    before, after = sides_of(target.lake, target.name, versions, target.key)
+    connection = duckdb_utc()
+    # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
+    now = pa.table(live.scan()).cast(after.schema)
+    for name, rows in {"live": now, "before": before, "after": after}.items():
+        connection.register(name, rows)
+    keys = ", ".join(f'"{c}"' for c in target.key)
+
+    def of_keys(rows: str, join: str, others: str) -> pa.Table:
+        same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
+        return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
+
+    now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
+    undone = target.difference(before, after)
+    connection.register("undone", undone)
+    connection.register("changed_since", target.difference(after, now))
+    return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
+
+
+def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
+    """The run of this name, or the newest that gave the table other rows as a whole."""
+    found = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
+    if found is None:
+        raise _no_run(name, f"has no run {run} that changed it" if run else "was never promoted from a rebuild")
+    return found
+
+
+def _no_run(name: str, why: str) -> BadArgument:
+    return BadArgument(f"{name} {why}.", hint=f"`./twofold show {name}` lists its versions and runs.")
+
+
+def _require_not_taken_back(lake: Lake, name: str, run: str, last: int) -> None:
+    if any(commit.info.get("undoes") == last for commit in lake.commits(name, last, lake.version(name), kept=True)):
+        raise _no_run(name, f"has {run} taken back already")
+
+
+def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
+    name = table.full_name
+    _require_not_taken_back(lake, name, run, last)
+    if not is_same(recorded(lake, table) or "", _definition_at(lake, name, last)):
+        raise BadArgument(
+            f"{name} has another definition since {run}: its rows would be of two.",
+            hint=f"Take the newer definition back first: `./twofold rollback {name}`.",
+        )
+
+
+def _definition_at(lake: Lake, name: str, version: int) -> str:
+    """The fingerprint by which the newest rows were computed at a version; empty where none says so."""
+    return str((lake.newest_info(name, FINGERPRINT, at=version) or {}).get(FINGERPRINT) or "")
