@@ -175,7 +175,7 @@ def _union(frames: Sequence[DataFrame]) -> DataFrame:
 
 
 def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
-    """Of each partition the first offset that the broker appended at that instant or later, of what was ingested.
+    """The first ingested offset of each partition that the broker appended at that instant or later.
 
     It follows from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
     came since.

@@ -89,7 +89,7 @@ class _Logs:
         return self._versions[name]
 
     def commits(self, name: str, after: int, through: int) -> Iterator[_Facts]:
-        """As `Lake.commits` has them."""
+        """The facts of commits in `(after, through]`, by version."""
         for version in range(after + 1, through + 1):
             if (name, version) not in self._known:
                 (commit,) = self.lake.commits(name, version - 1, version)

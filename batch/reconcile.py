@@ -78,7 +78,7 @@ def reconcile_tables(
     repair: Approve | None = None,
     refused: Iterable[TwofoldError] = (),
 ) -> list[RunResult]:
-    """The same on a platform that is open, of tables each of which comes after those that it reads.
+    """Reconcile tables of an open platform, each after those that it reads.
 
     Args:
         refused: why other tables could not even be named.

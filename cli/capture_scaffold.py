@@ -98,7 +98,7 @@ class CapturedTable:
 
     @property
     def name(self) -> str:
-        """Of the copy; that of the topic ends with `_changes`."""
+        """The name of the copy; that of the topic ends with `_changes`."""
         return self.table.partition(".")[2]
 
 

@@ -60,7 +60,7 @@ class Screen(Console):
         return super().render_str(harmless(text), **options)
 
     def print(self, *objects: Any, crop: bool = False, **options: Any) -> None:
-        """As `Console.print`, but what is wider than the screen is left to the terminal instead of cut off."""
+        """Print; what is wider than the screen is left to the terminal instead of cut off."""
         super().print(*objects, crop=crop, **options)
 
     def on_broken_pipe(self) -> NoReturn:

@@ -365,7 +365,7 @@ def count_corrections(analyst: Analyst, lake: Lake) -> dict[str, int]:
 
 
 def _progress(settings: Settings, registry: Registry) -> list[Progress]:
-    """Of ingest, and of every table that is still declared, of domains that run."""
+    """The progress of ingest and of every table that is still declared, of domains that run."""
     from streaming.query.progress import read
 
     return [

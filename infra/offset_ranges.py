@@ -27,7 +27,7 @@ def spans(ranges: Ranges) -> dict[int, list[Range]]:
 
 
 def joined(some: Iterable[Range]) -> list[Range]:
-    """The same offsets, in order and apart from each other."""
+    """Join ranges that overlap or touch, in order."""
     found: list[Range] = []
     for start, end in sorted(some):
         if found and start <= found[-1][1]:

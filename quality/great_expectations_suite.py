@@ -296,7 +296,7 @@ def _files(directory: Path) -> dict[str, object]:
 
 
 def _identifiers(result: Any) -> tuple[object, object]:
-    """Of a run, and of its suite."""
+    """The identifiers of a run and of its suite."""
     from great_expectations.data_context.types.resource_identifiers import (
         ExpectationSuiteIdentifier,
         ValidationResultIdentifier,

@@ -31,6 +31,8 @@ NOT_PLAIN = re.compile(
     r"|is meant|are meant|of which|fares?|lies?|lay|stands?|stood)\b",
     re.IGNORECASE,
 )
+OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But)\b")
+"""An editor shows a docstring alone: it says of what it is."""
 NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"}
 
 
@@ -109,6 +111,19 @@ def _own_imports(path: Path) -> set[str]:
         )
         if module.split(".")[0] in rooms
     }
+
+
+def test_docstrings_open_with_their_subject() -> None:
+    opened = [
+        f"{path}: {text.splitlines()[0]}"
+        for path in MODULES
+        if path.parts[0] not in ("tests", "benchmarks")
+        for node in ast.walk(ast.parse((ROOT / path).read_text("utf-8")))
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef)
+        and (text := ast.get_docstring(node))
+        and OPENERS.match(text)
+    ]
+    assert opened == []
 
 
 def test_no_function_is_called_by_a_word_that_says_nothing() -> None:

@@ -248,7 +248,7 @@ def _absent(lake: Lake, topic: Topic, version: int | None) -> dict[int, list[Ran
 def _explained(
     lake: Lake, topic: Topic, log: str, absent: Spans
 ) -> tuple[dict[int, list[Range]], dict[int, list[Range]], dict[int, list[Range]]]:
-    """Of offsets that neither table has: those that are lost, those of transactions, and those that are missing."""
+    """The offsets that neither table has: those that are lost, those of transactions, and those that are missing."""
     if not absent:
         return {}, {}, {}
     lost = within(absent, places(gap for gap in gaps(lake, topic.full_name) if gap.log == log))

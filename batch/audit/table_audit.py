@@ -224,7 +224,7 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
 
 
 def _scopes(pinned: Pinned, turn: Turn) -> list[Scope]:
-    """Of which rows the share is taken: all, or the days of its turn, so that other files stay shut."""
+    """The rows of the share: all, or those of the days of its turn, so that other files stay shut."""
     table, span = pinned.table, _days(pinned)
     if turn.of == 1 or span is None or not table.depends_within or table.ends_at:
         return everything(table)
@@ -261,7 +261,7 @@ def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTop
 
 
 def compare_databases(platform: Platform, topics: Sequence[AuditedTopic], turn: Turn) -> list[AuditedTopic]:
-    """The same, and of each topic of changes whether they give the rows that the database has."""
+    """The audits of topics, completed by whether captured changes give the rows that the database has."""
     captured = {one.topic: one for one in captures(platform.registry) if not one.is_outbox}
     return [
         _with_database(platform, topic, captured[topic.topic], turn) if topic.topic in captured else topic

@@ -187,7 +187,7 @@ def _differing(
 def _changes(
     lake: Lake, name: str, key: Mapping[str, Any], since: int, newest: int
 ) -> list[tuple[int, dict[str, dict[str, Any]]]]:
-    """Of each version that wrote the row what it was before and after."""
+    """The versions that wrote the row, each with what the row was before and after."""
     versions: dict[int, dict[str, dict[str, Any]]] = {}
     with naming_what_is_gone(name, since, newest):
         feed = lake.open(name).load_cdf(starting_version=since, ending_version=newest)

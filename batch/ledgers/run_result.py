@@ -62,7 +62,7 @@ class RunResult:
         return self.inserted + self.updated + self.deleted
 
     def publishing(self, written: Written, version_before: int) -> RunResult:
-        """The same run, with what it published over a version of the table."""
+        """This run, with what it published over a version of the table."""
         return replace(
             self,
             inserted=written.inserted,

@@ -52,7 +52,7 @@ def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest
 
 
 def _ranges(live: Platform, in_shadow: Platform, log: Log) -> dict[str, Ranges]:
-    """Of each topic all records, up to the offsets that the live platform has ingested."""
+    """The records of each topic, up to the offsets that the live platform has ingested."""
     ranges: dict[str, Ranges] = {}
     for name, topic in in_shadow.registry.topics.items():
         ends = read_ingested_offsets(live.lake, topic).ends

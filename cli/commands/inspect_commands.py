@@ -302,7 +302,7 @@ def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, obje
 
 
 def _whole_scopes(table: Table, registry: Registry, lake: Lake) -> list[str]:
-    """As far as the inputs that are tables exist: others have no columns yet."""
+    """The inputs whose changes recompute the whole table, where all inputs that are tables exist and have columns."""
     from tables.declare.analysis import whole_scopes
 
     def columns_of(source: Table) -> list[str]:

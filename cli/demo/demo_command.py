@@ -165,7 +165,7 @@ def has_caught_up(now: Snapshot) -> bool:
 
 
 def has_caught_up_with_topics(now: Snapshot) -> bool:
-    """The same but for tables that follow others."""
+    """Whether the tables that read topics alone have caught up."""
     following = {table.name for table in now.tables if table.strategy == "touched"}
     queries = [query for query in now.queries if f"{query.domain}.{query.query}" not in following]
     return has_caught_up(replace(now, queries=queries))

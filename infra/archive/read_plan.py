@@ -66,7 +66,7 @@ class Archive:
         return {partition: runs[0] for partition, runs in self.runs(topic).items()}
 
     def runs(self, topic: str) -> dict[int, list[Bounds]]:
-        """As `bounds`, also behind holes: ranges in order, each of which can be read alone.
+        """The ranges of each partition that can be read, in order: more than one where there are holes.
 
         Raises:
             as `bounds`.

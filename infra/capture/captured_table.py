@@ -48,7 +48,7 @@ class Capture:
 
     @property
     def name(self) -> str:
-        """Of the connector, its slot and its publication."""
+        """The name of the connector, its slot and its publication."""
         return f"{PREFIX}{self.snapshot}_{self.topic.replace('.', '_')}"
 
 

@@ -208,7 +208,7 @@ def _become(command: list[str]) -> NoReturn:
 
 
 def _keep_access() -> None:
-    """Of root's rights keep one: to enter directories that are closed to others, as a checkout below `/root` is.
+    """Keep one of root's rights: to enter directories that are closed to others, as a checkout below `/root` is.
 
     Best effort: without it PostgreSQL says which file it cannot reach.
     """

@@ -51,13 +51,13 @@ def changed_rows(
 
 
 def side_of(row: Mapping[str, Any]) -> tuple[str, dict[str, Any]]:
-    """Of a row of a change feed whether it is what the row was `before` or `after`, and the table's own columns."""
+    """Whether a row of a change feed is what the row was `before` or `after`, and the table's own columns."""
     side = "before" if row[_CHANGE_TYPE] in ("update_preimage", "delete") else "after"
     return side, {column: value for column, value in row.items() if not column.startswith(("_commit", "_change"))}
 
 
 def sides_of(lake: Lake, name: str, versions: Sequence[int], key: Sequence[str]) -> tuple[pa.Table, pa.Table]:
-    """Of the rows that these commits changed, what they were before the first and after the last of them.
+    """The rows that these commits changed, as they were before the first and after the last of them.
 
     Raises:
         ChangesGone: that cannot be read any more.

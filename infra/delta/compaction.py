@@ -79,7 +79,7 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
 
 
 def compact_ledger(lake: Lake, name: str) -> None:
-    """The same for a ledger, of which only the newest version is ever read: what older ones need is removed, too."""
+    """Compact a ledger, and remove what its older versions need: only the newest is ever read."""
     from deltalake.exceptions import DeltaError
 
     try:

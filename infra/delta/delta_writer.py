@@ -315,7 +315,7 @@ class Writer:
         return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
 
     def _session(self, stamp: CommitTag) -> dict[str, str]:
-        """The same for a commit of Spark's that takes no options."""
+        """The options of a session for a commit of Spark's that takes none."""
         return {
             "spark.databricks.delta.write.txnAppId": stamp.app,
             "spark.databricks.delta.write.txnVersion": str(stamp.version),

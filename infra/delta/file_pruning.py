@@ -134,7 +134,7 @@ def has_undated(table: DeltaTable, time: str) -> bool:
 
 
 def _lacks(files: pa.Table, column: str | None) -> pa.ChunkedArray | pa.Array:
-    """Of each file whether a row of it has no value in the column."""
+    """Whether a row of each file has no value in the column."""
     name = f"null_count.{column}"
     if name not in files.column_names:
         return pa.array(np.zeros(len(files), bool))
@@ -156,7 +156,7 @@ def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.Ch
 
 
 def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
-    """Of each file whether it can hold a row within the ranges, or one without a time."""
+    """Whether each file can hold a row within the ranges, or one without a time."""
     extent = _extent(files, bounds.time)
     if not bounds.ranges or extent is None:
         return pa.array(np.ones(len(files), bool))
@@ -171,7 +171,7 @@ def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
 
 
 def _has_values(files: pa.Table, column: str, values: Sequence[Any]) -> pa.Array:
-    """Of each file whether it can hold one of these values, which are sorted."""
+    """Whether each file can hold one of these values, which are sorted."""
     extent = _extent(files, column)
     if extent is None:
         return pa.array(np.ones(len(files), bool))

@@ -32,7 +32,7 @@ class Parsed:
 
 
 def with_tombstones(parsed: Parsed, values: pa.ChunkedArray) -> Parsed:
-    """The same with every record that has no value, all of whose fields are null."""
+    """Add every record that has no value, all of whose fields are null."""
     tombstones = pc.indices_nonzero(values.is_null()).to_pylist()
     if not tombstones:
         return parsed

@@ -19,7 +19,7 @@ Offsets = Mapping[str, Mapping[int, int]]
 
 @dataclass(frozen=True, kw_only=True)
 class Retention:
-    """Of one topic.
+    """The retention of one topic.
 
     Attributes:
         archive_bytes: size of its archived segments, without their indexes.

@@ -112,7 +112,7 @@ class CatchUp:
     def _missing(
         self, topic: str, known: Mapping[int, PartitionOffsets], log: str, checkpointed: Mapping[int, int]
     ) -> dict[int, tuple[int, list[OffsetSegment]]]:
-        """Of each partition that was read, or that does not begin at 0: where it goes on, and what is to be filled."""
+        """Where each partition goes on that was read, or that does not begin at 0, and what is to be filled."""
         feed = self._feeds[topic]
         feed.reload()
         require_same_log(feed, topic, {topic: log})

@@ -128,7 +128,7 @@ class ChangeDrivenStream(TableStream):
         return [one] if one and near is not None and rows_in * _MOST >= near else scopes
 
     def _changes(self, starts: list[int], ends: list[int]) -> Iterator[tuple[Topic | Table, pa.Table]]:
-        """Of each input the changed rows, old values and new: their columns of the scope, and event time."""
+        """The changed rows of each input, old values and new: their columns of the scope, and event time."""
         for source, start, end in zip(self._sources, starts, ends, strict=True):
             at = source.event_time
             is_captured = isinstance(source, Topic) and source.has_marks

@@ -186,7 +186,7 @@ class Recover:
         return found, in_shadow, last
 
     def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
-        """Of each topic the offsets that the last micro-batch and those before it read."""
+        """The offsets of each topic that the last micro-batch and those before it read."""
         topics = [source for source in self.live.registry.upstream(self.table) if isinstance(source, Topic)]
         return {
             topic.full_name: offsets_at(self.live.lake, topic, version - 1)[0]
@@ -194,7 +194,7 @@ class Recover:
         }
 
     def _archived(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
-        """The same, from where the log begins."""
+        """The offsets of each topic from where its log begins, up to those that were read."""
         return {
             name: {p: (start, ranges[p][1]) for p, start in self.starts(name).items() if p in ranges}
             for name, ranges in self._ingested(last).items()

@@ -77,7 +77,7 @@ def whole_steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBat
 def archived_steps(
     in_shadow: Platform, wanted: Sequence[tuple[MicroBatch, RangesOf]], read: Read
 ) -> Iterator[MicroBatch]:
-    """The same micro-batches over a shadow's own events, each once these are ingested, the last one twice.
+    """The micro-batches over a shadow's own events, each once these are ingested, the last one twice.
 
     Args:
         wanted: each with the offsets `[start, end)`, by topic and partition, that it and those before it had read.
@@ -213,7 +213,7 @@ def _is_before(one: Sequence[int], other: Sequence[int]) -> bool:
 def _apart(
     lake: Lake, sources: Sequence[Topic | Table], places: Sequence[Sequence[int]], most: int
 ) -> Iterator[Sequence[int]]:
-    """Of these places the first and the last, and between them some that are about so many rows apart."""
+    """The first and the last of these places, and some between them that are about so many rows apart."""
     read = []
     for source, version in zip(sources, places[-1], strict=True):
         commits = list(lake.commits(source.full_name, -1, version - 1, kept=True))

@@ -173,7 +173,7 @@ def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Seq
 def kept(
     file: Path, draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]
 ) -> Inference:
-    """The same, from the file next to the declaration where there is one; else it is written there."""
+    """The inference from the file next to the declaration where there is one; else it is written there."""
     digest = _digest(draft, sources, columns)
     place = file.parent / "__pycache__" / f"{file.stem}.inferred.json"
     try:

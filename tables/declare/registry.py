@@ -282,7 +282,7 @@ def _read(folder: Path) -> Registry:
 
 
 def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclaration], folder: Path) -> None:
-    """Of topics that would share a slot each is left out: one would take over what the other one captures."""
+    """Leave out each topic that would share a slot: one would take over what the other one captures."""
     for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
         try:
             with _in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):

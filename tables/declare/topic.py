@@ -172,7 +172,7 @@ class Topic:
 
     @property
     def row_condition(self) -> str:
-        """Of events, in SQL: whether table functions see one, which no heartbeat and no mark is for."""
+        """Whether table functions see an event, in SQL; they see neither heartbeats nor marks."""
         of_change = f" AND {OPERATION} <> '{MARK}'" if self.has_marks else ""
         return f"{OFFSET} IS NOT NULL{of_change}"
 

@@ -99,7 +99,7 @@ def declared_columns(spark: SparkSession, lake: Lake, registry: Registry, table:
 
 
 def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed: str | None = None) -> DataFrame:
-    """Of rows that the table's function returned the one of each key that stays.
+    """The one row of each key that stays, among those that the table's function returned.
 
     Args:
         closed: a column that says which rows are closed: of a key that has some, one of these stays. None: they are all
@@ -140,7 +140,7 @@ def first_of_each(frame: DataFrame, same: Sequence[str]) -> DataFrame:
 def first_of_each_on_stream(
     frame: DataFrame, topic: Topic, same: Sequence[str], *, delay_ms: int, open_ms: int
 ) -> DataFrame:
-    """The same on a stream, which remembers a record until the watermark is `open_ms` past its event time.
+    """Remove repeated records on a stream, which remembers one until the watermark is `open_ms` past its event time.
 
     Spark's deduplication drops late records, and forgets earlier ones, by the column that bears the watermark. With the
     event time as that column it drops records of windows that are still open. Here another column bears the watermark:
@@ -169,7 +169,7 @@ def first_of_each_on_stream(
 
 
 def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table:
-    """The same of rows in this process, with the columns of their place in the log."""
+    """Remove repeated records among rows in this process, with the columns of their place in the log."""
     same = ", ".join(f'"{column}"' for column in agreeing)
     order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
     first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
@@ -177,7 +177,7 @@ def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table
 
 
 def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:
-    """Of each key the row that is greatest in the columns `before`, then in `version_columns`, nulls lowest."""
+    """The row of each key that is greatest in the columns `before`, then in `version_columns`, nulls lowest."""
     from pyspark.sql import functions as F
 
     version = [*before, *version_columns(table, [c for c in rows.columns if c not in before])]

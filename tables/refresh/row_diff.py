@@ -75,7 +75,7 @@ def difference_of_tables(
     compared: Sequence[str] | None = None,
     approximate: Mapping[str, float] | None = None,
 ) -> pa.Table:
-    """The same for rows in memory, in tenths of a second less: by DuckDB, in this process.
+    """The difference of rows in memory: by DuckDB, in this process, in tenths of a second less.
 
     Args:
         should, live, key, compared, approximate: as for `difference_of_frames`.

@@ -116,7 +116,7 @@ def hull(scopes: Sequence[Scope]) -> Scope | None:
 
 
 def merged(scopes: Iterable[Scope]) -> list[Scope]:
-    """The same rows by as few scopes as possible, ordered."""
+    """Cover the same rows by as few scopes as possible, ordered."""
     by_values: dict[tuple[Any, ...], list[Interval | None]] = {}
     for scope in scopes:
         by_values.setdefault(scope.values, []).append(scope.interval)

@@ -53,7 +53,7 @@ class ScopeFilter:
         return self._within(rows, by, time, slack_ms) if many and by else rows
 
     def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
-        """The same of an input with these columns, to choose its files by."""
+        """The bounds by which files of an input with these columns are chosen."""
         by = {n: text for n, text in restricting(self.table, source, columns).items() if text in columns}
         return self._bounds(by, source.event_time, self._input_slack_ms(source))
 

@@ -54,7 +54,7 @@ class MicroBatch:
 
     @property
     def versions(self) -> list[int]:
-        """Of each source the version below which all was read."""
+        """The version of each source below which all was read."""
         return [0 if end is None else int(end["reservoirVersion"]) for end in self.ends]
 
     @property
@@ -63,7 +63,7 @@ class MicroBatch:
         return all(end is None or end["index"] < 0 for end in self.ends)
 
     def without_parts(self) -> MicroBatch:
-        """As far as it took commits whole: where it took a part of one, one whose result is not known."""
+        """The micro-batch without commits of which it took a part; one that took such a part has no known result."""
         if self.is_between_commits:
             return self
         ends = [end and delta_offset(end["reservoirId"], end["reservoirVersion"]) for end in self.ends]
@@ -222,7 +222,7 @@ class Checkpoint:
 
     @property
     def position(self) -> tuple[int, list[int]] | None:
-        """Of a table that follows changes: the number of its last micro-batch, and the versions that are read next."""
+        """The position of a table that follows changes: its last micro-batch, and the versions that are read next."""
         if not self._position.exists():
             return None
         batch, versions = json.loads(self._position.read_text())
@@ -261,7 +261,7 @@ class Checkpoint:
         return [json.loads(line) if line != "-" else None for line in self._lines("offsets", batch)[2:]]
 
     def next_versions(self, batch: int | None = None) -> list[int]:
-        """Of each Delta source the version that is read next, after a micro-batch or after the last one that ended."""
+        """The version of each Delta source that is read next, after a micro-batch or after the last one that ended."""
         if batch is None and self.position is not None:
             return self.position[1]
         number = self.committed if batch is None else batch
@@ -270,12 +270,12 @@ class Checkpoint:
         return [0 if end is None else int(end["reservoirVersion"]) + (end["index"] >= 0) for end in ends]
 
     def first_unread(self) -> list[int]:
-        """Of each Delta source the oldest version of which the last micro-batch that ended has left something."""
+        """The oldest version of each Delta source of which the last micro-batch that ended has left something."""
         ends = [] if self.committed is None else self.sources(self.committed)
         return [0 if end is None else int(end["reservoirVersion"]) for end in ends]
 
     def split_versions(self, batch: int) -> list[int | None]:
-        """Of each Delta source that is no change data feed the version that a micro-batch read in part, else None."""
+        """The version of each Delta source that a micro-batch read in part, else None; None for a change data feed."""
         return [int(end["reservoirVersion"]) if end and end["index"] >= 0 else None for end in self.sources(batch)]
 
     @property

@@ -79,7 +79,7 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
 def load_records(
     connection: duckdb.DuckDBPyConnection, found: Mapping[str, Sequence[Mapping[str, Any]]], source: str
 ) -> None:
-    """The same of any records: topic -> its records in the order of the log, as JSON has them."""
+    """Load records: topic -> its records in the order of the log, as JSON has them."""
     import pyarrow as pa
 
     for topic, records in found.items():

@@ -65,7 +65,7 @@ class Node:
 
     @property
     def fields(self) -> dict[str, Node]:
-        """Of a record, field -> type."""
+        """The fields of a record -> type."""
         return dict(zip(self.names, self.parts, strict=True)) if self.kind == "record" else {}
 
     @property

@@ -42,7 +42,7 @@ class JsonParser:
         return Parsed(rows, columns, faults, [rests.get(row) for row in rows])
 
     def _parse(self, values: pa.Array) -> tuple[list[Any], dict[int, str], dict[int, list[str]]]:
-        """Of each row its record or None; of some rows the fields that the schema does not name; what is wrong."""
+        """The record of each row or None; the fields of some rows that the schema does not name; what is wrong."""
         parsed: list[Any] = []
         texts, ends = bytearray(), [0]
         rests: dict[int, str] = {}

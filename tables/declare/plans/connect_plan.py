@@ -55,7 +55,7 @@ def is_analysed() -> bool:
 
 
 class _Session:
-    """As much of a Connect session as a plan takes."""
+    """The part of a Connect session that a plan needs."""
 
     is_mock_session = True
     session_id = "analysis"

@@ -76,7 +76,7 @@ class PlanBuilder:
         return Unknown(inputs=(), why=why, is_impure=True, columns=(Named("", Rest("", self.node())),))
 
     def aliased(self, below: Relation, alias: str) -> Relation:
-        """The same rows under an alias."""
+        """Give rows an alias."""
         return replace(below, columns=tuple(replace(column, under=alias) for column in below.columns), plan_id=None)
 
     def filtered(self, below: Relation, conditions: Sequence[Expr], *, is_sort: bool = False) -> Relation:

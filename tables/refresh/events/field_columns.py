@@ -63,7 +63,7 @@ def _fault(value: bytes | None, kind: FieldType, what: str) -> str:
 
 
 def _headers(source: pa.Table, name: str) -> Sequence[bytes | None]:
-    """Of each record the last header of that name."""
+    """The last header of that name of each record."""
 
     def last(headers: Sequence[dict[str, Any]] | None) -> bytes | None:
         return next((header["value"] for header in reversed(headers or ()) if header["key"] == name), None)

@@ -27,7 +27,7 @@ APPENDED_MS = "appended_ms"
 
 @dataclass(frozen=True)
 class IngestedOffsets:
-    """Of one Delta table that a topic feeds.
+    """The offsets in one Delta table that a topic feeds.
 
     Attributes:
         ends: partition -> the first offset that is not in the table yet.
@@ -100,7 +100,7 @@ def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False)
 
 
 def offsets_at(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, Range], str]:
-    """Of each partition the offsets `[start, end)` that were ingested at a version of the events, and the topic's id.
+    """The offsets `[start, end)` of each partition at a version of the events, and the topic's id.
 
     A log whose oldest commits were cleaned up begins at 0.
     """
