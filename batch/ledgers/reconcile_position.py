@@ -53,7 +53,7 @@ class ReconcilePosition:
 
 
 def is_far(consumed: Mapping[str, int], looked_at: Mapping[str, int]) -> bool:
-    """Whether it pays to note that these versions of inputs were looked through, too."""
+    """Whether the position lags far enough to be worth a commit."""
     return any(version - consumed.get(name, -1) > _FAR for name, version in looked_at.items())
 
 

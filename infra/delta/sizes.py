@@ -1,4 +1,4 @@
-"""How much one process takes, and what is left to Spark's workers: the one place that says what is small."""
+"""Size thresholds: below them work runs in this process, above them on Spark."""
 
 from __future__ import annotations
 

@@ -158,8 +158,8 @@ class Table:
         _require_late(self.late)
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
-                f"sequence_by begins with {self.sequence_by[0]!r} with closes_at; "
-                f"expected event_time={self.event_time!r}.",
+                f"With closes_at, sequence_by must start with event_time {self.event_time!r}; it starts with "
+                f"{self.sequence_by[0]!r}.",
                 hint="Of several rows of one key the later one must also be the one that closes later.",
             )
         if self.closes_at and not (self.event_time and self.depends_within):

@@ -149,7 +149,7 @@ def test_a_topic_that_cannot_hold_is_refused(changes: dict[str, Any], message: s
         ({"late": "ignore"}, "late='ignore': expected 'correct' or 'drop'"),
         (
             {"sequence_by": ["total", "hour"]},
-            "sequence_by begins with 'total' with closes_at; expected event_time='hour'",
+            "With closes_at, sequence_by must start with event_time 'hour'; it starts with 'total'",
         ),
         ({"depends_within": None}, "closes_at needs event_time and depends_within"),
         ({"event_time": None}, "closes_at needs event_time and depends_within"),
