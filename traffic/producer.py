@@ -244,7 +244,10 @@ def _stopped_by_signals(stop: threading.Event) -> Iterator[None]:
 
 
 class _Outbox:
-    """Passes records to the producer and its acknowledgements to the journal. Callbacks run on the producer's thread."""
+    """Passes records to the producer and its acknowledgements to the journal.
+
+    Callbacks run on the producer's thread.
+    """
 
     def __init__(
         self, producer: KafkaProducer, journal: AckJournal, topics: Mapping[str, Topic], stop: threading.Event
