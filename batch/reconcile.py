@@ -18,6 +18,7 @@ from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import digest, require_explained
 from infra.delta.delta_writer import CHANGE, Written
 from infra.errors import TwofoldError
+from infra.spark.rows import here
 from infra.spark.spark_client import failing_alone
 from tables.declare.code_fingerprint import require_one_definition
 from tables.declare.table import Table
@@ -224,8 +225,7 @@ class Reconcile:
         empty = pa.table({CHANGE: pa.array([], pa.string())})
         if pinned.is_open:
             return empty
-        differing = pinned.refresher().difference(everything(self.table))
-        rows = differing if isinstance(differing, pa.Table) else differing.toArrow()
+        rows = here(pinned.refresher().difference(everything(self.table)))
         return pinned.outside(rows, pinned.in_flight(pinned.after())) if len(rows) else empty
 
     def _nothing(self) -> RunResult:

@@ -18,7 +18,7 @@ from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE
 from batch.pending_work import nothing_to_do
 from benchmarks.measuring.figures import report, spread, timed
 from benchmarks.refresh.reconcile_time import History, declared
-from infra.delta.compaction import compact_ledger
+from infra.delta.compaction import compact_without_history
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
@@ -94,7 +94,7 @@ def fill(lake: Lake, rows: int) -> None:
             schema = pa.schema(lake.open(name).schema())
             Writer(lake, name).append(table.select(schema.names).cast(schema), CommitTag(app="history", version=number))
     for name in (CORRECTIONS, EVIDENCE):
-        compact_ledger(lake, name)
+        compact_without_history(lake, name)
 
 
 def pass_by(lake: Lake, name: str, commits: int) -> None:

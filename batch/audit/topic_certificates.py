@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 
 from batch.audit.hash_buckets import HASH, row_hash, totals
+from infra.delta.compaction import compact_without_history
 from infra.delta.datafusion_sql import instant, literal, select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
@@ -116,7 +117,9 @@ def write_certificate(lake: Lake, topic: Topic, run: str, versions: tuple[int, i
     head |= {"events_version": versions[0], "quarantine_version": versions[1]}
     rows = pa.Table.from_pylist([{**head, **asdict(block)} for block in blocks], schema=_SCHEMA)
     if len(rows):
-        Writer(lake, CERTIFICATES).append_new(f"certificates/{topic.full_name}", lambda: rows)
+        Writer(lake, CERTIFICATES, keep_small=compact_without_history).append_new(
+            f"certificates/{topic.full_name}", lambda: rows
+        )
         oldest = instant(TIMESTAMP, (epoch_ms(now) or 0) - _KEPT_MS)
         with suppress(CommitFailedError):  # another process removes them
             lake.open(CERTIFICATES).delete(f"topic = {literal(topic.full_name)} AND recorded_at < {oldest}")

@@ -17,6 +17,7 @@ from batch.ledgers.causes import RECORD, Causes, CausingRecord, Changed, Changed
 from batch.ledgers.reconcile_position import COLUMNS, POSITIONS, ReconcilePosition, reconcile_positions
 from batch.ledgers.run_result import RUNS, Audited, RunResult, started_at
 from infra.delta.change_feed import naming_what_is_gone, side_of
+from infra.delta.compaction import compact_without_history
 from infra.delta.datafusion_sql import instant, literal, select
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake, LoggedCommit
@@ -307,7 +308,7 @@ class Ledgers:
         """The writer of a ledger, which keeps what it read of its log."""
         if name not in self._writers:
             self._ensure(name)
-            self._writers[name] = Writer(self._lake, name, self._spark)
+            self._writers[name] = Writer(self._lake, name, self._spark, compact_without_history)
         return self._writers[name]
 
     def _ensure(self, name: str) -> None:

@@ -26,7 +26,8 @@ from tables.refresh.target import Target
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from tables.refresh.target import Rows
+    from infra.spark.rows import Rows
+
 
 KEY = (PARTITION, OFFSET)
 CAUSE: Cause = "replay"

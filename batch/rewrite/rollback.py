@@ -13,9 +13,10 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult, run_name
 from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
 from infra.delta.change_feed import sides_of
+from infra.delta.datafusion_sql import span
 from infra.delta.delta_writer import CHANGE, CommitTag, Written
 from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import duckdb_utc
+from infra.duckdb_session import query
 from infra.errors import BadArgument
 from tables.declare.code_fingerprint import FINGERPRINT, is_same, recorded
 from tables.declare.metadata_columns import REPLAYED
@@ -108,24 +109,15 @@ def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
 
 def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
     """How the table differs from what it was before some commits, without the rows that were changed since."""
-    live = target.newest()
     before, after = sides_of(target.lake, target.name, versions, target.key)
-    connection = duckdb_utc()
-    # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
-    now = pa.table(live.scan()).cast(after.schema)
-    for name, rows in {"live": now, "before": before, "after": after}.items():
-        connection.register(name, rows)
-    keys = ", ".join(f'"{c}"' for c in target.key)
-
-    def of_keys(rows: str, join: str, others: str) -> pa.Table:
-        same = " AND ".join(f'r."{c}" IS NOT DISTINCT FROM o."{c}"' for c in target.key)
-        return connection.sql(f"SELECT r.* FROM {rows} r {join} JOIN {others} o ON {same}").to_arrow_table()
-
-    now = of_keys("live", "SEMI", f"(SELECT {keys} FROM before UNION SELECT {keys} FROM after)").cast(after.schema)
-    undone = target.difference(before, after)
-    connection.register("undone", undone)
-    connection.register("changed_since", target.difference(after, now))
-    return of_keys("undone", "ANTI", "changed_since").cast(undone.schema)
+    touched = pa.concat_tables([before, after]).select(list(target.key))
+    # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
+    found = target.newest().scan(columns=after.schema.names, predicate=span(touched, target.key))
+    live = pa.RecordBatchReader.from_stream(found).cast(after.schema)
+    same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM others."{c}"' for c in target.key)
+    now = query(f"SELECT rows.* FROM rows SEMI JOIN others ON {same}", rows=live, others=touched).cast(after.schema)
+    undone, since = target.difference(before, after), target.difference(after, now)
+    return query(f"SELECT rows.* FROM rows ANTI JOIN others ON {same}", rows=undone, others=since).cast(undone.schema)
 
 
 def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:

@@ -25,7 +25,7 @@ _MOST = 256 << 20  # bytes that are sorted while a stream waits
 _AT_ONCE = 1_024  # rows that delta-rs writes before it looks how large a file has become
 _FILES = 2_048  # of a large table, before those that are merged grow
 _SHARE = 16  # what is out of order is a sixteenth of the table at least, so that sorting costs in proportion to growth
-_LEDGER_PROPERTIES = {
+_WITHOUT_HISTORY = {
     "delta.enableChangeDataFeed": "false",
     "delta.logRetentionDuration": "interval 2 days",
     "delta.deletedFileRetentionDuration": "interval 2 days",
@@ -78,12 +78,12 @@ def compact(lake: Lake, name: str, by: str | None = None) -> None:
     table.cleanup_metadata()
 
 
-def compact_ledger(lake: Lake, name: str) -> None:
-    """Compact a ledger, and remove what its older versions need: only the newest is ever read."""
+def compact_without_history(lake: Lake, name: str) -> None:
+    """Compact a table, and remove what its older versions need: of a ledger only the newest is ever read."""
     from deltalake.exceptions import DeltaError
 
     try:
-        _set(lake.open(name), _LEDGER_PROPERTIES)
+        _set(lake.open(name), _WITHOUT_HISTORY)
         compact(lake, name)
         lake.open(name).vacuum(dry_run=False)
     except DeltaError as error:  # another process does the same

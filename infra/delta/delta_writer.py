@@ -17,25 +17,27 @@ from uuid import uuid4
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.delta.compaction import after_commit, compact, compact_ledger
+from infra.delta.compaction import after_commit
 from infra.delta.file_statistics import parquet_properties
-from infra.delta.lake import QUARANTINE, WRITER, Lake
+from infra.delta.lake import WRITER, Lake
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.spark.local_rows import frame_of
+from infra.spark.rows import are_here, column_names, in_spark
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeIs
 
+    from infra.spark.rows import Rows
+
 Change = Literal["insert", "update", "delete"]
 CHANGE = "_change"
 BEFORE = "_before_"
 _ATTEMPTS = 12
 _CHECKPOINT_EVERY = 20  # commits: delta-rs reads those after the last checkpoint again with each commit, 0.1 ms of each
-_TIDY_EVERY = 100  # commits of a ledger or a quarantine; streams look after events and tables themselves
+_TIDY_EVERY = 100  # commits
 _log = logging.getLogger("twofold.writer")
 
 
@@ -90,17 +92,25 @@ class Written:
 
 
 class Writer:
-    """Writes one Delta table."""
+    """Writes one Delta table.
 
-    def __init__(self, lake: Lake, name: str, spark: SparkSession | None = None) -> None:
+    Args:
+        keep_small: called after every hundredth commit, where no one else compacts the table.
+    """
+
+    def __init__(
+        self,
+        lake: Lake,
+        name: str,
+        spark: SparkSession | None = None,
+        keep_small: Callable[[Lake, str], None] | None = None,
+    ) -> None:
         self.lake, self.name = lake, name
-        self._spark = spark
+        self._spark, self._keep_small = spark, keep_small
         self._id = uuid4().hex[:12]
         self._table = OpenTable(lake, name)
-        ledger, quarantine = name.startswith("ledger."), name.endswith(QUARANTINE)
-        self._keep_small = compact_ledger if ledger else (compact if quarantine else None)
 
-    def append(self, rows: pa.Table | DataFrame, stamp: CommitTag) -> Written:
+    def append(self, rows: Rows, stamp: CommitTag) -> Written:
         """Add the rows, once.
 
         Raises:
@@ -135,7 +145,7 @@ class Writer:
 
     def upsert(
         self,
-        rows: pa.Table | DataFrame,
+        rows: Rows,
         key: Sequence[str],
         stamp: CommitTag,
         *,
@@ -157,7 +167,7 @@ class Writer:
             SchemaMismatch: names the missing and the unexpected columns.
             WriteConflict: after bounded retries.
         """
-        columns = _columns(rows)
+        columns = column_names(rows)
         others = [c for c in columns if c not in key]
         if keep:
             condition = "false"
@@ -173,9 +183,7 @@ class Writer:
         )
         return self._merge(rows, plan, stamp, set())
 
-    def apply(
-        self, changes: pa.Table | DataFrame, key: Sequence[str], stamp: CommitTag, *, greatest: Sequence[str] = ()
-    ) -> Written:
+    def apply(self, changes: Rows, key: Sequence[str], stamp: CommitTag, *, greatest: Sequence[str] = ()) -> Written:
         """Publish a difference: each row is an insert, an update or a delete of the row with its key.
 
         Args:
@@ -188,7 +196,7 @@ class Writer:
         Returns:
             Rows really changed; fewer than asked for when others were faster.
         """
-        columns = [c for c in _columns(changes) if c != CHANGE and not c.startswith(BEFORE)]
+        columns = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
         same = " AND ".join(equal(c, BEFORE + c) for c in others) or "true"
         update = f"s.`{CHANGE}` = 'update' AND {same}"
@@ -225,7 +233,7 @@ class Writer:
         """Whether a commit of that app and version, or a later one, is in the table."""
         return _done(self.newest(), stamp)
 
-    def _merge(self, rows: pa.Table | DataFrame, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
+    def _merge(self, rows: Rows, plan: Merge, stamp: CommitTag, extra: set[str]) -> Written:
         if self._through_rust(rows):
             _require_unique(self.name, rows, plan.key)
 
@@ -239,7 +247,7 @@ class Writer:
 
     def _commit(
         self,
-        rows: pa.Table | DataFrame,
+        rows: Rows,
         stamp: CommitTag,
         attempt: Callable[[DeltaTable], None],
         extra: Collection[str] = (),
@@ -307,8 +315,8 @@ class Writer:
             max_commit_retries=15,
         )
 
-    def _through_rust(self, rows: pa.Table | DataFrame) -> TypeIs[pa.Table]:
-        return isinstance(rows, pa.Table) and self.lake.settings.engine != "spark"
+    def _through_rust(self, rows: Rows) -> TypeIs[pa.Table]:
+        return are_here(rows) and self.lake.settings.engine != "spark"
 
     def _options(self, stamp: CommitTag) -> dict[str, str | int]:
         """What makes a commit of Spark's say and be what the stamp says."""
@@ -325,21 +333,17 @@ class Writer:
     def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
-    def _frame(self, rows: pa.Table | DataFrame) -> DataFrame:
-        if not isinstance(rows, pa.Table):
+    def _frame(self, rows: Rows) -> DataFrame:
+        if not are_here(rows):
             return rows
         if self._spark is None:
             raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
-        return frame_of(self._spark, rows)
+        return in_spark(self._spark, rows)
 
 
-def _columns(rows: pa.Table | DataFrame) -> list[str]:
-    return list(rows.column_names if isinstance(rows, pa.Table) else rows.columns)
-
-
-def _require_columns(name: str, table: DeltaTable, rows: pa.Table | DataFrame, extra: Collection[str]) -> None:
+def _require_columns(name: str, table: DeltaTable, rows: Rows, extra: Collection[str]) -> None:
     expected = {f.name for f in table.schema().fields} | set(extra)
-    came = set(_columns(rows))
+    came = set(column_names(rows))
     if expected != came:
         raise SchemaMismatch(
             f"{name}: missing columns: {', '.join(sorted(expected - came)) or 'none'}; "
@@ -360,9 +364,9 @@ def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
     return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in wanted]))
 
 
-def _require_unique(name: str, rows: pa.Table | DataFrame, key: Sequence[str]) -> None:
+def _require_unique(name: str, rows: Rows, key: Sequence[str]) -> None:
     """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
-    if isinstance(rows, pa.Table):
+    if are_here(rows):
         seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
         repeated = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()
     else:

@@ -6,10 +6,13 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.spark.rows import are_here
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     from infra.settings import Settings
+    from infra.spark.rows import Rows
 
 # Rows, as multiples of the setting `small_rows`.
 COMMITTED = 1  # a commit that delta-rs makes sooner than Spark
@@ -42,18 +45,20 @@ def is_small(settings: Settings, rows: int, times: int = COMMITTED, *, record_by
     return rows <= most_rows(settings, times) and record_bytes <= RECORD_BYTES
 
 
-def collect_if_small(settings: Settings, frame: DataFrame, most: int | None = None) -> pa.Table | DataFrame:
-    """The rows in this process where it writes them, else the frame.
+def collect_if_small(settings: Settings, frame: Rows, most: int | None = None) -> Rows:
+    """The rows in this process where it writes them or has them, else the frame.
 
     Args:
         most: so many of them this process should hold at most, for their size.
     """
+    if are_here(frame):
+        return frame
     if settings.engine != "auto":
         return frame if settings.engine == "spark" else collected(frame)
     committed = most_rows(settings, COMMITTED)
     most = committed if most is None else min(committed, most)
     rows = collected(frame.limit(most + 1))
-    return rows if isinstance(rows, pa.Table) and len(rows) <= most else frame
+    return rows if are_here(rows) and len(rows) <= most else frame
 
 
 def held_if_small(rows: pa.RecordBatchReader, most: int) -> pa.Table | None:
@@ -67,7 +72,7 @@ def held_if_small(rows: pa.RecordBatchReader, most: int) -> pa.Table | None:
     return pa.Table.from_batches(batches, rows.schema)
 
 
-def collected(frame: DataFrame) -> pa.Table | DataFrame:
+def collected(frame: DataFrame) -> Rows:
     """The rows in this process; the frame where they are more bytes than Spark hands over, a quarter of its heap."""
     try:
         return frame.toArrow()

@@ -93,7 +93,7 @@ def _record(settings: Settings, archive: Path) -> None:
 
 def _work_as_client(settings: Settings) -> None:
     """Do what commands begin with, through the JVM's Connect server: in another process, since this one has a JVM."""
-    warm = "from infra.settings import Settings; from infra.spark.connect_server import wait_warm; "
+    warm = "from infra.settings import Settings; from infra.spark.spark_client import wait_warm; "
     command = [sys.executable, "-c", f"{warm}wait_warm(Settings.from_environment())"]
     environment = {**os.environ, **settings.environment()}
     subprocess.run(command, cwd=ROOT, env=environment, check=True, timeout=TIMEOUT_S, capture_output=True)

@@ -15,11 +15,13 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from infra.capture.captured_table import MARK, OPERATION
+from infra.delta.compaction import compact
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.delta.sizes import is_small
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
+from infra.spark.rows import are_here, is_empty
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import (
@@ -80,7 +82,7 @@ class TopicWriter:
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),
-            Writer(lake, topic.full_name + QUARANTINE, spark),
+            Writer(lake, topic.full_name + QUARANTINE, spark, compact),
         )
         self.reload()
 
@@ -251,8 +253,8 @@ class TopicWriter:
         for _ in range(_ATTEMPTS):
             self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
             left = self._without(raw, ranges, (self._topic.full_name, self._topic.full_name + QUARANTINE))
-            rows = self._decoder.reject(left) if isinstance(left, pa.Table) else reject_frame(left, self._topic)
-            if not _any(rows) or self._commit_quarantine(rows, ranges):
+            rows = self._decoder.reject(left) if are_here(left) else reject_frame(left, self._topic)
+            if is_empty(rows) or self._commit_quarantine(rows, ranges):
                 return
         raise self._lost_to_another_driver()
 
@@ -264,7 +266,7 @@ class TopicWriter:
 
     def _without(self, raw: R, ranges: Ranges, names: Sequence[str]) -> R:
         """The records of these offsets that none of the tables has, in the same order."""
-        if isinstance(raw, pa.Table):
+        if are_here(raw):
             tables = [
                 self._lake.open(name).scan(columns=list(PLACE), predicate=condition(ranges, PARTITION, OFFSET))
                 for name in names
@@ -333,16 +335,12 @@ def _stamp(after: IngestedOffsets, cause: str) -> CommitTag:
 
 def _within(raw: R, ranges: Ranges) -> R:
     """The records of these offsets."""
-    if not isinstance(raw, pa.Table):
+    if not are_here(raw):
         return raw.where(condition(ranges, "partition", "offset"))
     partition, offset = pc.field("partition"), pc.field("offset")
     parts = [(partition == p) & (offset >= start) & (offset < end) for p, (start, end) in ranges.items()]
     found: R = raw.filter(reduce(operator.or_, parts))
     return found
-
-
-def _any(rows: pa.Table | DataFrame) -> bool:
-    return bool(len(rows)) if isinstance(rows, pa.Table) else not rows.isEmpty()
 
 
 def _newest_ms(events: pa.Table, column: str) -> int | None:

@@ -14,6 +14,7 @@ from infra.delta.delta_writer import CommitTag, Written
 from infra.delta.lake import Lake
 from infra.delta.sizes import REVISED, collected, is_small
 from infra.errors import BadDeclaration
+from infra.spark.rows import are_here
 from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
 from streaming.maintain.stream_fence import STREAM, StreamFence
@@ -202,7 +203,7 @@ class Maintain(TableStream):
         # A frame with state must be computed whole, and once: a limit would leave partitions of the state behind.
         if is_small(self.lake.settings, rows_in, REVISED):
             rows = collected(frame)
-            if isinstance(rows, pa.Table):
+            if are_here(rows):
                 require_closing(self.table, rows)
                 return self._upsert(rows, batch, info, **how)
         frame = frame.persist()
@@ -213,7 +214,7 @@ class Maintain(TableStream):
 
     def _upsert(self, rows: pa.Table | DataFrame, batch: int, info: Mapping[str, object], **how: Any) -> Written:
         """Commit a micro-batch, once; rows that keep no state are the same by whichever stream, in whatever order."""
-        if isinstance(rows, pa.Table) and not len(rows):
+        if are_here(rows) and not len(rows):
             return Written()
         stream = self._checkpoint.stream
 

@@ -29,7 +29,7 @@ from infra.delta.sizes import (
 )
 from infra.duckdb_session import duckdb_utc, query
 from infra.instants import from_epoch_ms
-from infra.spark.local_rows import frame_of
+from infra.spark.rows import are_here, in_spark
 from infra.spark.spark_session import tune_for_batch_size
 from tables.declare.code_fingerprint import FINGERPRINT, definition
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -55,7 +55,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    from tables.refresh.target import Rows
+    from infra.spark.rows import Rows
+
 
 _CLOSED = "_closed"
 
@@ -122,9 +123,7 @@ class Refresher:
         def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
             found = self.difference(scopes)
             rows = self.moved(found) if attempt else found
-            if not isinstance(rows, pa.Table):
-                rows = collect_if_small(self.lake.settings, rows, self._most_held)
-            return rows, self._info(info)
+            return collect_if_small(self.lake.settings, rows, self._most_held), self._info(info)
 
         return self._target.publish(changes, check=check)
 
@@ -233,7 +232,7 @@ class Refresher:
         if self._has_rivals:
             return changes
         columns, key, target = self._target.columns(), self.table.primary_key, self._target
-        if not isinstance(changes, pa.Table):
+        if not are_here(changes):
             inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
             changed = target.difference(inserts, matching(target.live(), inserts, key, "left_semi"))
             return changes.where(f"{CHANGE} <> 'insert'").unionByName(changed)
@@ -320,7 +319,7 @@ class Refresher:
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
             should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
-        if not isinstance(should, pa.Table) or len(should) > bound:
+        if not are_here(should) or len(should) > bound:
             return None
         if self.table.event_time and should[self.table.event_time].null_count:
             self._is_undated = True
@@ -397,7 +396,7 @@ class Refresher:
             frame = input_of(declaration, frame, self.table, self._strategy)
             return _Input(frame, files.rows, COMPRESSED * files.size, is_near=False)
         # In one partition, of which Spark needs no shuffle to bring equal keys together.
-        frame = frame_of(self.spark, few).coalesce(1)
+        frame = in_spark(self.spark, few).coalesce(1)
         if isinstance(declaration, Topic):
             frame = payload(frame, declaration, self.table)
         return _Input(frame, len(few), few.nbytes, is_near=wanted.is_near(declaration))

@@ -55,9 +55,9 @@ def with_scope_values(spark: SparkSession, table: Table, source: Topic | Table, 
         return rows
     from pyspark.errors import PySparkException
 
-    from infra.spark.local_rows import frame_of
+    from infra.spark.rows import in_spark
 
-    frame = frame_of(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
+    frame = in_spark(spark, rows.select([c for c in columns if c in columns_read(added.values())]))
     try:
         values = frame.selectExpr(*(f"{text} AS {_ADDED}{n}" for n, text in added.items())).toArrow()
     except PySparkException as error:

@@ -8,12 +8,10 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
-import pyarrow as pa
-
 from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from infra.delta.lake import Lake
 from infra.errors import QualityFailed, WriteConflict
-from infra.spark.local_rows import frame_of
+from infra.spark.rows import are_here, count, in_spark
 from quality.rules import Rule
 from tables.declare.table import Table
 from tables.refresh.row_diff import difference_of_frames, difference_of_tables
@@ -22,8 +20,8 @@ if TYPE_CHECKING:
     from deltalake import DeltaTable
     from pyspark.sql import DataFrame, SparkSession
 
-    Rows: TypeAlias = pa.Table | DataFrame
-    """Rows in this process, or in Spark where they may be many."""
+    from infra.spark.rows import Rows
+
     Changes: TypeAlias = Callable[[int], tuple[Rows, Mapping[str, object]]]
     """How a target's rows differ now from what they should be, as `Target.difference` says it, and what its commit says
     of itself, see `infra.delta.delta_writer.CommitTag`.
@@ -99,7 +97,7 @@ class Target:
         Args:
             live: rows of the target, or of those of its columns that `should` has too; where `should` is.
         """
-        of_engine: Any = difference_of_tables if isinstance(live, pa.Table) else difference_of_frames
+        of_engine: Any = difference_of_tables if are_here(live) else difference_of_frames
         return of_engine(should, live, self.key, self.compared, self.approximate)
 
     def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
@@ -121,7 +119,7 @@ class Target:
         for attempt in range(_ATTEMPTS):
             number = self.writer.next_number(FENCE)
             changes, info = changes_of(attempt)
-            wanted = len(changes) if isinstance(changes, pa.Table) else changes.count()
+            wanted = count(changes)
             if wanted == 0:
                 return total
             if check:
@@ -166,9 +164,8 @@ class Target:
         rules = [rule for rule in self.rules if rule.kind in ROW_RULES]
         if not rules:
             return
-        frame = changes if not isinstance(changes, pa.Table) else frame_of(self.spark, changes)
         with naming(rules):
-            bad = split(frame.where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
+            bad = split(in_spark(self.spark, changes).where(f"{CHANGE} <> 'delete'"), rules)[1].limit(1).collect()
         if bad:
             row = bad[0].asDict()
             raise QualityFailed(

@@ -22,7 +22,7 @@ from batch.rewrite.backfill import recompute
 from batch.rewrite.redrive import redrive_chosen
 from infra.errors import BadDeclaration
 from infra.settings import Engine
-from infra.spark.local_rows import frame_of
+from infra.spark.rows import in_spark
 from tables import sql
 from tables.refresh.derived_rows import derive
 from tests.connect_session import remote, serve
@@ -109,8 +109,8 @@ def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None
 
 def test_no_rows_of_a_schema_are_a_frame_as_some_are(session: SparkSession) -> None:
     rows = pa.table({"sensor": ["a"], "hour": pa.array([0], pa.timestamp("us", "UTC")), "total": [1.5]})
-    assert frame_of(session, rows.slice(1)).toArrow().to_pylist() == []
-    assert frame_of(session, rows.slice(1)).dtypes == frame_of(session, rows).dtypes
+    assert in_spark(session, rows.slice(1)).toArrow().to_pylist() == []
+    assert in_spark(session, rows.slice(1)).dtypes == in_spark(session, rows).dtypes
 
 
 @pytest.mark.parametrize("name", ["rand", "current_timestamp", "uuid"])

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.delta.compaction import compact_without_history
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
@@ -85,7 +86,10 @@ def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) 
     def new() -> pa.Table:
         return pa.Table.from_pylist([asdict(gap) for gap in _beyond(found, gaps(lake, topic))], schema=SCHEMA)
 
-    return [Gap(**row) for row in Writer(lake, GAPS, spark).append_new(f"gaps/{topic}", new).to_pylist()]
+    return [
+        Gap(**row)
+        for row in Writer(lake, GAPS, spark, compact_without_history).append_new(f"gaps/{topic}", new).to_pylist()
+    ]
 
 
 def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[int, int]]]:
@@ -114,7 +118,7 @@ def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None
         raise BadArgument("A gap is acknowledged with a reason.", hint="Say what was lost, and who knows of it.")
     if not lake.exists(GAPS):
         return []
-    writer, app = Writer(lake, GAPS, spark), "acknowledged"
+    writer, app = Writer(lake, GAPS, spark, compact_without_history), "acknowledged"
     number, now = writer.next_number(app), datetime.now(UTC)
     known = [replace(gap, acknowledged_at=now, because=because) for gap in gaps(lake, topic) if gap.is_open]
     if known:

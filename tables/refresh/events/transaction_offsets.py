@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
+from infra.delta.compaction import compact_without_history
 from infra.delta.datafusion_sql import literal, select
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import Lake
@@ -64,4 +65,4 @@ def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession |
         ]
         return pa.Table.from_pylist(rows, schema=SCHEMA)
 
-    Writer(lake, TRANSACTIONS, spark).append_new(f"transactions/{topic}", new)
+    Writer(lake, TRANSACTIONS, spark, compact_without_history).append_new(f"transactions/{topic}", new)

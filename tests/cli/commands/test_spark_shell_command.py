@@ -20,6 +20,6 @@ def test_without_a_server_there_is_no_connection_string(home: object, cli: Cli) 
 
 def test_each_table_is_a_view_and_events_show_records_alone(spark: SparkSession, late_reading: World) -> None:
     views = create_views(spark, Lake(late_reading.settings))
-    assert {"hours", "kept", "newest", "readings", "readings_quarantine", "corrections"} <= set(views)
+    assert {"hours", "kept", "newest", "readings", "readings_quarantine", "gaps"} <= set(views)
     assert spark.sql("SELECT count(*) AS n FROM readings").collect()[0].n == 6, "seven records, one of them no reading"
     assert spark.table("hours").where("sensor = 'b'").count() == 2

@@ -155,14 +155,15 @@ def test_files_grow_with_a_large_table_and_not_beyond_a_bound(total: int, size: 
     assert merged_size(total, 100) == size
 
 
-def test_quarantine_is_compacted_by_the_writer_of_its_hundredth_commit(
+def test_a_table_that_is_kept_small_is_compacted_by_every_hundredth_commit(
     lake: Lake, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("infra.delta.delta_writer._TIDY_EVERY", 5)
     name = "plant.readings" + QUARANTINE
     lake.ensure(name, SCHEMA, statistics=["hour"])
     for number in range(1, 6):
-        Writer(lake, name).append(rows(range(1), number).slice(0, 9), CommitTag(app="ingest", version=number))
+        writer = Writer(lake, name, keep_small=compact)
+        writer.append(rows(range(1), number).slice(0, 9), CommitTag(app="ingest", version=number))
     assert (len(lake.open(name).file_uris()), lake.rows(name)) == (1, 45)
     assert lake.open(name).metadata().configuration["delta.enableChangeDataFeed"] == "true"
 
