@@ -8,7 +8,7 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from batch.ledgers.reconcile_position import ReconcilePosition, is_far, reconcile_positions, splits
-from batch.ledgers.run_result import RunResult, run_name
+from batch.ledgers.run_result import RunResult
 from infra.delta.lake import Lake, LoggedCommit
 from infra.errors import BadArgument
 from tables.declare.code_fingerprint import definition, is_same
@@ -33,12 +33,7 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
     wanted = registry.chosen(tables)
     if registry.left_out(tables) or not nothing_to_do(lake, registry, wanted):
         return None
-    return [idle(table, time.monotonic() - began) for table in wanted]
-
-
-def idle(table: Table, seconds: float = 0.0) -> RunResult:
-    """The outcome of a table that nothing touched."""
-    return RunResult(table=table.full_name, cause="late", run=run_name("late"), seconds=seconds)
+    return [RunResult.idle(table.full_name, time.monotonic() - began) for table in wanted]
 
 
 def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:

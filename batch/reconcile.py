@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from batch.changelog_check import unexplained_changes
-from batch.ledgers.batch_run import Run
+from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.reconcile_position import ReconcilePosition, is_far
 from batch.ledgers.run_result import RunResult
-from batch.pending_work import idle, nothing_to_do
+from batch.pending_work import nothing_to_do
 from batch.pinned_versions import Pinned, Touched
 from batch.unexplained import digest, require_explained
 from infra.delta.delta_writer import CHANGE, Written
@@ -93,7 +93,7 @@ def reconcile_tables(
             continue
         # Only now: what was published above it is news for this table.
         if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
-            outcomes.append(idle(table))
+            outcomes.append(RunResult.idle(table.full_name))
             continue
         found: list[RunResult] = []
         with failing_alone(table.full_name, refused):
@@ -135,7 +135,7 @@ class Reconcile:
         require_one_definition(self.platform.lake, self.table, self.platform.registry)
         pinned = self._pinned
         before = pinned.before()
-        pinned.ledgers.catch_up(self.table)
+        record_lost_runs(self.platform.lake, pinned.ledgers, self.table)
         pinned.wait_for_stream()
         outcomes = [self._nothing()] if pinned.is_open else self._correct(before)
         if verify:
@@ -230,4 +230,4 @@ class Reconcile:
 
     def _nothing(self) -> RunResult:
         """The outcome where nothing was to be done."""
-        return idle(self.table, time.monotonic() - self._started)
+        return RunResult.idle(self.table.full_name, time.monotonic() - self._started)

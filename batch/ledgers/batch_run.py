@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
+from collections import Counter
 from collections.abc import Sequence
 from typing import Any
 
@@ -29,14 +30,24 @@ class Run:
         version: of the table when it began: restoring it undoes the run.
     """
 
-    def __init__(self, lake: Lake, ledgers: Ledgers, table: Table | str, cause: Cause, run: str = "") -> None:
+    def __init__(
+        self,
+        lake: Lake,
+        ledgers: Ledgers,
+        table: Table | str,
+        cause: Cause,
+        run: str = "",
+        version: int | None = None,
+    ) -> None:
         """Args:
         table: or the name of one of a topic's two tables, whose rows have no corrections.
         run: the name, where the run is one on several tables.
+        version: of the table when the run began; None: as it is now.
         """
         self._ledgers, self._table, self._cause = ledgers, table, cause
         self._of = table if isinstance(table, str) else table.full_name
-        self.name, self.version = run or run_name(cause), lake.version(self._of)
+        self.name = run or run_name(cause)
+        self.version = lake.version(self._of) if version is None else version
         self._began = time.monotonic()
 
     @property
@@ -80,3 +91,20 @@ class Run:
             self._ledgers.record_run(outcome, position, own if definition is None else definition)
         _log.info("run=%s table=%s changed=%d", self.name, outcome.table, outcome.changed)
         return outcome
+
+
+def record_lost_runs(lake: Lake, ledgers: Ledgers, table: Table) -> None:
+    """Note what runs that died have published into the table: their corrections, and the runs themselves."""
+    for name, commits in ledgers.unrecorded_runs(table).items():
+        first, last = commits[0], commits[-1]
+        lost = Run(lake, ledgers, table, first.info["cause"], name, first.version - 1)
+        corrections = ledgers.corrections(table.full_name, lost.version, last.version)
+        rows = Counter(correction["change"] for correction in corrections if correction["run"] == name)
+        written = Written(
+            inserted=rows["insert"],
+            updated=rows["update"],
+            deleted=rows["delete"],
+            files=sum(len(commit.added) for commit in commits),
+            version=last.version,
+        )
+        lost.end(written, keep=True, definition=str(last.info.get("fingerprint") or ""))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import fields
@@ -205,8 +205,11 @@ class Ledgers:
             writer.append(_CORRECTIONS_SCHEMA.empty_table(), CommitTag(app=app, version=newest))
         return added
 
-    def catch_up(self, table: Table) -> None:
-        """Note what runs that died have published into the table: their corrections, and the runs themselves."""
+    def unrecorded_runs(self, table: Table) -> dict[str, list[LoggedCommit]]:
+        """Runs that published into the table and died before they were noted, with their commits.
+
+        Their corrections are noted here.
+        """
         name = table.full_name
         last = self._writer(CORRECTIONS).newest().transaction_version(f"corrections/{name}")
         self.record_corrections(table)
@@ -216,25 +219,7 @@ class Ledgers:
         for commit in self._lake.commits(name, after, self._lake.version(name), kept=True):
             if "run" in commit.info:
                 published[str(commit.info["run"])].append(commit)
-        for run, commits in published.items():
-            if not self._has(RUNS, name, run):
-                self._record_lost(name, run, commits)
-
-    def _record_lost(self, table: str, run: str, commits: Sequence[LoggedCommit]) -> None:
-        first, last = commits[0], commits[-1]
-        made = Counter(c["change"] for c in self.corrections(table, first.version - 1, last.version) if c["run"] == run)
-        outcome = RunResult(
-            table=table,
-            cause=first.info["cause"],
-            run=run,
-            inserted=made["insert"],
-            updated=made["update"],
-            deleted=made["delete"],
-            files_written=sum(len(commit.added) for commit in commits),
-            version_before=first.version - 1,
-            version_after=last.version,
-        )
-        self.record_run(outcome, None, str(last.info.get("fingerprint") or ""))
+        return {run: commits for run, commits in published.items() if not self._has(RUNS, name, run)}
 
     def newest_run(self, table: str, causes: Sequence[str] = (), run: str = "") -> dict[str, Any] | None:
         """The newest run of one of these causes, or of this name, that changed the table, by the ledger's columns."""

@@ -57,6 +57,11 @@ class RunResult:
     approved_by: str = ""
     compared: int | None = None
 
+    @classmethod
+    def idle(cls, table: str, seconds: float = 0.0) -> RunResult:
+        """The result for a table that nothing touched."""
+        return cls(table=table, cause="late", run=run_name("late"), seconds=seconds)
+
     @property
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted

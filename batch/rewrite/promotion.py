@@ -8,7 +8,7 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from batch.audit.hash_buckets import HASH, row_hash, totals
-from batch.ledgers.batch_run import Run
+from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import correct
@@ -76,7 +76,7 @@ class Promotion:
             TwofoldError: others changed some of these rows since they were shown: these stay as they are.
         """
         lake, ledgers = self.live.lake, Ledgers(self.live.lake, self.live.spark)
-        ledgers.catch_up(self.table)
+        record_lost_runs(lake, ledgers, self.table)
         if digest and self.digest != digest:
             raise BadArgument(
                 f"{self.table.full_name}: other rows differ than were shown: their digest is {self.digest}, not "

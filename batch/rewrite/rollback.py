@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from batch.ledgers.batch_run import Run
+from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult, run_name
 from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
@@ -41,7 +41,7 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
         ChangesGone: what it changed cannot be read any more.
     """
     lake, name, ledgers = platform.lake, table.full_name, Ledgers(platform.lake, platform.spark)
-    ledgers.catch_up(table)
+    record_lost_runs(lake, ledgers, table)
     taken_back = _changing_run(ledgers, name, run)
     first, last = taken_back["version_before"], taken_back["version_after"]
     _require_not_undone(lake, table, taken_back["run"], last)

@@ -14,6 +14,7 @@ import pytest
 from batch.audit.topic_certificates import CERTIFICATES, Block, read_certificate, write_certificate
 from batch.changelog_check import unexplained_changes
 from batch.ledgers import run_ledgers as ledgers_module
+from batch.ledgers.batch_run import record_lost_runs
 from batch.ledgers.causes import CausingRecord
 from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition
 from batch.ledgers.row_history import read_history
@@ -235,7 +236,7 @@ def test_a_run_that_published_and_died_is_noted_by_the_next_one_once(
     if got_as_far_as_its_corrections:
         ledgers.record_corrections(HOURS)
     for _ in range(2):
-        ledgers.catch_up(HOURS)
+        record_lost_runs(lake, ledgers, HOURS)
     counted = ("run", "cause", "inserted", "updated", "deleted", "version_before", "version_after", "fingerprint")
     assert sorted([row[name] for name in counted] for row in rows(lake, RUNS))[1:] == [
         ["run-2", "late", 1, 1, 1, 2, 3, "f00d"],
@@ -249,7 +250,7 @@ def test_removed_change_files_are_named_and_stop_no_reconcile(lake: Lake, ledger
     for file in Path(lake.uri(TABLE)).glob("_change_data/*"):
         file.unlink()
     by_run(hours, 2, ("b", "update", 1, 3))
-    ledgers.catch_up(HOURS)
+    record_lost_runs(lake, ledgers, HOURS)
     assert sorted((row["run"], row["updated"]) for row in rows(lake, RUNS)) == [("run-1", 0), ("run-2", 1)]
     assert [row["run"] for row in ledgers.corrections(TABLE)] == ["run-2"]
     with pytest.raises(ChangesGone, match=r"what the commits 0 to 3 changed cannot be read: .* a VACUUM"):
