@@ -10,6 +10,7 @@ TwofoldError
 ├── CaptureFailed            the capture of a database lost changes, or cannot go on
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would be in one table
+├── PlanVoid                 what a plan was computed from has changed since
 ├── DamagedLog               a commit of a Delta table is empty or cut off
 ├── ChangesUnread            commits changed rows that their change feed does not have
 ├── ChangesGone             what old commits changed was removed, by retention or a VACUUM
@@ -116,6 +117,10 @@ class WriteConflict(TryAgain):
 
 class SchemaMismatch(TwofoldError):
     """The columns of rows and of the table that should take them differ."""
+
+
+class PlanVoid(TwofoldError):
+    """What a plan was computed from has changed since; nothing of it was published."""
 
 
 class DefinitionChanged(TwofoldError):

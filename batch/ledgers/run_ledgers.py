@@ -101,6 +101,7 @@ _COUNTS = (
 )
 _AUDIT_COUNTS = ("turn", "rows", "buckets", "differing", "excused", "unexplained", "seconds")
 _POSITIONS_SCHEMA = pa.schema([*((name, pa.string()) for name in COLUMNS), ("recorded_at", TIMESTAMP)])
+LEDGERS = (RUNS, EVIDENCE, CORRECTIONS, POSITIONS)
 _SCHEMAS = {
     RUNS: _RUNS_SCHEMA,
     EVIDENCE: _EVIDENCE_SCHEMA,

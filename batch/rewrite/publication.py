@@ -11,12 +11,11 @@ from batch.ledgers.batch_run import Run
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import reconcile_tables
+from batch.rewrite.platform_copy import below
 from infra.delta.delta_writer import CHANGE, Written
 from infra.delta.lake import QUARANTINE
 from infra.delta.sizes import collect_if_small
 from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.registry import Registry
-from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
@@ -89,12 +88,20 @@ def targets_of(platform: Platform, topic: Topic) -> tuple[Target, Target]:
     return events, quarantine
 
 
+def target_of(platform: Platform, name: str) -> Target:
+    """The table of a declaration, the events of a topic, or its quarantine, by full name."""
+    if name in platform.registry.tables:
+        return Target.of_table(platform.spark, platform.lake, platform.registry.tables[name])
+    events, quarantine = targets_of(platform, platform.registry.topics[name.removesuffix(QUARANTINE)])
+    return quarantine if name.endswith(QUARANTINE) else events
+
+
 def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
     """Carry what was published through every table that reads the topic, directly or through others, inputs first.
 
     Raises: as `reconcile`, after all of these tables were looked at.
     """
-    return reconcile_tables(platform, _below(platform.registry, topic))
+    return reconcile_tables(platform, below(platform.registry, [topic.full_name]))
 
 
 class _Decoded:
@@ -128,13 +135,3 @@ class _Decoded:
         if "_first" in self.__dict__:
             self._first.unpersist()
         return self._run.end(self._written, touched=self._work.records, scopes=self._work.ranges)
-
-
-def _below(registry: Registry, topic: Topic) -> list[Table]:
-    reached = {topic.full_name}
-    below = []
-    for table in registry.in_order():
-        if any(source.full_name in reached for source in registry.upstream(table)):
-            reached.add(table.full_name)
-            below.append(table)
-    return below

@@ -13,11 +13,11 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult, run_name
 from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
 from infra.delta.change_feed import sides_of
-from infra.delta.datafusion_sql import span
 from infra.delta.delta_writer import CHANGE, CommitTag, Written
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
+from infra.spark.rows import here
 from tables.declare.code_fingerprint import FINGERPRINT, is_same, recorded
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
@@ -111,11 +111,8 @@ def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
     """How the table differs from what it was before some commits, without the rows that were changed since."""
     before, after = sides_of(target.lake, target.name, versions, target.key)
     touched = pa.concat_tables([before, after]).select(list(target.key))
-    # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
-    found = target.newest().scan(columns=after.schema.names, predicate=span(touched, target.key))
-    live = pa.RecordBatchReader.from_stream(found).cast(after.schema)
+    now = here(target.rows_of(touched)).select(after.schema.names).cast(after.schema)
     same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM others."{c}"' for c in target.key)
-    now = query(f"SELECT rows.* FROM rows SEMI JOIN others ON {same}", rows=live, others=touched).cast(after.schema)
     undone, since = target.difference(before, after), target.difference(after, now)
     return query(f"SELECT rows.* FROM rows ANTI JOIN others ON {same}", rows=undone, others=since).cast(undone.schema)
 

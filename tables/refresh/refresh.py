@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from infra.delta.datafusion_sql import span
 from infra.delta.delta_writer import CHANGE, Written
 from infra.delta.file_pruning import PrunedFiles, has_undated, prune_files
 from infra.delta.lake import Lake
@@ -29,7 +28,7 @@ from infra.delta.sizes import (
 )
 from infra.duckdb_session import duckdb_utc, query
 from infra.instants import from_epoch_ms
-from infra.spark.rows import are_here, in_spark
+from infra.spark.rows import are_here, here, in_spark
 from infra.spark.spark_session import tune_for_batch_size
 from tables.declare.code_fingerprint import FINGERPRINT, definition
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -46,7 +45,6 @@ from tables.refresh.derived_rows import (
     payload,
     repeats_agree_in,
 )
-from tables.refresh.row_diff import matching
 from tables.refresh.scope import Scope, merged, whole
 from tables.refresh.scope_predicates import ScopeFilter, with_held_values
 from tables.refresh.target import Target
@@ -231,19 +229,15 @@ class Refresher:
         """
         if self._has_rivals:
             return changes
-        columns, key, target = self._target.columns(), self.table.primary_key, self._target
+        columns, target = self._target.columns(), self._target
         if not are_here(changes):
             inserts = changes.where(f"{CHANGE} = 'insert'").select(*columns)
-            changed = target.difference(inserts, matching(target.live(), inserts, key, "left_semi"))
-            return changes.where(f"{CHANGE} <> 'insert'").unionByName(changed)
+            return changes.where(f"{CHANGE} <> 'insert'").unionByName(
+                target.difference(inserts, target.rows_of(inserts))
+            )
         is_insert = pc.equal(changes[CHANGE], "insert")
         inserts = changes.filter(is_insert).select(columns)
-        # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
-        found = target.newest().scan(columns=columns, predicate=span(inserts, key))
-        rows = pa.RecordBatchReader.from_stream(found).cast(inserts.schema)
-        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM inserts."{c}"' for c in key)
-        met = query(f"SELECT rows.* FROM rows SEMI JOIN inserts ON {same}", rows=rows, inserts=inserts)
-        changed = target.difference(inserts, met.cast(inserts.schema))
+        changed = target.difference(inserts, here(target.rows_of(inserts)).select(columns).cast(inserts.schema))
         return pa.concat_tables([changes.filter(pc.invert(is_insert)), changed.select(changes.column_names)])
 
     def _wanted(self, scopes: Sequence[Scope]) -> ScopeFilter:

@@ -8,13 +8,17 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, TypeAlias
 
+import pyarrow as pa
+
+from infra.delta.datafusion_sql import span
 from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
 from infra.delta.lake import Lake
+from infra.duckdb_session import query
 from infra.errors import QualityFailed, WriteConflict
 from infra.spark.rows import are_here, count, in_spark
 from quality.rules import Rule
 from tables.declare.table import Table
-from tables.refresh.row_diff import difference_of_frames, difference_of_tables
+from tables.refresh.row_diff import difference_of_frames, difference_of_tables, matching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -90,6 +94,22 @@ class Target:
     def live(self) -> DataFrame:
         """The rows as they are now, and remain for readers: at the newest version."""
         return self.lake.frame(self.spark, self.name, int(self.newest().version()))
+
+    def rows_of(self, keys: Rows) -> Rows:
+        """The rows as they are now of whose keys there is one among these; where these are.
+
+        Args:
+            keys: the columns of the key, among others.
+        """
+        if not are_here(keys):
+            return matching(self.live(), keys, self.key, "left_semi")
+        keys, newest = keys.select(list(self.key)), self.newest()
+        schema = pa.schema(newest.schema())
+        # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
+        found = newest.scan(columns=schema.names, predicate=span(keys, self.key))
+        rows = pa.RecordBatchReader.from_stream(found).cast(schema)
+        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM keys."{c}"' for c in self.key)
+        return query(f"SELECT rows.* FROM rows SEMI JOIN keys ON {same}", rows=rows, keys=keys).cast(schema)
 
     def difference(self, should: Rows, live: Rows) -> Rows:
         """Rows that are missing, extra or changed in `live`, as `tables.refresh.row_diff` says it.

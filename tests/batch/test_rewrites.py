@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -18,6 +18,9 @@ from batch.offset_selection import OffsetSelection
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
+from batch.rewrite.plan import Plan
+from batch.rewrite.plan_publication import publish_plan
+from batch.rewrite.planning import make_plan
 from batch.rewrite.rebuild_table import rebuild_in_shadow
 from batch.rewrite.redrive import redrive_chosen
 from batch.rewrite.rollback import rollback, rollback_decoded
@@ -119,7 +122,7 @@ class Rewrite:
         elif self.cause == "rollback":
             for name in FILES:
                 damage(world, name)
-                self._promote(name)
+                self._promote(name, self.platform)
         else:
             for name in FILES:
                 damage(world, name)
@@ -130,14 +133,37 @@ class Rewrite:
             updates={"value": str(value), "_replayed": "true"}, predicate="sensor = 'b' AND _offset = 1"
         )
 
+    def shown_then_published(self) -> dict[str, RunResult]:
+        """The same by plans: one of the topic for what decodes again, else one of each table."""
+        world = self.world
+        tables = world.registry.chosen([f"plant.{name}" for name in FILES])
+        about = [[TOPIC]] if self.cause in ("replay", "redrive") else [[table.full_name] for table in tables]
+        outcomes: list[RunResult] = []
+        for names in about:
+            plan = self.plan(names)
+            found = publish_plan(self.platform, plan.id, "ada")
+            assert {(o.table, o.changed) for o in found} == {(c.table, c.changed) for c in plan.changes}
+            outcomes += found
+        return {o.table.partition(".")[2]: o for o in outcomes}
+
+    def plan(self, names: Sequence[str]) -> Plan:
+        """A plan of these tables."""
+
+        def rewrite(copy: Platform) -> list[RunResult]:
+            return list(self._run(copy, names))
+
+        cause: Any = self.cause
+        return make_plan(self.platform, names, rewrite, cause=cause, command=[self.cause, *names])
+
     def run(self) -> dict[str, RunResult]:
         """The outcome of each table."""
-        outcomes = list(self._run())
+        outcomes = list(self._run(self.platform))
         return {o.table.partition(".")[2]: o for o in outcomes if o.cause == self.cause or o.changed}
 
-    def _run(self) -> list[RunResult]:
-        world, platform = self.world, self.platform
-        topic, tables = world.registry.topics[TOPIC], world.registry.chosen([f"plant.{name}" for name in FILES])
+    def _run(self, platform: Platform, names: Sequence[str] = ()) -> list[RunResult]:
+        topic = platform.registry.topics[TOPIC]
+        chosen = [name for name in names if name != TOPIC] or [f"plant.{name}" for name in FILES]
+        tables = platform.registry.chosen(chosen)
         if self.cause == "late":
             return reconcile_tables(platform, tables)
         if self.cause == "replay":
@@ -149,13 +175,13 @@ class Rewrite:
         one: Mapping[str, Callable[[Any], RunResult]] = {
             "backfill": lambda table: recompute(platform, table, None),
             "definition": lambda table: recompute(platform, table, None),
-            "rebuild": lambda table: self._promote(table.name),
+            "rebuild": lambda table: self._promote(table.name, platform),
             "rollback": partial(rollback, platform),
         }
         return [one[self.cause](table) for table in tables]
 
-    def _promote(self, name: str) -> RunResult:
-        return rebuild_in_shadow(self.platform, self.world.registry.find_table(name), self.world, reingest).promote()
+    def _promote(self, name: str, platform: Platform) -> RunResult:
+        return rebuild_in_shadow(platform, self.world.registry.find_table(name), self.world, reingest).promote()
 
 
 EXPECTED: dict[str, dict[str, float | None]] = {
@@ -242,6 +268,28 @@ def test_history_is_rewritten_once_and_in_the_ledger(
         assert of_b(world) == wrong
         with pytest.raises(BadArgument, match="taken back already"):
             rollback_decoded(rewrite.platform, topic, first["readings"].run)
+
+
+@pytest.mark.parametrize("cause", EXPECTED)
+def test_what_was_shown_is_what_is_published(
+    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, cause: str
+) -> None:
+    world = before.copied_to(settings)
+    monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
+    rewrite = Rewrite(cause, world, tmp_path)
+    rewrite.force()
+    versions = {name: world.lake.version(name) for name in world.lake.names()}
+    rewrite.plan([TOPIC] if cause in ("replay", "redrive") else ["plant.each"])
+    assert {name: world.lake.version(name) for name in world.lake.names()} == versions, "a preview changed a table"
+    outcomes = rewrite.shown_then_published()
+    # The plan that brings back the hours carries them through the table below, which its own plan then leaves alone.
+    carried = {"days": 7781.0} if cause == "rollback" else {}
+    assert of_b(world) == EXPECTED[cause] | carried
+    for name in FILES:
+        if (outcome := outcomes.get(name)) and outcome.changed:
+            _require_in_ledger(world, name, outcome)
+    world.maintain(FILES)
+    assert [o.changed for o in world.reconcile(FILES, verify=True)] == [0] * len(world.reconcile(FILES))
 
 
 @pytest.mark.parametrize("stream", ["behind", "ahead"])

@@ -1,0 +1,263 @@
+"""A plan: the rows that a rewrite of history would change, kept so that exactly they can be published later."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from batch.ledgers.causes import CausingRecord
+from batch.ledgers.run_result import Cause
+from infra.atomic_write import write_atomically
+from infra.errors import BadArgument
+from infra.settings import Settings
+from infra.spark.rows import are_here
+from tables.refresh.json_values import to_plain_json
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from infra.spark.rows import Rows
+
+LASTS = timedelta(days=3)
+_KEPT = timedelta(days=30)
+"""How long a plan that was published, discarded or has expired can still be looked at."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableChange:
+    """What a plan changes in one Delta table: a declared table, or the events or the quarantine of a topic.
+
+    Attributes:
+        cause: in the ledger of runs.
+        version: of the table, from which the difference was taken.
+        rows_before: rows that the table had then.
+        replaces: all rows and the columns are replaced; what is kept is then the whole new table.
+        is_below: the rewrite is about a table that this one reads.
+        definition: fingerprint by which the rows were computed; of a topic's tables, that of its decoding.
+        inputs: input -> version that was read of it; one that the plan changes, too, is not in it.
+        info: what the commit says of itself.
+        counts: of `RunResult`.
+        digest: of the kept rows, byte by byte.
+        summary: of the difference, see `batch.rewrite.difference_summary`.
+    """
+
+    table: str
+    cause: Cause
+    version: int
+    rows_before: int
+    inserted: int = 0
+    updated: int = 0
+    deleted: int = 0
+    replaces: bool = False
+    is_below: bool = False
+    definition: str = ""
+    inputs: Mapping[str, int] = field(default_factory=dict)
+    info: Mapping[str, Any] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    digest: str = ""
+    summary: Mapping[str, Any] = field(default_factory=dict)
+
+    @property
+    def changed(self) -> int:
+        return self.inserted + self.updated + self.deleted
+
+
+@dataclass(frozen=True, kw_only=True)
+class Plan:
+    """What a rewrite of history would change, table by table, in the order in which it is published.
+
+    Attributes:
+        id: cause, time and digest: who approves an id approves these very rows.
+        command: what would have published it at once, as arguments of `./twofold`.
+        who, why: made it, and for what reason.
+        begun_at, published_at, discarded_at: where that has happened.
+    """
+
+    id: str
+    cause: Cause
+    command: Sequence[str]
+    created_at: datetime
+    expires_at: datetime
+    who: str = ""
+    why: str = ""
+    changes: Sequence[TableChange] = ()
+    begun_at: datetime | None = None
+    published_at: datetime | None = None
+    discarded_at: datetime | None = None
+    approved_by: str = ""
+
+    @property
+    def changed(self) -> int:
+        """Rows of all tables."""
+        return sum(change.changed for change in self.changes)
+
+    @property
+    def run(self) -> str:
+        """The name of its run in the ledger."""
+        return self.id.rpartition("-")[0]
+
+    def state(self, now: datetime) -> str:
+        """One word: open, begun, published, discarded, expired."""
+        if self.published_at:
+            return "published"
+        if self.discarded_at:
+            return "discarded"
+        if self.begun_at:
+            return "begun"
+        return "expired" if now >= self.expires_at else "open"
+
+
+class Plans:
+    """The plans of a home, a folder each; one that was not finished when its maker ended is none."""
+
+    def __init__(self, settings: Settings) -> None:
+        self.folder = settings.home / "plans"
+
+    def all(self) -> list[Plan]:
+        """Newest first."""
+        names = [file.parent.name for file in self.folder.glob("*/plan.json")]
+        return sorted(map(self._read, names), key=lambda plan: plan.created_at, reverse=True)
+
+    def find(self, name: str) -> Plan:
+        """The plan of this id, or of an id that begins so.
+
+        Raises:
+            BadArgument: there is none, or there are several.
+        """
+        ids = sorted(plan.id for plan in self.all() if plan.id.startswith(name) and name)
+        if len(ids) == 1 or name in ids:
+            return self._read(name if name in ids else ids[0])
+        raise BadArgument(
+            f"{len(ids)} plans begin with {name!r}: {', '.join(ids)}." if ids else f"There is no plan {name!r}.",
+            hint="`./twofold plans` lists them.",
+        )
+
+    def save(self, plan: Plan) -> Plan:
+        """Keep the plan, or what has become of it."""
+        facts = asdict(plan)
+        text = json.dumps(to_plain_json(facts), indent=1, default=str)
+        write_atomically(self.folder / plan.id / "plan.json", text)
+        return plan
+
+    def discard(self, plan: Plan) -> Plan:
+        """Let the plan never be published.
+
+        Raises:
+            BadArgument: it was published, or its publication has begun.
+        """
+        self.require_open(plan, begun=False)
+        return self.save(replace(plan, discarded_at=datetime.now(UTC)))
+
+    def require_open(self, plan: Plan, *, begun: bool = True) -> None:
+        """Refuse a plan that cannot be published any more.
+
+        Args:
+            begun: accept one whose publication was cut short.
+
+        Raises:
+            BadArgument: says since when.
+        """
+        state = plan.state(datetime.now(UTC))
+        if state == "open" or (state == "begun" and begun):
+            return
+        since = {
+            "published": plan.published_at,
+            "discarded": plan.discarded_at,
+            "begun": plan.begun_at,
+            "expired": plan.expires_at,
+        }[state]
+        raise BadArgument(
+            f"The plan {plan.id} {_STATES[state]} {since:%Y-%m-%d %H:%M:%S} UTC; nothing was changed.",
+            hint=f"Make it anew: `./twofold {' '.join(plan.command)} --preview`."
+            if state == "expired"
+            else "`./twofold plans` lists those that can be published.",
+        )
+
+    def drafted(self, name: str) -> Path:
+        """A folder for a plan that is being made; plans of long ago are removed."""
+        for plan in self.all():
+            if datetime.now(UTC) - plan.created_at > _KEPT + LASTS:
+                shutil.rmtree(self.folder / plan.id, ignore_errors=True)
+        draft = self.folder / f".{name}"
+        shutil.rmtree(draft, ignore_errors=True)
+        draft.mkdir(parents=True)
+        return draft
+
+    def rows(self, plan: Plan, change: TableChange, spark: SparkSession) -> Rows:
+        """The kept rows of a table, as `Target.difference` says them; in Spark where they are a folder of files.
+
+        Raises:
+            BadArgument: they are not those that the plan was made with.
+        """
+        path = self.folder / plan.id / rows_name(change.table)
+        if not path.exists() or rows_digest(path) != change.digest:
+            raise BadArgument(
+                f"The rows of {change.table} that the plan {plan.id} kept are missing or were changed.",
+                hint=f"Make it anew: `./twofold {' '.join(plan.command)} --preview`.",
+            )
+        return pq.read_table(path) if path.is_file() else spark.read.parquet(str(path))
+
+    def evidence(self, plan: Plan, table: str) -> list[CausingRecord]:
+        """The records that forced the changes of a table."""
+        file = self.folder / plan.id / f"{table}.evidence.jsonl"
+        lines = file.read_text().splitlines() if file.exists() else []
+        return [CausingRecord(**json.loads(line)) for line in lines]
+
+    def _read(self, name: str) -> Plan:
+        facts = json.loads((self.folder / name / "plan.json").read_text())
+        times = {key: datetime.fromisoformat(facts[key]) for key in _TIMES if facts[key]}
+        return Plan(**{**facts, **times, "changes": [TableChange(**change) for change in facts["changes"]]})
+
+
+_TIMES = ("created_at", "expires_at", "begun_at", "published_at", "discarded_at")
+_STATES = {
+    "published": "was published at",
+    "discarded": "was discarded at",
+    "begun": "is being published since",
+    "expired": "has expired at",
+}
+
+
+def rows_name(table: str) -> str:
+    """The file, or the folder of files, that keeps the rows of a table."""
+    return f"{table}.parquet"
+
+
+def keep_rows(rows: Rows, path: Path) -> str:
+    """Write rows where they outlast what they were computed from; their digest."""
+    if are_here(rows):
+        pq.write_table(rows, path)
+    else:
+        rows.write.parquet(str(path))
+    return rows_digest(path)
+
+
+def rows_digest(path: Path) -> str:
+    """Twelve hex digits of a file, or of the files of a folder, byte by byte."""
+    files = [path] if path.is_file() else sorted(path.glob("*.parquet"))
+    whole = hashlib.sha256()
+    for file in files:
+        with file.open("rb") as opened:
+            whole.update(hashlib.file_digest(opened, "sha256").digest())
+    return whole.hexdigest()[:12]
+
+
+def keep_evidence(evidence: Iterable[CausingRecord], file: Path) -> None:
+    """Write the records that forced the changes of a table, a line each."""
+    lines = [json.dumps(to_plain_json(asdict(record))) for record in evidence]
+    if lines:
+        file.write_text("\n".join(lines))
+
+
+def empty_like(rows: pa.Table) -> pa.Table:
+    """No rows, of the same columns."""
+    return rows.slice(0, 0)

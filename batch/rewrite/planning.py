@@ -1,0 +1,177 @@
+"""Makes plans: runs a rewrite of history in a copy of what it reaches, and keeps how the copy differs then."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Cause, RunResult, run_name
+from batch.reconcile import reconcile_tables
+from batch.rewrite.difference_summary import summarise
+from batch.rewrite.plan import LASTS, Plan, Plans, TableChange, keep_evidence, keep_rows, rows_name
+from batch.rewrite.platform_copy import below, copied
+from batch.rewrite.publication import target_of
+from infra.delta.change_feed import sides_of
+from infra.delta.delta_writer import CHANGE
+from infra.delta.lake import QUARANTINE, LoggedCommit
+from infra.delta.sizes import CHANGED, is_small
+from infra.duckdb_session import query
+from infra.spark.rows import are_here
+from tables.declare.code_fingerprint import ACCEPTED, definition, is_accepted
+from tables.declare.table import Table
+from tables.refresh.open_platform import Platform
+from tables.refresh.shadow_lake import decoding
+from tables.refresh.target import Target
+
+if TYPE_CHECKING:
+    from infra.spark.rows import Rows
+
+Rewrite = Callable[[Platform], Sequence[RunResult]]
+"""Rewrites history on a platform, of the tables that a plan is about."""
+_COUNTS = ("touched", "scopes", "compared")
+
+
+def make_plan(
+    live: Platform,
+    names: Sequence[str],
+    rewrite: Rewrite,
+    *,
+    cause: Cause,
+    command: Sequence[str],
+    who: str = "",
+    why: str = "",
+) -> Plan:
+    """Run a rewrite in a copy of the platform, carry it through all tables below, and keep what it changes there.
+
+    Nothing of the live platform changes.
+
+    Args:
+        names: full names of the tables, or of the topic, that it is about.
+        command: what would publish it at once.
+
+    Raises: as the rewrite; no plan is made then.
+    """
+    plans, run = Plans(live.lake.settings), run_name(cause)
+    draft = plans.drafted(run)
+    with copied(live, names, draft / "copy") as copy:
+        versions = {name: copy.lake.version(name) for name in copy.lake.names()}
+        results = list(rewrite(copy))
+        reached = [t for t in below(live.registry, names) if is_accepted(copy.lake, t, copy.registry)]
+        results += reconcile_tables(copy, reached)
+        found = [_change(copy, name, versions, draft) for name in _in_order(copy, versions)]
+    changes = [_with_results(change, results, cause, names) for change in found if change]
+    changed = {change.table for change in changes}
+    changes = [
+        replace(change, inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()})
+        for change in changes
+    ]
+    now = datetime.now(UTC)
+    digest = "".join(change.digest for change in changes)[:8] or "unchanged"
+    plan = Plan(
+        id=f"{run}-{digest}",
+        cause=cause,
+        command=command,
+        created_at=now,
+        expires_at=now + LASTS,
+        who=who,
+        why=why,
+        changes=changes,
+    )
+    draft.rename(plans.folder / plan.id)
+    return plans.save(plan)
+
+
+def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
+    """Tables that may have changed: those of topics first, then each after those that it reads."""
+    names = [name for topic in copy.registry.topics for name in (topic, topic + QUARANTINE)]
+    names += [table.full_name for table in copy.registry.in_order()]
+    there = copy.lake.names()
+    return [name for name in names if name in there and copy.lake.version(name) > versions.get(name, -1)]
+
+
+def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path) -> TableChange | None:
+    """How a table of the copy differs from what it was when it was copied; None where it does not."""
+    version, newest = versions.get(name, 0), copy.lake.version(name)
+    commits = list(copy.lake.commits(name, version, newest))
+    info = next((commit.info for commit in reversed(commits) if commit.info), {})
+    target, declared = target_of(copy, name), copy.registry.tables.get(name)
+    before, after = (copy.lake.open(name, v).schema() for v in (version, newest))
+    change = TableChange(
+        table=name,
+        cause=info.get("cause", "backfill"),
+        version=version,
+        rows_before=int(copy.lake.open(name, version).count()),
+        replaces=before != after,
+        definition=definition_of(copy, name) or "",
+        inputs=info.get("inputs") or {},
+        info={key: value for key, value in info.items() if key not in ("run", "cause", "inputs")},
+    )
+    changed = _difference(copy, target, version, newest, commits, replaces=change.replaces)
+    counts = _counts(changed)
+    if not counts and not _is_accepted_anew(declared, commits) and not change.replaces:
+        return None
+    rows = copy.lake.frame(copy.spark, name) if change.replaces else changed
+    digest = keep_rows(rows, draft / rows_name(name))
+    evidence = Ledgers(copy.lake).evidence(name)
+    runs = {str(commit.info["run"]) for commit in commits if "run" in commit.info}
+    keep_evidence((record for run, record in evidence if run in runs), draft / f"{name}.evidence.jsonl")
+    return replace(
+        change,
+        digest=digest,
+        inserted=counts.get("insert", 0),
+        updated=counts.get("update", 0),
+        deleted=counts.get("delete", 0),
+        summary=summarise(changed, target.key, declared.event_time if declared else None, change.rows_before),
+    )
+
+
+def _is_accepted_anew(table: Table | None, commits: Sequence[LoggedCommit]) -> bool:
+    """Whether the rewrite has said of the rows that are there that they are right by another definition."""
+    return table is not None and any(ACCEPTED in commit.transactions for commit in commits)
+
+
+def _difference(
+    copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
+) -> Rows:
+    """How the rows of two versions of a table differ, in the columns that both have."""
+    lake, changing = copy.lake, [commit for commit in commits if commit.changes]
+    rows = sum(commit.rows_changed for commit in changing)
+    if not replaces and changing and is_small(lake.settings, rows, CHANGED):
+        return target.difference(*reversed(sides_of(lake, target.name, [c.version for c in changing], target.key)))
+    before, after = (lake.frame(copy.spark, target.name, v) for v in (version, newest))
+    both = [column for column in before.columns if column in after.columns]
+    return target.difference(after.select(both), before.select(both))
+
+
+def _counts(changed: Rows) -> dict[str, int]:
+    if not are_here(changed):
+        return {row[CHANGE]: row["count"] for row in changed.groupBy(CHANGE).count().collect()}
+    found = query(f"SELECT {CHANGE} AS kind, count(*) AS n FROM changed GROUP BY 1", changed=changed)
+    return {row["kind"]: row["n"] for row in found.to_pylist()}
+
+
+def _with_results(
+    change: TableChange, results: Sequence[RunResult], cause: Cause, names: Collection[str]
+) -> TableChange:
+    """The change under the cause that its run has in the ledger, with what that run counted."""
+    of_table = [result for result in results if result.table == change.table and (result.changed or len(results) == 1)]
+    counts: dict[str, Any] = {}
+    for count in _COUNTS:
+        given = [value for result in of_table if (value := getattr(result, count)) is not None]
+        counts |= {count: sum(given)} if given else {}
+    is_below = change.table.removesuffix(QUARANTINE) not in names
+    own: Cause = of_table[-1].cause if of_table else change.cause
+    return replace(change, counts=counts, is_below=is_below, cause=own if is_below or of_table else cause)
+
+
+def definition_of(platform: Platform, name: str) -> str | None:
+    """The fingerprint by which rows of a table are computed now; None where it is not declared."""
+    registry = platform.registry
+    if name in registry.tables:
+        return definition(registry.tables[name], registry)
+    topic = registry.topics.get(name.removesuffix(QUARANTINE))
+    return None if topic is None else decoding(topic)

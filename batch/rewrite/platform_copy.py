@@ -1,0 +1,99 @@
+"""Copies the part of a platform that a rewrite of history reaches, so that it can be tried there first."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Collection, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
+from batch.ledgers.run_ledgers import LEDGERS
+from infra.delta.lake import QUARANTINE, Lake
+from infra.delta.table_copy import copy_table
+from infra.settings import Settings
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.refresh.events import lost_offsets, transaction_offsets
+from tables.refresh.open_platform import Platform
+from tables.refresh.streaming_checkpoint import Checkpoint
+
+_LEDGERS = (*LEDGERS, lost_offsets.GAPS, transaction_offsets.TRANSACTIONS)
+"""Ledgers that a rewrite reads or writes."""
+
+
+@contextmanager
+def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platform]:
+    """A copy of these tables and topics, of all below them, and of all that these come from; removed after the block.
+
+    The copy has the rows, ledgers and positions of this moment, and stays as it is while streams go on beside it. What
+    works on a platform works on the copy, and reaches nothing of the live one but the log, which is read there.
+
+    Args:
+        names: full names; a table that does not exist yet is left out.
+        home: a folder for the copy.
+    """
+    shutil.rmtree(home, ignore_errors=True)
+    lake = Lake(_settings_of_copy(live.lake.settings, home))
+    copy = Platform(lambda: live.spark, lake, live.registry)
+    try:
+        reached = [table for table in live.registry.in_order() if table.full_name in names]
+        reached += below(live.registry, names)
+        _copy_tables(live, copy, names, reached)
+        yield copy
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def below(registry: Registry, names: Collection[str]) -> list[Table]:
+    """The tables that read one of these, directly or through others, each after those that it reads."""
+    reached = set(names)
+    found = []
+    for table in registry.in_order():
+        if any(source.full_name in reached for source in registry.upstream(table)):
+            reached.add(table.full_name)
+            found.append(table)
+    return found
+
+
+def _settings_of_copy(settings: Settings, home: Path) -> Settings:
+    return replace(
+        settings,
+        home=home,
+        lake="",
+        archive=settings.archive_uri,
+        bootstrap=settings.bootstrap_servers,
+    )
+
+
+def _copy_tables(live: Platform, copy: Platform, names: Collection[str], reached: list[Table]) -> None:
+    lake, registry = live.lake, live.registry
+    positions = reconcile_positions(lake)
+    # As in every refresh: what a stream has closed before its table, a table before what it is computed from.
+    for table in reached:
+        _copy_progress(lake.settings, copy.lake.settings, table)
+    rows: dict[str, None] = dict.fromkeys(table.full_name for table in reversed(reached))
+    for table in reached:
+        above = registry.above(table)
+        rows |= dict.fromkeys([*(each.full_name for each in reversed(above.in_order())), *above.topics])
+    for name in (*rows, *names, *(name + QUARANTINE for name in (*rows, *names) if name in registry.topics), *_LEDGERS):
+        if lake.exists(name) and not copy.lake.exists(name):
+            copy_table(lake, copy.lake, name, _read_since(lake, name, positions.values()))
+
+
+def _read_since(lake: Lake, name: str, positions: Collection[ReconcilePosition]) -> int:
+    """The oldest version of a table from which on a reconcile may ask for changes."""
+    newest = lake.version(name)
+    return min((position.consumed[name] for position in positions if name in position.consumed), default=newest)
+
+
+def _copy_progress(settings: Settings, copy: Settings, table: Table) -> None:
+    """Copy how far the table's stream is, without its state."""
+    source, target = Checkpoint.of_table(settings, table).path, Checkpoint.of_table(copy, table).path
+    target.parent.mkdir(parents=True, exist_ok=True)
+    if source.exists():
+        shutil.copytree(source, target, ignore=shutil.ignore_patterns("state", "*.crc", "*.draft", ".*"))
+    for file in source.parent.glob(f"{source.name}.*"):
+        if file.is_file():
+            shutil.copy(file, target.parent)

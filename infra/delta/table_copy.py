@@ -1,0 +1,75 @@
+"""Copies a Delta table by its log: the copy shares the data files, and goes its own way from there."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+from urllib.parse import unquote
+
+from infra.delta.lake import Lake
+
+_LOG_FILE = re.compile(r"(\d{20})\.(json|crc|checkpoint\..*parquet)")
+_LAST_CHECKPOINT = "_last_checkpoint"
+
+
+def copy_table(source: Lake, target: Lake, name: str, since: int) -> int:
+    """Give the target lake a table with the rows, and the history after version `since`, that the source's has now.
+
+    A data file is never written twice, so that a link to it is a copy: of any number of rows this costs milliseconds,
+    and no space. What is committed to either table later, or vacuumed in it, does not reach the other one.
+
+    Args:
+        since: commits after it, and the changes that they made, can be read in the copy.
+
+    Returns:
+        The version of the copy.
+
+    Raises:
+        BadArgument: the table was never written.
+    """
+    root, copy = Path(source.uri(name)), Path(target.uri(name))
+    last_checkpoint = root / "_delta_log" / _LAST_CHECKPOINT
+    # It is replaced in its place, and read first: it names no version that the log's listing lacks.
+    pointer = last_checkpoint.read_text() if last_checkpoint.exists() else ""
+    source.version(name)  # there is such a table
+    files = [file.name for file in (root / "_delta_log").iterdir()]
+    log = {file: int(match[1]) for file in files if (match := _LOG_FILE.fullmatch(file))}
+    newest = max(version for file, version in log.items() if file.endswith(".json"))
+    checkpoints = [version for file, version in log.items() if ".checkpoint." in file and version <= newest]
+    first = max((version for version in checkpoints if version <= since), default=min([*checkpoints, 0]))
+    (copy / "_delta_log").mkdir(parents=True)
+    for file, version in log.items():
+        if first <= version <= newest:
+            _link(root / "_delta_log" / file, copy / "_delta_log" / file)
+    if pointer:
+        (copy / "_delta_log" / _LAST_CHECKPOINT).write_text(pointer)
+    for path in {*_live_files(target, name), *_files_of_commits(copy, range(max(first, since), newest + 1))}:
+        _link(root / path, copy / path)
+    return newest
+
+
+def _link(source: Path, copy: Path) -> None:
+    with suppress(FileNotFoundError):  # retention has removed it; who reads it is told so
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        os.link(source, copy)
+
+
+def _live_files(lake: Lake, name: str) -> Iterator[str]:
+    """Paths below the table."""
+    root = lake.uri(name) + "/"
+    for uri in lake.open(name).file_uris():
+        yield unquote(uri.removeprefix("file://")).removeprefix(root)
+
+
+def _files_of_commits(root: Path, versions: range) -> Iterator[str]:
+    """Paths of what these commits have added, removed or noted as changed."""
+    for version in versions:
+        commit = root / "_delta_log" / f"{version:020d}.json"
+        for line in commit.read_text().splitlines() if commit.exists() else ():
+            for action in json.loads(line).values():
+                if isinstance(action, dict) and "path" in action:
+                    yield unquote(action["path"])

@@ -1,0 +1,240 @@
+"""A plan is published as it was shown, or not at all."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from deltalake import DeltaTable
+
+from batch.ledgers.run_ledgers import Ledgers
+from batch.reconcile import reconcile_tables
+from batch.rewrite.backfill import recompute
+from batch.rewrite.plan import Plan, Plans
+from batch.rewrite.plan_publication import publish_plan
+from batch.rewrite.planning import make_plan
+from infra.errors import BadArgument, PlanVoid, TwofoldError
+from infra.settings import Settings
+from tables.refresh.open_platform import Platform
+from tables.refresh.target import Target
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TOPIC, TABLES = "plant.readings", ("hours", "days")
+RIGHT = {1: 2.0, 2: 3.0}
+"""The totals of sensor `b` by hour."""
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    """Two tables, right but for the hour of 1 o'clock, which says 5 instead of 2."""
+    folder = tmp_path_factory.mktemp("before")
+    registry = plant(folder / "then", hours=HOURS, days=DAYS_FILE)
+    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
+    world.append({TOPIC: [reading("b", 1, 2.0), reading("b", 2, 3.0), reading("a", 9, 1.0)]})
+    world.maintain(TABLES)
+    world.append({TOPIC: [reading("a", 10, 1.0)]})
+    world.maintain(TABLES)
+    world.reconcile(TABLES)
+    damage(world, 5.0)
+    return world
+
+
+@pytest.fixture
+def world(before: World, settings: Settings) -> World:
+    return before.copied_to(settings)
+
+
+def damage(world: World, total: float) -> None:
+    DeltaTable(world.lake.uri("plant.hours")).update(
+        updates={"total": str(total)}, predicate="sensor = 'b' AND hour = '2013-01-01T01:00:00Z'"
+    )
+
+
+def hours_of_b(world: World) -> dict[int, float]:
+    rows = world.rows("plant.hours").to_pylist()
+    return {int((r["hour"] - hour(0)).total_seconds() // 3_600): r["total"] for r in rows if r["sensor"] == "b"}
+
+
+def day_of_b(world: World) -> float:
+    [total] = [row["total"] for row in world.rows("plant.days").to_pylist() if row["sensor"] == "b"]
+    return float(total)
+
+
+def platform_of(world: World) -> Platform:
+    return Platform(world.spark, world.lake, world.registry)
+
+
+def backfill_of(world: World, name: str = "hours") -> Plan:
+    table = world.registry.find_table(name)
+    return make_plan(
+        platform_of(world),
+        [table.full_name],
+        lambda copy: [recompute(copy, table, None)],
+        cause="backfill",
+        command=["backfill", table.full_name],
+        who="ada",
+        why="the meter was misread",
+    )
+
+
+def versions(world: World) -> dict[str, int]:
+    return {name: world.lake.version(name) for name in world.lake.names()}
+
+
+def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
+    damage(world, 6.0)
+    world.maintain(["days"])
+    plan = backfill_of(world)
+    assert [(c.table, c.cause, c.updated, c.inserted, c.deleted, c.is_below) for c in plan.changes] == [
+        ("plant.hours", "backfill", 1, 0, 0, False),
+        ("plant.days", "upstream", 1, 0, 0, True),
+    ]
+    assert (plan.who, plan.why, plan.changed) == ("ada", "the meter was misread", 2)
+    kept = Plans(world.settings).rows(plan, plan.changes[0], world.spark)
+    assert isinstance(kept, pa.Table)
+    assert kept.select(["total", "_before_total"]).to_pylist() == [{"total": 2.0, "_before_total": 6.0}]
+    assert Plans(world.settings).all() == [plan]
+    assert not list(Plans(world.settings).folder.glob("*/copy"))
+
+
+def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -> None:
+    plan = backfill_of(world)
+    [hours, *_] = publish_plan(platform_of(world), plan.id, "grace")
+    assert (hours.cause, hours.updated, hours.approved_by) == ("backfill", 1, "grace")
+    assert hours_of_b(world) == RIGHT
+    world.maintain(TABLES)
+    assert day_of_b(world) == 5.0
+    with pytest.raises(BadArgument, match="was published at"):
+        publish_plan(platform_of(world), plan.id, "grace")
+    assert [(o.changed, o.unexplained) for o in world.reconcile(TABLES, verify=True)] == [(0, 0), (0, 0)]
+    run = Ledgers(world.lake).newest_run("plant.hours", ["backfill"])
+    assert run is not None
+    assert (run["run"], run["approved_by"]) == (plan.run, "grace")
+
+
+def test_a_plan_that_changes_nothing_is_empty(world: World) -> None:
+    damage(world, 2.0)
+    plan = backfill_of(world)
+    assert plan.changes == []
+    assert publish_plan(platform_of(world), plan.id, "grace") == []
+
+
+def test_a_row_that_has_changed_since_voids_the_plan(world: World) -> None:
+    plan = backfill_of(world)
+    damage(world, 6.0)
+    there = versions(world)
+    with pytest.raises(PlanVoid, match=r"1 rows of plant\.hours have changed since: sensor=b hour=2013-01-01T01:00:00"):
+        publish_plan(platform_of(world), plan.id, "grace")
+    assert versions(world) == there
+
+
+def test_code_that_has_changed_since_voids_the_plan(world: World, tmp_path: Path) -> None:
+    plan = backfill_of(world)
+    there = versions(world)
+    changed = replace(world, registry=plant(tmp_path / "now", hours=DOUBLED_HOURS, days=DAYS_FILE))
+    with pytest.raises(PlanVoid, match=r"the code of plant\.hours has changed"):
+        publish_plan(platform_of(changed), plan.id, "grace")
+    without = replace(world, registry=plant(tmp_path / "without", hours=DOUBLED_HOURS))
+    with pytest.raises(PlanVoid, match=r"plant\.(hours|days)"):
+        publish_plan(platform_of(without), plan.id, "grace")
+    assert versions(world) == there
+
+
+def test_input_that_its_stream_has_seen_since_voids_the_plan(world: World) -> None:
+    """A sum follows its input: what comes between is in the row that the stream writes, and not in the plan."""
+    damage(world, 2.0)
+    world.maintain(TABLES)
+    DeltaTable(world.lake.uri("plant.days")).update(updates={"total": "9"}, predicate="sensor = 'b'")
+    plan = backfill_of(world, "days")
+    damage(world, 6.0)
+    world.maintain(TABLES)
+    assert day_of_b(world) == 9.0, "the sum is now right by accident"
+    with pytest.raises(PlanVoid, match=r"1 rows of plant\.days depend on what has come since in plant\.hours"):
+        publish_plan(platform_of(world), plan.id, "grace")
+
+
+def test_late_records_that_come_between_are_corrected_by_reconcile(world: World) -> None:
+    """A reconcile found the damaged row right by the late record; the plan, made before it, is not."""
+    damage(world, 4.0)
+    plan = backfill_of(world)
+    world.append({TOPIC: [reading("b", 1.5, 2.0)]})
+    world.maintain(TABLES)
+    assert [o.changed for o in world.reconcile(["hours"])] == [0]
+    publish_plan(platform_of(world), plan.id, "grace")
+    assert hours_of_b(world)[1] == 2.0, "as it was shown"
+    world.maintain(TABLES)
+    reconcile_tables(platform_of(world), world.registry.in_order())
+    assert hours_of_b(world)[1] == 4.0
+    newest = Ledgers(world.lake).corrections("plant.hours")[-1]
+    assert (newest["cause"], [e["offset"] for e in newest["evidence"]]) == ("late", [4])
+
+
+def test_plans_that_were_discarded_or_have_expired_are_refused(world: World) -> None:
+    plans, plan, old = Plans(world.settings), backfill_of(world), backfill_of(world)
+    there = versions(world)
+    plans.discard(plan)
+    plans.save(replace(old, expires_at=datetime(2020, 1, 1, tzinfo=UTC)))
+    for name, why in ((plan.id, "was discarded at"), (old.id, "has expired at 2020-01-01"), ("none", "no plan 'none'")):
+        with pytest.raises(BadArgument, match=why):
+            publish_plan(platform_of(world), name, "grace")
+    with pytest.raises(BadArgument, match="was discarded at"):
+        plans.discard(plans.find(plan.id))
+    assert versions(world) == there
+
+
+def test_kept_rows_that_were_changed_are_refused(world: World) -> None:
+    plan = backfill_of(world)
+    file = Plans(world.settings).folder / plan.id / "plant.hours.parquet"
+    rows = pq.read_table(file)
+    pq.write_table(rows.set_column(rows.column_names.index("total"), "total", pa.array([7777.0])), file)
+    there = versions(world)
+    with pytest.raises(BadArgument, match=r"rows of plant\.hours .* missing or were changed"):
+        publish_plan(platform_of(world), plan.id, "grace")
+    assert versions(world) == there
+
+
+@pytest.mark.parametrize("commits", [0, 1, 2])
+def test_a_publication_that_was_cut_short_is_finished_by_the_next(
+    world: World, monkeypatch: pytest.MonkeyPatch, commits: int
+) -> None:
+    """Ends after so many publications of tables; the second of them is of the table below."""
+    damage(world, 6.0)
+    world.maintain(["days"])
+    plan = backfill_of(world)
+    publish: Callable[..., Any] = Target.publish
+    made: list[str] = []
+
+    def dying(target: Target, *args: Any, **options: Any) -> Any:
+        if len(made) == commits:
+            raise TwofoldError("killed")
+        made.append(target.name)
+        return publish(target, *args, **options)
+
+    monkeypatch.setattr(Target, "publish", dying)
+    if commits < 2:
+        with pytest.raises(TwofoldError, match="killed"):
+            publish_plan(platform_of(world), plan.id, "grace")
+        assert Plans(world.settings).find(plan.id).state(datetime.now(UTC)) == "begun"
+    else:
+        publish_plan(platform_of(world), plan.id, "grace")
+    monkeypatch.setattr(Target, "publish", publish)
+    if commits < 2:
+        with pytest.raises(BadArgument, match="is being published since"):
+            Plans(world.settings).discard(Plans(world.settings).find(plan.id))
+        publish_plan(platform_of(world), plan.id, "grace")
+    assert (hours_of_b(world), day_of_b(world)) == (RIGHT, 5.0)
+    runs = [c["run"] for name in TABLES for c in Ledgers(world.lake).corrections(f"plant.{name}")]
+    assert runs.count(plan.run) == 2
+    assert [o.changed for o in world.reconcile(TABLES)] == [0, 0]
