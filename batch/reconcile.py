@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +15,7 @@ from batch.ledgers.reconcile_position import ReconcilePosition, is_far
 from batch.ledgers.run_result import RunResult
 from batch.pending_work import nothing_to_do
 from batch.pinned_versions import Pinned, Touched
-from batch.unexplained import digest, require_explained
+from batch.unexplained import require_explained
 from infra.delta.delta_writer import CHANGE, Written
 from infra.errors import TwofoldError
 from infra.spark.rows import here
@@ -30,13 +30,8 @@ from tables.refresh.scope import Scope, merged, scope_of_row
 if TYPE_CHECKING:
     from infra.settings import Settings
 
-Approve = Callable[[RunResult], str | None]
-"""Says who approves that the unexplained rows of an outcome are overwritten; None: no one does."""
 
-
-def reconcile(
-    settings: Settings, tables: Sequence[str] = (), *, verify: bool = False, repair: Approve | None = None
-) -> list[RunResult]:
+def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = False) -> list[RunResult]:
     """Correct the closed rows of tables by what the log says, each table after those that it reads.
 
     Spark is started once, when the first table needs it; where the Delta logs show nothing to do it is not.
@@ -45,8 +40,6 @@ def reconcile(
         tables: full or bare names, or domains; none: every table.
         verify: recompute every closed row besides, name those that differ though nothing touched them, and hold the
             table against its history: what its stream wrote, with the corrections of the ledger.
-        repair: verify, ask this about each outcome with unexplained rows, and overwrite those rows where it names who
-            wants that.
 
     Returns:
         One outcome per table and cause, in dependency order; a table that nothing touched has one of zeros.
@@ -56,7 +49,7 @@ def reconcile(
         BadDeclaration: a table could not be loaded or created.
         DefinitionChanged: the rows of a table were computed by another definition than the declared one.
         QualityFailed: recomputed rows of a table break their rules; nothing of it was published.
-        UnexplainedDifference: with `verify`; of what was not repaired.
+        UnexplainedDifference: with `verify`.
         TwofoldError: several of these, or what else a table failed with. All of them come after every other table was
             corrected.
         SparkUnreachable: at once.
@@ -66,9 +59,7 @@ def reconcile(
     registry = load()
     wanted = registry.chosen(tables)
     with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
-        return reconcile_tables(
-            platform, wanted, verify=verify, repair=repair, refused=registry.left_out(tables).values()
-        )
+        return reconcile_tables(platform, wanted, verify=verify, refused=registry.left_out(tables).values())
 
 
 def reconcile_tables(
@@ -76,12 +67,13 @@ def reconcile_tables(
     tables: Sequence[Table],
     *,
     verify: bool = False,
-    repair: Approve | None = None,
+    repair: bool = False,
     refused: Iterable[TwofoldError] = (),
 ) -> list[RunResult]:
     """Reconcile tables of an open platform, each after those that it reads.
 
     Args:
+        repair: verify, and overwrite the rows that nothing explains.
         refused: why other tables could not even be named.
     """
     outcomes: list[RunResult] = []
@@ -97,11 +89,9 @@ def reconcile_tables(
             continue
         found: list[RunResult] = []
         with failing_alone(table.full_name, refused):
-            found = Reconcile(platform, table).run(verify=verify or repair is not None)
-        person = repair(found[-1]) if repair and found and found[-1].unexplained else None
-        with failing_alone(table.full_name, refused):
-            if person:
-                found[-1:] = Reconcile(platform, table).repair(found[-1], person)
+            found = Reconcile(platform, table).run(verify=verify or repair)
+            if repair and found[-1].unexplained:
+                found[-1:] = Reconcile(platform, table).repair(found[-1])
             if verify and found and (rows := unexplained_changes(platform.lake, table)):
                 unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
         outcomes += found
@@ -142,21 +132,18 @@ class Reconcile:
             outcomes[-1] = replace(outcomes[-1], **self._verified())
         return outcomes
 
-    def repair(self, found: RunResult, approved_by: str) -> list[RunResult]:
-        """Overwrite the rows that a verification could not explain, under the cause `repair`, and look again.
+    def repair(self, found: RunResult) -> list[RunResult]:
+        """Overwrite the rows that a verification could not explain, under the cause `repair`.
 
         Args:
-            found: the verification; where other rows differ by now than those that it is about, nothing is done.
-            approved_by: the person who wants it, for the ledger.
+            found: the verification.
 
         Returns:
             The verification, its rows no longer unexplained, then the repair.
         """
         rows = self._unexplained()
-        if digest(self.table, rows) != found.digest:
-            return [found]
         scopes = merged(scope_of_row(self.table, row) for row in rows.to_pylist())
-        repaired = self._publish(Touched("repair", len(rows), scopes), approved_by=approved_by)
+        repaired = self._publish(Touched("repair", len(rows), scopes))
         return [replace(found, unexplained=0, differences=()), repaired]
 
     def _correct(self, before: ReconcilePosition) -> list[RunResult]:
@@ -176,12 +163,11 @@ class Reconcile:
             return True
         return is_far(before.consumed, self._pinned.settled)
 
-    def _publish(self, touched: Touched, *, is_last: bool = False, approved_by: str = "") -> RunResult:
+    def _publish(self, touched: Touched, *, is_last: bool = False) -> RunResult:
         """Correct what is touched; scopes of it that reach open rows wait until the next of these has closed.
 
         Args:
             is_last: of the causes of a run: it is noted how far the run has come, and what waits.
-            approved_by: who wants it; then what differs after it is reported, too.
         """
         pinned = self._pinned
         run = Run(self.platform.lake, pinned.ledgers, self.table, touched.cause)
@@ -201,8 +187,6 @@ class Reconcile:
             scopes=len(touched.scopes),
             pending=sum(pinned.reaches_open(s) for s in touched.scopes),
             waits_until=pinned.closed_at(list(self._pending)) if is_last else None,
-            approved_by=approved_by,
-            **(self._verified() if approved_by else {}),
         )
 
     def _verified(self) -> dict[str, Any]:
@@ -212,7 +196,6 @@ class Reconcile:
             "compared": 0 if self._pinned.is_open else self._pinned.refresher().live_rows(everything(self.table)),
             "unexplained": len(rows),
             "differences": differences_of(self.table, rows),
-            "digest": digest(self.table, rows),
         }
 
     def _unexplained(self) -> pa.Table:

@@ -2,26 +2,13 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Sequence
 from dataclasses import asdict
 
-import pyarrow as pa
-
 from batch.ledgers.run_result import Audited, RunResult
 from infra.errors import TwofoldError, UnexplainedDifference
-from tables.declare.table import Table
-from tables.refresh.json_values import to_json
 
 _NAMED = 5  # rows that a message names
-
-
-def digest(table: Table, rows: pa.Table) -> str:
-    """Twelve hex digits of exactly these rows of a difference, in whatever order; empty where there are none."""
-    if not len(rows):
-        return ""
-    lines = sorted(map(to_json, rows.to_pylist()))
-    return hashlib.sha256("\n".join([table.full_name, *lines]).encode()).hexdigest()[:12]
 
 
 def require_explained(
@@ -53,13 +40,12 @@ def require_explained(
         " ".join(["; ".join([*named, *unfolded]) + ".", *unseen]),
         hint=(
             "They were left as they are. `./twofold why TABLE key=value` shows what wrote such a row; "
-            f"`./twofold reconcile {names} --repair` overwrites them once you say so."
+            f"`./twofold reconcile {names} --repair` shows what would overwrite them."
             if unexplained
             else "A writer outside of the platform changed the table: `./twofold show TABLE` lists its versions."
         ),
         tables=[o.table for o in unexplained],
         rows={o.table: o.unexplained for o in unexplained},
-        digests={o.table: o.digest for o in unexplained},
         differences={o.table: [asdict(d) for d in o.differences] for o in unexplained},
     )
 

@@ -13,6 +13,7 @@ from dags import dag_docs
 from dags.failure_log import log_failure
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.command_operator import CommandOperator
+from dags.operators.plan_approval import PUBLISH, PlanApproval, PlanOperator, published_plan
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -66,6 +67,29 @@ def make_dag(
             "on_failure_callback": log_failure,
         },
     )
+
+
+def plan_and_publication(domain: Domain, plan: PlanOperator) -> None:
+    """Ask a person about a plan, publish it once approved, and announce what changed."""
+    approve = PlanApproval(
+        response_timeout=timedelta(days=3),
+        doc_md="Waits for a person under *Required actions*. Rejected, or not answered in three days: nothing is done.",
+    )
+    publish = CommandOperator(
+        task_id=PUBLISH,
+        command="publish",
+        arguments=published_plan,
+        **SPARK,
+        doc_md="Publishes exactly the rows that were shown, each table in one commit; refused when they have changed.",
+    )
+    plan >> approve >> publish
+    command_and_announcement(domain, publish)
+
+
+def ask_param() -> dict[str, Param]:
+    """The parameter of a run that may publish without an approval."""
+    about = "Show what would change, and wait for an approval under Required actions. Off: publish it at once."
+    return {"ask": Param(True, title="Ask first", type="boolean", description=about)}
 
 
 def command_and_announcement(domain: Domain, command: CommandOperator) -> None:

@@ -105,17 +105,19 @@ REPAIR = """\
 # {domain}: repair
 
 For rows that **nothing explains**: reconcile names them, fails, and leaves them unchanged. Here a person decides.
+`./twofold why TABLE key=value` shows what wrote such a row: find out first.
 
-Start it with **Trigger** and a table. `examine` recomputes every closed row; it is skipped when all are explained.
-`approve` shows the rows and waits for you, under *Required actions*. Approved, `repair` overwrites exactly
+Start it with **Trigger** and a table. `preview` recomputes every closed row; it is skipped when all are explained.
+`approve` shows the rows and waits for you, under *Required actions*. Approved, `publish` overwrites exactly
 these rows; the ledgers keep who approved, and each row as it was and as it became, under the cause `repair`.
 Rejected, nothing is done.
 
 ## When it fails
 
-1. `examine` failed: its last log line says why, and what to do.
-2. `approve` failed: no answer within a week. Start the DAG again.
-3. `repair` failed: other rows differ now than were approved. Find out what writes to the table, then start again.
+1. `preview` failed: its last log line says why, and what to do.
+2. `approve` failed: no answer within three days. Start the DAG again.
+3. `publish` failed: rows or code have changed since they were shown. Find out what writes to the table, then start
+   again.
 
 {tables}
 """
@@ -126,16 +128,17 @@ REBUILD = """\
 For a declaration whose **columns** changed, and for any doubt about what is served: the streaming code processes the
 whole log, archived or not, into a shadow lake. The live table is served meanwhile.
 
-Start it with **Trigger** and a table. `compare` is skipped when the live table equals the result. `approve` shows how
-they differ and waits for you, under *Required actions*. Approved, `promote` replaces the live rows, in one commit that
+Start it with **Trigger** and a table. `preview` is skipped when the live table equals the result. `approve` shows how
+they differ and waits for you, under *Required actions*. Approved, `publish` replaces the live rows, in one commit that
 `./twofold rollback TABLE` undoes. Under a new definition restart the driver afterwards
 (`./twofold up`), so that its stream loads it.
 
 ## When it fails
 
-1. `compare` failed: its last log line says why. Started again, it continues where it was.
-2. `approve` failed: no answer within a week. Start the DAG again.
-3. `promote` failed: other rows differ now than were approved, or a row breaks the table's rules. Nothing was published.
+1. `preview` failed: its last log line says why. Started again, it continues where it was.
+2. `approve` failed: no answer within three days. Start the DAG again.
+3. `publish` failed: rows or code have changed since they were shown, or a row breaks the table's rules. Nothing was
+   published.
 
 {tables}
 """
@@ -169,7 +172,10 @@ BACKFILL = """\
 Recomputes a table from its inputs, in a range of time or all of it, and publishes the rows that differ, in one
 transaction. Only rows that the stream has closed are touched. Run twice, it changes nothing the second time.
 
-Start it with **Trigger**: a table, and a range `[start, end)` of its event time, or **All rows**.
+Start it with **Trigger**: a table, and a range `[start, end)` of its event time, or **All rows**. `preview` computes
+the rows in a copy, and is skipped when nothing would change. `approve` shows what would change, in the table and in
+those below it, and waits for you under *Required actions*; without **Ask first** it does not. `publish` writes exactly
+the rows that were shown.
 
 **All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
 computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
@@ -197,7 +203,8 @@ nothing else is read.
 
 `range` checks whether the whole range can be read. Where its end was not ingested yet, or with **Archived only** not
 archived, it says up to which offset it could, and waits for as many minutes as **Wait** says. Nothing of it is read
-before.
+before. `preview` decodes in a copy, `approve` shows what would change and waits for you under *Required actions*
+(not without **Ask first**), `publish` writes exactly that.
 
 ## When it fails
 
@@ -216,7 +223,9 @@ Those that pass join the events and every table below; the others stay, with tod
 nothing the second time.
 
 Start it with **Trigger**: a topic; a text that one of the reasons contains; offsets or times.
-`./twofold sql "SELECT reasons, count(*) FROM TOPIC_quarantine GROUP BY ALL"` lists the reasons.
+`./twofold sql "SELECT reasons, count(*) FROM TOPIC_quarantine GROUP BY ALL"` lists the reasons. `preview` decodes in a
+copy, `approve` shows what would change and waits for you under *Required actions* (not without **Ask first**),
+`publish` writes exactly that.
 
 ## When it fails
 

@@ -9,7 +9,7 @@ from typing import Any
 from airflow.sdk import DAG, BaseOperator, Param
 
 from dags import dag_docs
-from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, command_and_announcement, make_dag
+from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, TableOperator, tables_to_check, telling
 from dags.operators.assets import domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
@@ -21,9 +21,8 @@ from dags.operators.params import (
     recover_arguments,
     table_argument,
 )
-from dags.operators.promotion_approval import CompareOperator, PromotionApproval, promotion_arguments
+from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.quality_report import VerdictOperator, checked
-from dags.operators.repair_approval import APPROVE, ExamineOperator, RepairApproval, repair_arguments
 from dags.operators.stream_watchdog import Bounds, StreamOperator
 from dags.topic_dags import topic_dags
 from tables.declare.registry import Registry
@@ -31,10 +30,6 @@ from tables.declare.registry import Registry
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
 AUDIT_AT = "40 3 * * *"
-_APPROVAL: dict[str, Any] = {
-    "response_timeout": timedelta(days=7),
-    "doc_md": "Waits for a person under *Required actions*. Rejected, or not answered in a week: nothing is done.",
-}
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
@@ -137,45 +132,31 @@ def _audit(domain: Domain) -> DAG:
 def _repair(domain: Domain) -> DAG:
     about = "Shows the rows of a table that nothing explains, and overwrites them when a person approves."
     with make_dag(domain, "repair", about, params=_of_a_table(domain)) as dag:
-        examine = ExamineOperator(
-            task_id="examine",
+        plan = PlanOperator(
+            task_id=PREVIEW,
             command="reconcile",
-            arguments=lambda context: [table_argument(context["params"], domain.table_names), "--verify"],
+            arguments=lambda context: [
+                table_argument(context["params"], domain.table_names),
+                *("--repair", "--preview"),
+            ],
             **SPARK,
-            doc_md="Recomputes every closed row and names those that differ though nothing touched them.",
+            doc_md="Recomputes every closed row, and plans to overwrite those that differ though nothing touched them.",
         )
-        approve = RepairApproval(task_id=APPROVE, source="examine", **_APPROVAL)
-        repair = CommandOperator(
-            task_id="repair",
-            command="reconcile",
-            arguments=lambda context: repair_arguments(context, "examine", domain.table_names),
-            **SPARK,
-            doc_md="Overwrites the rows that were shown, no more, and records them under the cause `repair`.",
-        )
-        examine >> approve >> repair
-        command_and_announcement(domain, repair)
+        plan_and_publication(domain, plan)
     return dag
 
 
 def _rebuild(domain: Domain) -> DAG:
     about = "Rebuilds a table from the log in a shadow lake, and promotes it when a person approves."
     with make_dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
-        compare = CompareOperator(
-            task_id="compare",
+        plan = PlanOperator(
+            task_id=PREVIEW,
             command="rebuild",
             arguments=lambda context: [table_argument(context["params"], domain.table_names)],
             **SPARK,
             doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
         )
-        approve = PromotionApproval(task_id=APPROVE, source="compare", **_APPROVAL)
-        promote = CommandOperator(
-            task_id="promote",
-            command="rebuild",
-            arguments=lambda context: promotion_arguments(context, "compare", domain.table_names),
-            **SPARK,
-            doc_md="Processes the records since then, and publishes the difference in one commit.",
-        )
-        compare >> approve >> promote
+        plan_and_publication(domain, plan)
     return dag
 
 
@@ -246,19 +227,18 @@ def _backfill(domain: Domain) -> DAG:
             type="boolean",
             description="Instead of a range, every closed row: this accepts a changed definition of the table.",
         ),
+        **ask_param(),
     }
     about = "Recomputes a table, in a range of time or all of it, and publishes the differences."
     with make_dag(domain, "backfill", about, params=params) as dag:
-        command_and_announcement(
-            domain,
-            CommandOperator(
-                task_id="recompute",
-                command="backfill",
-                arguments=lambda context: backfill_arguments(context["params"], domain.table_names),
-                **SPARK,
-                doc_md="The rows are computed outside of the live table, checked, and published in one transaction.",
-            ),
+        plan = PlanOperator(
+            task_id=PREVIEW,
+            command="backfill",
+            arguments=lambda context: [*backfill_arguments(context["params"], domain.table_names), "--preview"],
+            **SPARK,
+            doc_md="The rows are computed in a copy of the table, checked, and compared with the live ones.",
         )
+        plan_and_publication(domain, plan)
     return dag
 
 

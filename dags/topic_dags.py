@@ -8,9 +8,9 @@ from typing import Any
 
 from airflow.sdk import DAG, Param
 
-from dags.dag_defaults import LIGHT, SPARK, Domain, command_and_announcement, make_dag
+from dags.dag_defaults import LIGHT, SPARK, Domain, ask_param, make_dag, plan_and_publication
 from dags.operators.audit_report import TopicAuditOperator, audited_topics
-from dags.operators.command_operator import CommandOperator, FanOutOperator
+from dags.operators.command_operator import FanOutOperator
 from dags.operators.params import (
     INSTANT,
     LONGEST_WAIT_MIN,
@@ -21,6 +21,7 @@ from dags.operators.params import (
     redrive_arguments,
     replay_arguments,
 )
+from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.range_sensor import RangeSensor
 
 # Of a topic all is decoded, so not every night.
@@ -38,18 +39,19 @@ def _replay(domain: Domain) -> DAG:
         **_range(),
         "archived": Param(False, title="Archived only", type="boolean", description="Read nothing through the broker."),
         "wait_min": _wait(),
+        **ask_param(),
     }
     about = "Decodes a range of a topic again with today's code, publishes the differences in it and below it."
     with make_dag(domain, "replay", about, params=params) as dag:
-        decode = CommandOperator(
-            task_id="decode",
+        plan = PlanOperator(
+            task_id=PREVIEW,
             command="replay",
-            arguments=lambda context: replay_arguments(context["params"], domain.topic_names),
+            arguments=lambda context: [*replay_arguments(context["params"], domain.topic_names), "--preview"],
             **SPARK,
-            doc_md="Records of the range are decoded again; tables below follow where events changed.",
+            doc_md="Records of the range are decoded again in a copy; tables below follow where events changed.",
         )
-        _sensor(domain) >> decode
-        command_and_announcement(domain, decode)
+        _sensor(domain) >> plan
+        plan_and_publication(domain, plan)
     return dag
 
 
@@ -63,17 +65,18 @@ def _redrive(domain: Domain) -> DAG:
             description="Only records with a reason that contains this text. Empty: all.",
         ),
         **_range(),
+        **ask_param(),
     }
     about = "Tries quarantined records again with today's code; those that pass join the events and what is below."
     with make_dag(domain, "redrive", about, params=params) as dag:
-        decode = CommandOperator(
-            task_id="decode",
+        plan = PlanOperator(
+            task_id=PREVIEW,
             command="redrive",
-            arguments=lambda context: redrive_arguments(context["params"], domain.topic_names),
+            arguments=lambda context: [*redrive_arguments(context["params"], domain.topic_names), "--preview"],
             **SPARK,
             doc_md="Records that still fail stay in quarantine, with today's reasons.",
         )
-        command_and_announcement(domain, decode)
+        plan_and_publication(domain, plan)
     return dag
 
 

@@ -29,8 +29,7 @@ class RunResult:
         waits_until: the stream's watermark at which the last of these is looked at; None where none waits.
         inserted, updated, deleted: rows published.
         unexplained: rows that differ from their recomputation though nothing touched them.
-        differences: the first of these rows; `digest`: of all of them, so that who looked at them can say that it is
-            these that should be overwritten.
+        differences: the first of these rows.
         approved_by: who wanted it, where a person was asked.
         compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
@@ -53,7 +52,6 @@ class RunResult:
     version_after: int | None = None
     seconds: float = 0.0
     differences: Sequence[Difference] = ()
-    digest: str = ""
     approved_by: str = ""
     compared: int | None = None
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -24,42 +23,52 @@ from tables.declare.code_fingerprint import (
     recorded,
     require_one_definition,
 )
-from tables.declare.registry import load
 from tables.declare.table import Table
-from tables.refresh.open_platform import Platform, opened
+from tables.refresh.open_platform import Platform
 from tables.refresh.scope import Scope
 
-if TYPE_CHECKING:
-    from infra.settings import Settings
 
-
-def backfill(settings: Settings, table: str, start: datetime | None = None, end: datetime | None = None) -> RunResult:
-    """Bring the table's rows dated `[start, end)`, or all of them, to what its function says of its inputs now.
-
-    Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
-    once accept a new definition of the table: the cause is then `definition`, and its stream starts again.
+def backfill_range(table: Table, start: datetime | None, end: datetime | None) -> Interval | None:
+    """The range of a table's rows that is meant; None: all.
 
     Args:
-        table: full or bare name; with a range it must declare `event_time`.
         start, end: UTC; a time without a zone is taken as UTC; None, both: all rows.
 
     Raises:
-        BadArgument: before anything is touched; or the table has no row in the range, and should have none.
-        DefinitionChanged: a range of a table whose rows were computed by another definition.
-        QualityFailed: a recomputed row breaks the table's rules; nothing was published.
+        BadArgument: one of them is missing, they are no range, or the table declares no `event_time`.
     """
-    declaration = load().find_table(table)
-    interval = None if start is None and end is None else _interval(declaration, start, end)
-    with opened(settings, "backfill", [declaration.domain]) as platform:
-        return recompute(platform, declaration, interval)
+    if start is None and end is None:
+        return None
+    if start is None or end is None:
+        raise BadArgument("One end of the range is missing.", hint="Give --start and --end, or neither: all rows.")
+    if table.event_time is None:
+        raise BadArgument(
+            f"{table.full_name} declares no event_time, so its rows have no range to backfill.",
+            hint=f"`./twofold backfill {table.name}` recomputes all of it.",
+        )
+    start, end = (t.replace(tzinfo=UTC) if t.tzinfo is None else t for t in (start, end))
+    if start >= end:
+        raise BadArgument(
+            f"start={start.isoformat()} is not before end={end.isoformat()}.",
+            hint="The range is half-open: [start, end).",
+        )
+    first, last = epoch_ms(start), epoch_ms(end)
+    if first is None or last is None:  # a datetime always has one
+        raise BadArgument("start and end are needed.")
+    return Interval(first, last)
 
 
 def recompute(platform: Platform, table: Table, interval: Interval | None) -> RunResult:
-    """Publish what differs among the table's rows dated within the interval, or among all for None.
+    """Backfill: bring the table's rows dated within the interval, or all for None, to what its function says now.
 
-    Where its definition gives other columns than the table has, all rows are replaced.
+    Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
+    once accept a new definition of the table: the cause is then `definition`, and its stream starts again; where it
+    gives other columns than the table has, all rows are replaced.
 
-    Raises: as `backfill`.
+    Raises:
+        BadArgument: the table has no row in the interval, and should have none.
+        DefinitionChanged: an interval of a table whose rows were computed by another definition.
+        QualityFailed: a recomputed row breaks the table's rules; nothing was published.
     """
     lake = platform.lake
     if interval is not None:
@@ -107,23 +116,3 @@ def accept_definition(platform: Platform, table: Table, info: Mapping[str, objec
         rows = pa.schema(writer.newest().schema()).empty_table()
         stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
         writer.append(rows, stamp)
-
-
-def _interval(table: Table, start: datetime | None, end: datetime | None) -> Interval:
-    if start is None or end is None:
-        raise BadArgument("One end of the range is missing.", hint="Give --start and --end, or neither: all rows.")
-    if table.event_time is None:
-        raise BadArgument(
-            f"{table.full_name} declares no event_time, so its rows have no range to backfill.",
-            hint=f"`./twofold backfill {table.name}` recomputes all of it.",
-        )
-    start, end = (t.replace(tzinfo=UTC) if t.tzinfo is None else t for t in (start, end))
-    if start >= end:
-        raise BadArgument(
-            f"start={start.isoformat()} is not before end={end.isoformat()}.",
-            hint="The range is half-open: [start, end).",
-        )
-    first, last = epoch_ms(start), epoch_ms(end)
-    if first is None or last is None:  # a datetime always has one
-        raise BadArgument("start and end are needed.")
-    return Interval(first, last)

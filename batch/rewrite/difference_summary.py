@@ -2,12 +2,156 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
+from infra.delta.delta_writer import BEFORE, CHANGE
+from infra.duckdb_session import duckdb_utc
+from tables.refresh.json_values import to_plain_json
+
 if TYPE_CHECKING:
-    from infra.spark.rows import Rows
+    from duckdb import DuckDBPyConnection
+
+_SAMPLES = 20
+_DAYS = 400
+_VALUES = 200  # of a column that can be a segment
+_SHARE = 0.5  # of the changed rows, that a segment has at least
+_AHEAD = 0.2  # of its share in the whole table
 
 
-def summarise(changed: Rows, key: Sequence[str], event_time: str | None, rows_before: int) -> dict[str, Any]:
-    return {}
+def summarise(
+    difference: Path, table: pa.dataset.Dataset, key: Sequence[str], event_time: str | None
+) -> Mapping[str, Any]:
+    """What a difference does to a table.
+
+    Args:
+        difference: a Parquet file, or a folder of them, as `Target.difference` says rows.
+        table: the rows before.
+        event_time: the column by which days are counted; None: they are not.
+
+    Returns:
+        JSON values. `days`: day, inserted, updated, deleted. `segments`: column, value, share of the changed rows and
+        share of all rows, where the first is much greater. `columns`: of updated rows column, rows whose value
+        changes, and one `key`, `before`, `after` of them; those that change most come first. `totals`: column, sum of
+        all rows before and after; of numbers. `samples`: change, key and column -> value before and after, chosen by
+        a hash of the key, so that they are the same each time.
+    """
+    connection = duckdb_utc()
+    connection.register("everything", table)
+    files = str(difference / "*.parquet") if difference.is_dir() else str(difference)
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW changed AS FROM read_parquet({_text(files)})")
+    types = {name: str(kind) for name, kind, *_ in connection.execute("DESCRIBE changed").fetchall()}
+    columns = [c for c in types if c != CHANGE and not c.startswith(BEFORE)]
+    others = [c for c in columns if c not in key]
+    try:
+        return {
+            "days": _days(connection, event_time) if event_time and event_time in columns else [],
+            "segments": _segments(connection, columns, types),
+            "columns": _columns(connection, key, others),
+            "totals": _totals(connection, others, types),
+            "samples": _samples(connection, key, others),
+        }
+    finally:
+        connection.execute("DROP VIEW changed")
+
+
+def _days(connection: DuckDBPyConnection, event_time: str) -> list[dict[str, Any]]:
+    kinds = {"inserted": "insert", "updated": "update", "deleted": "delete"}
+    counts = ", ".join(f"count(*) FILTER ({CHANGE} = '{kind}') AS {name}" for name, kind in kinds.items())
+    rows = connection.execute(
+        f"SELECT CAST({_name(event_time)} AS DATE)::VARCHAR AS day, {counts} FROM changed "
+        f"GROUP BY 1 ORDER BY 1 LIMIT {_DAYS}"
+    )
+    return _as_dicts(rows)
+
+
+def _segments(connection: DuckDBPyConnection, columns: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
+    found = []
+    for column in columns:
+        if types[column] not in ("VARCHAR", "BOOLEAN", "INTEGER", "BIGINT", "SMALLINT"):
+            continue
+        name = _name(column)
+        row = connection.execute(
+            f"SELECT {name}, count(*) / sum(count(*)) OVER () AS share, count(*) OVER () AS n FROM changed "
+            f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
+        ).fetchone()
+        if row is None or row[1] < _SHARE or row[2] > _VALUES:
+            continue
+        value, share, _ = row
+        whole = connection.execute(
+            f"SELECT avg(CAST({name} IS NOT DISTINCT FROM ? AS INTEGER)) FROM everything", [value]
+        ).fetchone()
+        of_all = (whole[0] if whole else None) or 0.0
+        if share >= of_all + _AHEAD:
+            found.append({"column": column, "value": to_plain_json(value), "share": share, "of_all": of_all})
+    return sorted(found, key=lambda segment: segment["of_all"] - segment["share"])
+
+
+def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
+    found = []
+    for column in others:
+        name, before = _name(column), _name(BEFORE + column)
+        differs = f"{CHANGE} = 'update' AND {name} IS DISTINCT FROM {before}"
+        keys = ", ".join(map(_name, key))
+        row = connection.execute(
+            f"SELECT {keys}, {before}, {name}, count(*) OVER () FROM changed WHERE {differs} "
+            f"ORDER BY hash({keys}), {keys} LIMIT 1"
+        ).fetchone()
+        if row is not None:
+            *values, was, becomes, rows = map(to_plain_json, row)
+            found.append(
+                {
+                    "column": column,
+                    "rows": rows,
+                    "key": dict(zip(key, values, strict=True)),
+                    "before": was,
+                    "after": becomes,
+                }
+            )
+    return sorted(found, key=lambda one: -one["rows"])
+
+
+def _totals(connection: DuckDBPyConnection, others: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
+    numbers = [c for c in others if types[c] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER") or types[c].startswith("DEC")]
+    found = []
+    for column in numbers:
+        name, before = _name(column), _name(BEFORE + column)
+        row = connection.execute(
+            f"SELECT (SELECT sum({name}) FROM everything), "
+            f"(SELECT coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {name} END), 0) "
+            f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {before} END), 0) FROM changed)"
+        ).fetchone()
+        if row is not None and row[1]:
+            was = row[0] or 0
+            found.append({"column": column, "before": to_plain_json(was), "after": to_plain_json(was + row[1])})
+    return found
+
+
+def _samples(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
+    keys = ", ".join(map(_name, key))
+    rows = _as_dicts(connection.execute(f"FROM changed ORDER BY hash({keys}), {keys} LIMIT {_SAMPLES}"))
+    samples = []
+    for row in rows:
+        change = row[CHANGE]
+        pairs = {
+            c: (None if change == "insert" else row[BEFORE + c], None if change == "delete" else row[c]) for c in others
+        }
+        values = {c: list(pair) for c, pair in pairs.items() if change != "update" or pair[0] != pair[1]}
+        samples.append({"change": change, "key": {c: row[c] for c in key}, "values": values})
+    return samples
+
+
+def _as_dicts(found: DuckDBPyConnection) -> list[dict[str, Any]]:
+    names = [column[0] for column in found.description or ()]
+    return [dict(zip(names, map(to_plain_json, row), strict=True)) for row in found.fetchall()]
+
+
+def _name(column: str) -> str:
+    return '"' + column.replace('"', '""') + '"'
+
+
+def _text(value: str) -> str:
+    return "'" + value.replace("'", "''") + "'"

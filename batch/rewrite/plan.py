@@ -79,6 +79,7 @@ class Plan:
         id: cause, time and digest: who approves an id approves these very rows.
         command: what would have published it at once, as arguments of `./twofold`.
         who, why: made it, and for what reason.
+        compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
     """
 
@@ -90,6 +91,7 @@ class Plan:
     who: str = ""
     why: str = ""
     changes: Sequence[TableChange] = ()
+    compared: int = 0
     begun_at: datetime | None = None
     published_at: datetime | None = None
     discarded_at: datetime | None = None

@@ -137,7 +137,7 @@ class _Publication:
             raise self._void(f"{number:,} rows of {self.change.table} have changed since: {self._named(moved)}")
 
     def _require_inputs_unmoved(self) -> None:
-        """Refuse new input of a table that follows changes: its stream has seen it, and reconcile does not look again."""
+        """Refuse new input of a table that follows changes: its stream has seen it, reconcile will not look again."""
         if self._table is None or not self.platform.registry.strategy(self._table).follows_changes:
             return
         pinned = Pinned(self.platform, self._table)

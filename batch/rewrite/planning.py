@@ -80,6 +80,7 @@ def make_plan(
         who=who,
         why=why,
         changes=changes,
+        compared=sum(result.compared or 0 for result in results),
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)
@@ -114,8 +115,14 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     counts = _counts(changed)
     if not counts and not _is_accepted_anew(declared, commits) and not change.replaces:
         return None
-    rows = copy.lake.frame(copy.spark, name) if change.replaces else changed
-    digest = keep_rows(rows, draft / rows_name(name))
+    difference, kept = draft / f"{name}.difference", draft / rows_name(name)
+    digest = keep_rows(changed, difference)
+    event_time = declared.event_time if declared else None
+    summary = summarise(difference, copy.lake.open(name, version).to_pyarrow_dataset(), target.key, event_time)
+    if change.replaces:
+        digest = keep_rows(copy.lake.frame(copy.spark, name), kept)
+    else:
+        difference.rename(kept)
     evidence = Ledgers(copy.lake).evidence(name)
     runs = {str(commit.info["run"]) for commit in commits if "run" in commit.info}
     keep_evidence((record for run, record in evidence if run in runs), draft / f"{name}.evidence.jsonl")
@@ -125,7 +132,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
         inserted=counts.get("insert", 0),
         updated=counts.get("update", 0),
         deleted=counts.get("delete", 0),
-        summary=summarise(changed, target.key, declared.event_time if declared else None, change.rows_before),
+        summary=summary,
     )
 
 

@@ -1,20 +1,17 @@
-"""Compares a rebuilt table with the live one, publishes it in one commit, and rolls back."""
+"""Lets a table say what the one says that was rebuilt in a shadow lake."""
 
 from __future__ import annotations
 
-import hashlib
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
 
-from batch.audit.hash_buckets import HASH, row_hash, totals
 from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import correct
 from batch.rewrite.backfill import accept_definition
-from infra.delta.delta_writer import CHANGE
-from infra.errors import BadArgument, TwofoldError, WriteConflict
+from infra.errors import WriteConflict
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import condition
 from tables.declare.code_fingerprint import FINGERPRINT, definition, is_accepted
@@ -22,8 +19,6 @@ from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import matching
-from tables.refresh.shadow_lake import Comparison, compare_rows
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tables.refresh.target import Target
 
@@ -44,88 +39,33 @@ class Promotion:
         for table in self.shadow.registry.in_order():
             correct(self.shadow, table)
 
-    def compare(self) -> Comparison:
-        """Row by row, every column that both have.
-
-        Raises:
-            WriteConflict: records arrive faster than they are ingested, and the table's rows have no time by which
-                those that they touch could be left out.
-        """
-        mine, theirs = self._made.columns, self._current.columns
-        before = None if self._bound_ms is None else from_epoch_ms(self._bound_ms)
-        return replace(
-            compare_rows(self.table, self._settled(self._made), self._shown, before),
-            new_columns=[c for c in mine if c not in theirs],
-            gone_columns=[c for c in theirs if c not in mine],
-            digest=self.digest,
-        )
-
-    def promote(self, digest: str = "", approved_by: str = "") -> RunResult:
+    def promote(self) -> RunResult:
         """Let the live table say what the new one says, in one commit; none when nothing differs.
 
         Rows that are not settled stay as they are: they are the stream's. Where the columns differ, all rows are
         replaced, and the stream of the new definition adds those that were not settled.
 
-        Args:
-            digest: of the rows that were shown, by this object or before; empty: whatever differs.
-            approved_by: who wants it, for the ledger.
-
         Raises:
-            BadArgument: other rows differ than were shown; nothing was published.
             QualityFailed: a row breaks the table's rules; nothing was published.
-            TwofoldError: others changed some of these rows since they were shown: these stay as they are.
+            WriteConflict: records arrive faster than they are ingested, and the table's rows have no time by which
+                those that they touch could be left out.
         """
         lake, ledgers = self.live.lake, Ledgers(self.live.lake, self.live.spark)
         record_lost_runs(lake, ledgers, self.table)
-        if digest and self.digest != digest:
-            raise BadArgument(
-                f"{self.table.full_name}: other rows differ than were shown: their digest is {self.digest}, not "
-                f"{digest}; nothing was published.",
-                hint=self._look_again,
-            )
         cause: Cause = "rebuild" if is_accepted(lake, self.table, self.live.registry) else "definition"
         run = Run(lake, ledgers, self.table, cause)
         info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: definition(self.table, self.live.registry)}
-        left = 0
         if self._is_of_other_columns:
             written = self._target.replace(self._settled(self._made), info)
         else:
-            written = self._target.publish(lambda _: (self._shown, info), check=True, as_shown=True)
-            left = self._left() if self._shown.count() > written.changed else 0
+            written = self._target.publish(lambda _: (self.changes, info), check=True, as_shown=True)
         if cause == "definition":
             accept_definition(self.live, self.table, info)
-        result = run.end(written, keep=cause == "definition", scopes=1, approved_by=approved_by)
-        if left > 0:
-            raise TwofoldError(
-                f"{self.table.full_name}: {left} of the rows that were shown were changed since, and stay as they are; "
-                f"{written.changed} were published.",
-                hint=self._look_again,
-            )
-        return result
-
-    def _left(self) -> int:
-        """How many of the rows that were shown are not so by now; streams may have made some so before."""
-        rows = self._shown.where(f"{CHANGE} <> 'delete'").select(self._target.columns())
-        return self._target.difference(
-            rows, matching(self._target.live(), self._shown, self._target.key, "left_semi")
-        ).count()
-
-    @property
-    def _look_again(self) -> str:
-        return f"Look again: `./twofold rebuild {self.table.full_name}` shows what differs now."
+        return run.end(written, keep=cause == "definition", scopes=1, compared=self._settled(self._made).count())
 
     @cached_property
-    def digest(self) -> str:
-        """Twelve hex digits of exactly the rows that differ, in whatever order, and of the columns that come and go."""
-        from pyspark.sql import functions as F
-
-        rows = self._shown.select(row_hash(self._shown, self._shown.columns).alias(HASH))
-        facts = rows.agg(F.count("*"), *totals()).collect()[0]
-        return hashlib.sha256(repr([*facts, *self._made.dtypes, *self._current.dtypes]).encode()).hexdigest()[:12]
-
-    @cached_property
-    def _shown(self) -> DataFrame:
-        """How the settled rows of the live table differ from those of the new one: what is compared, and published."""
+    def changes(self) -> DataFrame:
+        """How the settled rows of the live table differ from those of the new one: what is published."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
         difference = self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from batch.log_reader import Log
+from batch.rewrite.plan import Plan
+from batch.rewrite.planning import make_plan
 from batch.rewrite.promotion import Promotion
 from infra.errors import ProcessFailed
 from infra.offset_ranges import Ranges, RangesOf
@@ -26,9 +28,12 @@ Reingest = Callable[[Platform, RangesOf, Callable[[Topic, Ranges], "DataFrame"]]
 """Fills a shadow through the streaming code with these offsets of each topic, which a function reads."""
 
 
-@contextmanager
-def rebuilt(settings: Settings, name: str, reingest: Reingest, *, fresh: bool) -> Iterator[Promotion]:
-    """The rebuilt table, up to the offsets that the live platform has ingested."""
+def plan_rebuild(settings: Settings, name: str, reingest: Reingest, who: str, why: str, *, fresh: bool) -> Plan:
+    """Rebuild a table in its shadow, up to the offsets that the live platform has ingested; what that would change.
+
+    Raises:
+        ProcessFailed: another process rebuilds it.
+    """
     table = load().find_table(name)
     with exclusive(settings.home / "run" / f"{table.full_name}.rebuild.lock") as ours:
         if not ours:
@@ -36,7 +41,17 @@ def rebuilt(settings: Settings, name: str, reingest: Reingest, *, fresh: bool) -
         if fresh:
             drop(settings, table)
         with opened(settings, "rebuild", [table.domain], runs_streams=True) as live:
-            yield rebuild_in_shadow(live, table, Log(live, list(live.registry.above(table).topics)), reingest)
+            log = Log(live, list(live.registry.above(table).topics))
+            rebuilt = rebuild_in_shadow(live, table, log, reingest)
+            return make_plan(
+                live,
+                [table.full_name],
+                lambda copy: [replace(rebuilt, live=copy).promote()],
+                cause="rebuild",
+                command=["rebuild", table.full_name],
+                who=who,
+                why=why,
+            )
 
 
 def rebuild_in_shadow(live: Platform, table: Table, log: Log, reingest: Reingest) -> Promotion:

@@ -14,18 +14,15 @@ from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.offset_ranges import condition
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
-from tables.declare.registry import load
 from tables.declare.topic import Topic
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, raw_columns
-from tables.refresh.open_platform import Platform, opened
+from tables.refresh.open_platform import Platform
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-    from infra.settings import Settings
 
-
-def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str | None = None) -> list[RunResult]:
+def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str | None = None) -> list[RunResult]:
     """Decode quarantined records again with today's code, from the bytes that quarantine keeps.
 
     Those that pass become events and leave quarantine, and every table below is reconciled for just what that
@@ -33,7 +30,6 @@ def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str |
     changes nothing the second time.
 
     Args:
-        topic: full or bare name.
         span: which of the records that quarantine has.
         reason: text that one of a record's reasons contains; None: whatever they are.
 
@@ -43,15 +39,6 @@ def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str |
     Raises:
         BadArgument: an empty reason, or a span that the topic cannot have; nothing was touched.
     """
-    declared = load().find_topic(topic)
-    with opened(settings, "redrive", [declared.domain]) as platform:
-        return redrive_chosen(platform, declared, span, reason)
-
-
-def redrive_chosen(
-    platform: Platform, topic: Topic, span: OffsetSelection, reason: str | None = None
-) -> list[RunResult]:
-    """`redrive` on a platform that is open."""
     if reason is not None and not reason.strip():
         raise BadArgument("The reason is empty.", hint="Give a part of a reason, or leave it out for all records.")
     span.require_valid(topic, range(topic.partitions))

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING
 
 from batch.ledgers.run_result import RunResult, run_name
 from batch.log_reader import Log
@@ -12,22 +11,21 @@ from batch.rewrite.publication import Work, publish, reconcile_below
 from infra.errors import BadArgument
 from infra.offset_ranges import Range, condition
 from tables.declare.metadata_columns import OFFSET, PARTITION
-from tables.declare.registry import load
 from tables.declare.topic import Topic
-from tables.refresh.open_platform import Platform, opened
-
-if TYPE_CHECKING:
-    from infra.settings import Settings
+from tables.refresh.open_platform import Platform
 
 
-def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunResult]:
-    """Decode the offsets of a topic that are meant again and publish what comes out differently.
+def readable(platform: Platform, topic: Topic, span: OffsetSelection) -> dict[int, Range]:
+    """The offsets that a replay of a span would read, by partition; no Spark is started. Raises as `decode_again`."""
+    _require_whole_log(topic)
+    return Log(platform, [topic.full_name]).ranges(topic, span, datetime.now(UTC))
+
+
+def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunResult]:
+    """Replay: decode the chosen offsets of a topic again, and publish what comes out differently.
 
     A record moves between events and quarantine, or changes; then every table below is reconciled for just the rows
     that this touched. Streams leave these rows to the batch. Running it twice changes nothing the second time.
-
-    Args:
-        topic: full or bare name.
 
     Returns:
         Outcomes of events, quarantine, then of each table below in dependency order.
@@ -37,21 +35,6 @@ def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunRes
         NotArchived: the range ends beyond what can be read yet; nothing was touched. Retryable.
         BrokerUnreachable: nothing was touched.
     """
-    declared = load().find_topic(topic)
-    with opened(settings, "replay", [declared.domain]) as platform:
-        return decode_again(platform, declared, span)
-
-
-def readable(settings: Settings, topic: str, span: OffsetSelection) -> dict[int, Range]:
-    """The offsets that a replay of a span would read, by partition; no Spark is started. Raises as `replay`."""
-    declared = load().find_topic(topic)
-    _require_whole_log(declared)
-    with opened(settings, "replay", [declared.domain]) as platform:
-        return Log(platform, [declared.full_name]).ranges(declared, span, datetime.now(UTC))
-
-
-def decode_again(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunResult]:
-    """`replay` on a platform that is open."""
     _require_whole_log(topic)
     log = Log(platform, [topic.full_name])
     ranges = log.ranges(topic, span, datetime.now(UTC))

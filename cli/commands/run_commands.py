@@ -2,34 +2,35 @@
 
 from __future__ import annotations
 
-import dataclasses
 import sys
-from collections.abc import Callable, Mapping, Sequence
-from getpass import getuser
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
-from cli.console import NOTHING, Json, make_table, out, print_json, shown, shown_span
+from cli.console import Json, make_table, out, print_json
 from cli.parsing import parse_partitions, parse_position, parse_time, require_order
+from cli.run_view import (
+    Mode,
+    Preview,
+    Why,
+    plan_rewrite,
+    print_outcomes,
+    print_published,
+    publish_now,
+    run_rewrite,
+    show_plan,
+)
+from infra.errors import BadArgument
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 
 if TYPE_CHECKING:
-    from batch.ledgers.run_result import RunResult
     from batch.offset_selection import OffsetSelection
     from quality.check_result import Verdict
     from tables.declare.topic import Topic
-    from tables.refresh.row_diff import Difference
 
-MOST_DIFFERENCES = 20
-MEANINGS = {
-    "touched": "rows of the inputs that arrived late, were replayed or were corrected since the last reconcile",
-    "scopes": "groups of rows that depend on them, recomputed and compared",
-    "pending": "scopes with rows that the stream still revises; they are processed again once these are closed",
-    "unexplained": "rows that differ from their recomputation though no such row explains it",
-}
 
 Domain = Annotated[str, typer.Argument(metavar="DOMAIN", help="A folder under tables/, such as flights.")]
 TableNames = Annotated[
@@ -96,6 +97,8 @@ def backfill(
         str | None, typer.Option(help="First instant: 2013-01-05 or 2013-01-05T06:00, UTC. All rows without a range.")
     ] = None,
     end: Annotated[str | None, typer.Option(help="First instant after the range, UTC.")] = None,
+    preview: Preview = False,
+    why: Why = "",
     as_json: Json = False,
 ) -> None:
     """Recompute the rows of TABLE, or of each table of DOMAIN, in a time range and publish the differences.
@@ -109,10 +112,19 @@ def backfill(
     settings = Settings.from_environment()
     from tables.declare.registry import load
 
-    names = [found.full_name for found in load().chosen([table])]
-    from batch.rewrite.backfill import backfill as run
+    chosen = load().chosen([table])
+    from batch.rewrite.backfill import backfill_range, recompute
 
-    print_outcomes([run(settings, name, first, last) for name in names], as_json)
+    ranges = {found.full_name: backfill_range(found, first, last) for found in chosen}
+    command = ["backfill", table, *(["--start", str(start), "--end", str(end)] if first and last else [])]
+    run_rewrite(
+        settings,
+        list(ranges),
+        lambda platform: [recompute(platform, found, ranges[found.full_name]) for found in chosen],
+        "backfill",
+        command,
+        Mode(preview, why, as_json),
+    )
 
 
 def reconcile(
@@ -121,13 +133,11 @@ def reconcile(
         bool, typer.Option("--verify", help="Also recompute all closed rows and list those that nothing explains.")
     ] = False,
     repair: Annotated[
-        bool, typer.Option("--repair", help="Verify, then overwrite the rows that nothing explains, once approved.")
+        bool, typer.Option("--repair", help="Then plan to overwrite the rows that nothing explains, and ask.")
     ] = False,
-    yes: Annotated[bool, typer.Option("--yes", help="With --repair: do not ask.")] = False,
-    digest: Annotated[
-        str | None,
-        typer.Option(metavar="HEX", help="With --repair: only if exactly the rows differ that have this digest."),
-    ] = None,
+    yes: Annotated[bool, typer.Option("--yes", help="With --repair: publish the plan, do not ask.")] = False,
+    preview: Annotated[bool, typer.Option("--preview", help="With --repair: keep the plan, do not ask.")] = False,
+    why: Why = "",
     approved_by: ApprovedBy = None,
     as_json: Json = False,
 ) -> None:
@@ -137,61 +147,39 @@ def reconcile(
 
     Where nothing was touched it takes less than a second and starts no Spark.
     """
-    from tables.declare.registry import running_domains
+    from tables.declare.registry import load, running_domains
 
     settings = Settings.from_environment()
     names = table_names(tables) if tables else running_domains(settings)
-    approve = _approval(yes, digest, approved_by, as_json) if repair else None
-    from batch.reconcile import reconcile as run
-
-    print_outcomes(run(settings, names, verify=verify, repair=approve), as_json)
-
-
-def _approval(
-    yes: bool, digest: str | None, approved_by: str | None, as_json: bool
-) -> Callable[[RunResult], str | None]:
-    """Asks a person about each table and returns who approved; refused here where there is no terminal to ask in."""
-    from infra.errors import BadArgument
-
-    if not yes and (as_json or not sys.stdin.isatty()):
+    if repair and not (yes or preview) and (as_json or not sys.stdin.isatty()):
         raise BadArgument(
             "--repair overwrites rows that nothing explains and needs approval.",
-            hint="Run it in a terminal, which shows the rows and asks; or add --yes.",
+            hint="Run it in a terminal, which shows the rows and asks; or add --preview, or --yes.",
         )
+    from batch.reconcile import reconcile as run
+    from batch.reconcile import reconcile_tables
 
-    def approve(outcome: RunResult) -> str | None:
-        if not as_json:
-            _print_unexplained(outcome)
-        if digest is not None and outcome.digest != digest:
-            return None
-        agreed = yes or typer.confirm(f"Overwrite {outcome.unexplained} rows of {outcome.table}?")
-        return (approved_by or getuser()) if agreed else None
-
-    return approve
-
-
-def print_differences(title: str, differences: Sequence[Difference]) -> None:
-    """Rows that differ, column by column."""
-    rows = [
-        (_joined(d.key), d.change, column, _value(d.before, column), _value(d.should, column))
-        for d in differences[:MOST_DIFFERENCES]
-        for column in dict.fromkeys([*d.before, *d.should])
-    ]
-    out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
-
-
-def _print_unexplained(outcome: RunResult) -> None:
-    print_differences(f"{outcome.table}: rows that nothing explains", outcome.differences)
-    if outcome.unexplained > MOST_DIFFERENCES:
-        out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
-
-
-def _joined(key: Mapping[str, object]) -> str:
-    return escape(" ".join(f"{column}={value}" for column, value in key.items()))
-
-
-def _value(values: Mapping[str, object], column: str) -> str:
-    return escape(str(values[column])) if column in values else NOTHING
+    if not repair:
+        print_outcomes(run(settings, names, verify=verify), as_json)
+        return
+    run(settings, names)
+    chosen = load().chosen(names)
+    plan = plan_rewrite(
+        settings,
+        [table.full_name for table in chosen],
+        lambda platform: reconcile_tables(platform, chosen, repair=True),
+        "repair",
+        ["reconcile", *(tables or ()), "--repair"],
+        why,
+    )
+    if not (yes and as_json):
+        show_plan(plan, as_json)
+    if plan.changes and (yes or (not preview and typer.confirm("Publish it?"))):
+        outcomes = publish_now(settings, plan, approved_by)
+        if as_json:
+            print_outcomes(outcomes, as_json)
+        else:
+            print_published(plan, outcomes)
 
 
 def quality(tables: TableNames = None, as_json: Json = False) -> None:
@@ -227,6 +215,8 @@ def replay(
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Only print which offsets it would read, or why it cannot yet.")
     ] = False,
+    preview: Preview = False,
+    why: Why = "",
     as_json: Json = False,
 ) -> None:
     """Decode a range of TOPIC again with today's code and publish the differences, also in downstream tables.
@@ -237,13 +227,32 @@ def replay(
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions, archived=archived)
-    from batch.rewrite.replay import readable
-    from batch.rewrite.replay import replay as run
+    from batch.rewrite.replay import decode_again, readable
 
     if dry_run:
-        _print_ranges(declared.full_name, readable(settings, declared.full_name, span), as_json)
+        from tables.refresh.open_platform import opened
+
+        with opened(settings, "replay", [declared.domain]) as platform:
+            _print_ranges(declared.full_name, readable(platform, declared, span), as_json)
         return
-    print_outcomes(run(settings, declared.full_name, span), as_json)
+    command = ["replay", declared.full_name, *_selection_arguments(first, last, partitions, archived=archived)]
+    run_rewrite(
+        settings,
+        [declared.full_name],
+        lambda platform: decode_again(platform, declared, span),
+        "replay",
+        command,
+        Mode(preview, why, as_json),
+    )
+
+
+def _selection_arguments(
+    first: str | None, last: str | None, partitions: str | None, *, archived: bool = False
+) -> list[str]:
+    """The options that select records, as they were given."""
+    options = {"--from": first, "--to": last, "--partitions": partitions}
+    given = [text for option, value in options.items() if value for text in (option, value)]
+    return [*given, *(["--archived"] if archived else [])]
 
 
 def _print_ranges(topic: str, ranges: Ranges, as_json: bool) -> None:
@@ -263,6 +272,8 @@ def redrive(
     first: From = None,
     last: To = None,
     partitions: Partitions = None,
+    preview: Preview = False,
+    why: Why = "",
     as_json: Json = False,
 ) -> None:
     """Decode quarantined records of TOPIC again with today's code: good ones become events, also for downstream tables.
@@ -271,9 +282,17 @@ def redrive(
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions)
-    from batch.rewrite.redrive import redrive as run
+    from batch.rewrite.redrive import redrive as decode_quarantined
 
-    print_outcomes(run(settings, declared.full_name, span, reason), as_json)
+    chosen = [*(["--reason", reason] if reason else []), *_selection_arguments(first, last, partitions)]
+    run_rewrite(
+        settings,
+        [declared.full_name],
+        lambda platform: decode_quarantined(platform, declared, span, reason),
+        "replay",
+        ["redrive", declared.full_name, *chosen],
+        Mode(preview, why, as_json),
+    )
 
 
 def parse_selection(
@@ -301,7 +320,6 @@ def _require_domain(domain: str) -> None:
 
 def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
     """Full names of tables, each once, after those that it reads; with `domain`, all of that domain."""
-    from infra.errors import BadArgument
     from tables.declare.registry import load
 
     if not names:
@@ -318,49 +336,6 @@ def table_names(names: Sequence[str]) -> list[str]:
 
     domains = [name for name in names if name in load().domains]
     return [*domains, *full_names([name for name in names if name not in domains])]
-
-
-def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
-    if as_json:
-        print_json([dataclasses.asdict(outcome) | {"changed": outcome.changed} for outcome in outcomes])
-        return
-    if not outcomes:
-        out.print("Nothing to do.")
-        return
-    counts = ["touched", "scopes", "pending", "inserted", "updated", "deleted", "unexplained"]
-    columns = ["table", "cause", *counts, "version", "took"]
-    rows = [
-        (o.table, o.cause, *(getattr(o, count) for count in counts), _versions(o), shown_span(o.seconds))
-        for o in outcomes
-    ]
-    out.print(make_table(None, columns, rows, right=columns[2:]))
-    for count, meaning in MEANINGS.items():
-        if any(getattr(o, count) for o in outcomes):
-            out.print(f"[dim]{count}: {meaning}[/]")
-    for o in outcomes:
-        if o.waits_until:
-            out.print(
-                f"{o.table}: what is pending waits until the stream's watermark has passed {shown(o.waits_until)}."
-            )
-    changed = sum(outcome.changed for outcome in outcomes)
-    compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
-    scopes = sum(outcome.scopes for outcome in outcomes)
-    if compared:
-        out.print(f"{sum(compared):,} rows were compared with their recomputation.")
-    elif scopes:
-        out.print(f"{scopes:,} scopes were compared with their recomputation; --verify compares all rows.")
-    if changed:
-        out.print(f"{changed:,} rows changed.")
-    elif compared or scopes:
-        out.print("Nothing changed: what was compared was right.")
-    else:
-        out.print("Nothing to correct: no late record, and no input that changed. --verify compares all rows.")
-
-
-def _versions(outcome: RunResult) -> str | int | None:
-    if outcome.version_before == outcome.version_after:
-        return outcome.version_after
-    return f"{outcome.version_before} → {outcome.version_after}"
 
 
 def _verdict(verdict: Verdict) -> dict[str, object]:

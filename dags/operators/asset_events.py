@@ -64,7 +64,10 @@ class AssetEventsOperator(ReportOperator):
         self.tables = tables
 
     def execute(self, context: Context) -> list[str]:
-        reports = read_reports(self.reported(context))
+        document = self.reported(context)
+        if document is None:
+            raise AirflowSkipException("Nothing was published.")
+        reports = read_reports(document)
         for report in reports:
             self.log.info("%s", report)
         changed = changed_tables(reports)

@@ -197,7 +197,7 @@ def test_a_damaged_row_is_named_and_overwritten_only_by_a_repair(own: World) -> 
     assert unexplained_changes(own.lake, table) == 1
     assert [c["cause"] for c in corrections(own, "delays_by_hour")] == ["late"]
 
-    _, repaired = Reconcile(platform(own), table).repair(found, "ada")
+    _, repaired = Reconcile(platform(own), table).repair(found)
     assert (repaired.cause, repaired.updated, repaired.unexplained) == ("repair", 1, 0)
     last = corrections(own, "delays_by_hour")[-1]
     assert (last["cause"], json.loads(last["before"])["flights"], json.loads(last["after"])["flights"]) == (

@@ -115,7 +115,7 @@ def test_a_failure_of_any_kind_stops_no_other_table(settings: Settings, monkeypa
     monkeypatch.setattr(Reconcile, "run", run)
     monkeypatch.setattr(table_audit, "audit_table", looked_at)
     with pytest.raises(TwofoldError, match=r"flights\.flights: ZeroDivisionError: .*others won") as raised:
-        reconcile_tables(platform, tables, repair=lambda _: None)
+        reconcile_tables(platform, tables, repair=True)
     assert (done, raised.value.exit_code) == (["carrier_days"], 1), "another try does not heal a division"
     report = Report(tables=table_audit.audit_tables(platform, tables, Turn()))
     assert (done, report.passed) == (["carrier_days"] * 2, False)

@@ -22,7 +22,7 @@ from batch.rewrite.plan import Plan
 from batch.rewrite.plan_publication import publish_plan
 from batch.rewrite.planning import make_plan
 from batch.rewrite.rebuild_table import rebuild_in_shadow
-from batch.rewrite.redrive import redrive_chosen
+from batch.rewrite.redrive import redrive
 from batch.rewrite.rollback import rollback, rollback_decoded
 from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.errors import BadArgument
@@ -169,9 +169,9 @@ class Rewrite:
         if self.cause == "replay":
             return replay.decode_again(platform, topic, OffsetSelection())
         if self.cause == "redrive":
-            return redrive_chosen(platform, topic, OffsetSelection())
+            return redrive(platform, topic, OffsetSelection())
         if self.cause == "repair":
-            return reconcile_tables(platform, tables, repair=lambda _: "ada")
+            return reconcile_tables(platform, tables, repair=True)
         one: Mapping[str, Callable[[Any], RunResult]] = {
             "backfill": lambda table: recompute(platform, table, None),
             "definition": lambda table: recompute(platform, table, None),

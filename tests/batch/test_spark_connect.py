@@ -19,7 +19,7 @@ from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
-from batch.rewrite.redrive import redrive_chosen
+from batch.rewrite.redrive import redrive
 from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.rows import in_spark
@@ -99,7 +99,7 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     assert changed(outcomes)[TOPIC, "replay"] == (0, 1, 0)
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
     assert changed(replay.decode_again(platform(world), topic, OffsetSelection())) == {}
-    assert changed(redrive_chosen(platform(world), topic, OffsetSelection())) == {}, "it is no JSON today either"
+    assert changed(redrive(platform(world), topic, OffsetSelection())) == {}, "it is no JSON today either"
 
 
 def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:

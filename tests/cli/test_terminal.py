@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -22,6 +22,7 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.ledgers.run_result import RunResult
+from batch.rewrite.plan import Plan, TableChange
 from cli.__main__ import COMMANDS
 from cli.console import harmless
 from cli.sql_query import Analyst
@@ -96,15 +97,14 @@ def _hostile_lake(home: Path) -> None:
 
 def _outcome() -> RunResult:
     rows = [Difference(key={"origin": HOSTILE}, change="update", before={"n": HOSTILE}, should={"n": HOSTILE})]
-    return RunResult(table="flights.x", cause="late", run="late-1", unexplained=1, differences=rows, digest="d")
+    return RunResult(table="flights.x", cause="late", run="late-1", unexplained=1, differences=rows)
 
 
 def _fails(*_: object, **__: object) -> Any:
     raise TwofoldError(f"a record says {HOSTILE}", hint=HOSTILE, rows=[HOSTILE])
 
 
-def _reconcile(*_: object, repair: Callable[[RunResult], object], **__: object) -> list[RunResult]:
-    repair(_outcome())
+def _reconcile(*_: object, **__: object) -> list[RunResult]:
     return [_outcome()]
 
 
@@ -153,26 +153,23 @@ def _verdicts(*_: object) -> Any:
     ]
 
 
-def _comparison(*_: object, **__: object) -> Any:
-    @contextmanager
-    def rebuilt(*_: object, **__: object) -> Any:
-        from tables.refresh.shadow_lake import Comparison
-
-        found = Comparison(
-            table="flights.x",
-            rows=1,
-            missing=0,
-            extra=0,
-            changed=1,
-            examples=_outcome().differences,
-            new_columns=[HOSTILE],
-            gone_columns=[],
-            before=None,
-            digest="d",
-        )
-        yield SimpleNamespace(compare=lambda: found)
-
-    return rebuilt()
+def _plan(*_: object, **__: object) -> Plan:
+    summary = {
+        "segments": [{"column": "origin", "value": HOSTILE, "share": 0.9, "of_all": 0.1}],
+        "columns": [{"column": HOSTILE, "rows": 1, "key": {}, "before": HOSTILE, "after": HOSTILE}],
+        "samples": [{"change": "update", "key": {"origin": HOSTILE}, "values": {"n": [HOSTILE, "x"]}}],
+    }
+    change = TableChange(table="flights.x", cause="rebuild", version=1, rows_before=9, updated=1, summary=summary)
+    now = datetime.now(UTC)
+    return Plan(
+        id="rebuild-1",
+        cause="rebuild",
+        command=["rebuild"],
+        created_at=now,
+        expires_at=now,
+        why=HOSTILE,
+        changes=[change],
+    )
 
 
 class _Rows:
@@ -226,15 +223,18 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
         },
     ),
     "late": ([TABLE], {"batch.late_records.late_records": _late}),
-    "reconcile": (["--repair", "--yes"], {"batch.reconcile.reconcile": _reconcile}),
+    "reconcile": ([], {"batch.reconcile.reconcile": _fails}),
     "audit": ([], {"batch.audit.table_audit.audit": _fails}),
     "certify": ([TABLE], {"batch.audit.completeness.certify": _fails}),
     "acknowledge": (["departures", "--because", "x"], {"tables.refresh.open_platform.opened": _fails}),
     "quality": ([TABLE], {"batch.quality_check.quality": _verdicts}),
-    "backfill": ([TABLE], {"batch.rewrite.backfill.backfill": _fails}),
-    "replay": (["departures"], {"batch.rewrite.replay.replay": _fails}),
-    "redrive": (["departures"], {"batch.rewrite.redrive.redrive": _fails}),
-    "rebuild": ([TABLE], {"batch.rewrite.rebuild_table.rebuilt": _comparison}),
+    "backfill": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
+    "replay": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
+    "redrive": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
+    "rebuild": ([TABLE], {"batch.rewrite.rebuild_table.plan_rebuild": _plan}),
+    "plans": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _plan}),
+    "publish": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
+    "discard": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
     "rollback": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
     "recover": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
 }

@@ -32,16 +32,13 @@ KINDS = (
     "stream",
 )
 ANNOUNCED = ("reconcile", "backfill", "replay", "redrive")
+REWRITES = ("backfill", "replay", "redrive", "repair", "rebuild")
 SPARK_TASKS = [
     ("reconcile", "recompute"),
     ("audit", "look"),
     ("quality", "check"),
-    ("backfill", "recompute"),
-    ("replay", "decode"),
-    ("redrive", "decode"),
     ("audit_topic", "look"),
-    ("rebuild", "compare"),
-    ("rebuild", "promote"),
+    *((kind, task) for kind in REWRITES for task in ("preview", "publish")),
     ("recover", "recover"),
 ]
 
@@ -159,7 +156,7 @@ def test_a_scheduled_audit_of_topics_takes_all_of_them(dags: dict[str, DAG]) -> 
     assert awaited_arguments(meant, topics) == []
 
 
-@pytest.mark.parametrize(("kind", "reads"), [("replay", "decode"), ("audit_topic", "look")])
+@pytest.mark.parametrize(("kind", "reads"), [("replay", "preview"), ("audit_topic", "look")])
 def test_a_range_is_waited_for_without_a_slot_of_spark(dags: dict[str, DAG], kind: str, reads: str) -> None:
     dag = dags[f"flights.{kind}"]
     sensor: Any = dag.get_task("range")

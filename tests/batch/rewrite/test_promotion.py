@@ -21,7 +21,7 @@ from batch.rewrite.rebuild_table import rebuild_in_shadow
 from batch.rewrite.rollback import rollback
 from infra.delta.delta_writer import Writer
 from infra.delta.lake import QUARANTINE, Lake
-from infra.errors import BadArgument, TwofoldError
+from infra.errors import BadArgument
 from infra.offset_ranges import Ranges
 from infra.settings import Settings
 from streaming.driver import table_query
@@ -29,7 +29,6 @@ from streaming.rebuild.reingest import reingest
 from tables.declare.registry import Registry
 from tables.refresh.open_platform import Platform
 from tables.refresh.shadow_lake import drop, is_stale, shadow
-from tables.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import bound_as, edited
 from tests.worlds import World
@@ -84,30 +83,21 @@ def totals(world: World) -> Mapping[tuple[str, datetime], float]:
 
 
 def test_what_the_log_gives_again_is_what_the_live_table_has(world: World) -> None:
-    comparison = rebuild(world).compare()
-    assert comparison.is_equal
-    assert (comparison.rows, comparison.before) == (4, hour(5))
+    promotion = rebuild(world)
+    assert promotion.changes.isEmpty()
+    assert promotion.promote().compared == 4, "what closes from hour 5 on is the stream's"
 
 
 def test_a_table_of_a_table_is_created_again_with_what_it_reads(world: World) -> None:
-    comparison = rebuild(world, "days").compare()
-    assert (comparison.is_equal, comparison.rows) == (True, 2)
+    promotion = rebuild(world, "days")
+    assert (promotion.changes.isEmpty(), promotion.promote().compared) == (True, 2)
 
 
-def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_damaged_row_is_repaired_by_promotion_and_rolled_back(world: World) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="sensor = 'a' AND total = 11")
     promotion = rebuild(world)
-    looks: list[str] = []
-    difference = Target.difference
-    monkeypatch.setattr(Target, "difference", lambda self, *sides: looks.append(self.name) or difference(self, *sides))
-    comparison = promotion.compare()
-    assert (comparison.missing, comparison.extra, comparison.changed) == (0, 0, 1)
-    assert [(d.before, d.should) for d in comparison.examples] == [({"total": 12.0}, {"total": 11.0})]
-    with pytest.raises(BadArgument, match=f"their digest is {comparison.digest}, not 0123456789ab; nothing was"):
-        promotion.promote("0123456789ab")
-    outcome = promotion.promote(comparison.digest)
+    outcome = promotion.promote()
     assert (outcome.cause, outcome.inserted, outcome.updated, outcome.deleted) == ("rebuild", 0, 1, 0)
-    assert looks == [NAME], "what was shown is what is published"
     assert totals(world)["a", hour(1)] == 11
     version = world.lake.version(NAME)
     assert Promotion(promotion.live, promotion.shadow, promotion.table).promote().changed == 0
@@ -124,30 +114,6 @@ def test_a_promotion_leaves_to_the_next_one_what_has_arrived_since(world: World)
     world.append({"readings": [reading("a", 3.5, 1)]})
     outcome = promotion.promote()
     assert (outcome.updated, totals(world)["a", hour(1)], totals(world)["b", hour(2)]) == (1, 11, 4)
-
-
-def test_a_promotion_leaves_rows_alone_that_changed_since_they_were_shown(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    DeltaTable(world.lake.uri(NAME)).update(updates={"total": "total + 1"}, predicate="total IN (3, 11)")
-    promotion = rebuild(world)
-    digest = promotion.compare().digest
-    apply = Writer.apply
-
-    def after_a_correction(writer: Writer, *arguments: object, **options: object) -> object:
-        # It takes the number of the promotion, whose first attempt is skipped.
-        monkeypatch.setattr(Writer, "apply", apply)
-        world.append({"readings": [reading("a", 1.2, 5), reading("c", 1.1, 1)]})
-        world.maintain(BOTH)
-        world.reconcile(["hours"])
-        return apply(writer, *arguments, **options)  # type: ignore[arg-type]
-
-    monkeypatch.setattr(Writer, "apply", after_a_correction)
-    with pytest.raises(TwofoldError, match=r"1 of the rows that were shown were changed since.* 1 were published"):
-        promotion.promote(digest)
-    closed = totals(world)
-    assert (closed["a", hour(1)], closed["c", hour(1)], closed["b", hour(2)]) == (16, 1, 3)
-    assert [run["updated"] for run in world.rows(RUNS).to_pylist() if run["cause"] == "rebuild"] == [1]
 
 
 def test_any_run_is_taken_back_by_rows_and_what_streams_wrote_since_stays(world: World) -> None:
@@ -169,7 +135,7 @@ def test_any_run_is_taken_back_by_rows_and_what_streams_wrote_since_stays(world:
 
 def test_open_rows_stay_the_stream_s(world: World) -> None:
     DeltaTable(world.lake.uri(NAME)).update(updates={"total": "99"}, predicate="hour >= '2013-01-01T05:00:00Z'")
-    assert rebuild(world).compare().is_equal
+    assert rebuild(world).changes.isEmpty()
 
 
 def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World, tmp_path: Path) -> None:
@@ -177,7 +143,7 @@ def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World
     after = changed(world, tmp_path / "new", DOUBLED_HOURS)
     promotion = rebuild(after)
     assert totals(world) == served
-    assert promotion.compare().changed == 4
+    assert promotion.changes.count() == 4
     assert promotion.promote().cause == "definition"
     after.append({"readings": [reading("a", 6.5, 4)]})
     after.maintain(BOTH)
@@ -209,7 +175,7 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
     served = sorted(world.rows(NAME).to_pylist(), key=str)
     after = changed(world, tmp_path / "new", WIDER_HOURS)
     promotion = rebuild(after)
-    assert (promotion.compare().new_columns, promotion.compare().changed) == (["n"], 0)
+    assert promotion.changes.isEmpty(), "in the columns that both have"
     promotion.promote()
     after.maintain(BOTH)
     assert {(r["sensor"], r["hour"]): r["n"] for r in after.rows(NAME).to_pylist()} == {
@@ -242,7 +208,7 @@ def test_a_rebuild_that_was_cut_short_goes_on_where_it_was(world: World, monkeyp
     monkeypatch.setattr(world, "lake", Lake(replace(world.settings, max_offsets=3)))
     with pytest.raises(KeyboardInterrupt):
         rebuild(world)
-    assert rebuild(world).compare().is_equal
+    assert rebuild(world).changes.isEmpty()
     # The newest micro-batch is read once more, since its quarantine may be missing.
     assert read == [(0, 2), (2, 4), (0, 2), (2, 4), (4, 7)]
 
@@ -290,7 +256,7 @@ def test_a_shadow_that_was_half_removed_is_none(world: World, monkeypatch: pytes
         with pytest.raises(KeyboardInterrupt):
             drop(world.settings, table)
     assert not aside.exists(NAME)
-    assert rebuild(world).compare().is_equal
+    assert rebuild(world).changes.isEmpty()
     drop(world.settings, table)
     assert list((world.settings.home / "shadow").iterdir()) == []
 

@@ -11,7 +11,7 @@ import pytest
 
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.redrive import redrive_chosen
+from batch.rewrite import redrive as redriving
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.settings import Settings
@@ -69,7 +69,7 @@ def now(world: World, tmp_path: Path) -> Platform:
 
 
 def redrive(platform: Platform, reason: str | None = None, **span: Any) -> list[RunResult]:
-    return redrive_chosen(platform, platform.registry.topics[NAME], OffsetSelection(**span), reason)
+    return redriving.redrive(platform, platform.registry.topics[NAME], OffsetSelection(**span), reason)
 
 
 def events(world: World) -> dict[int, bool]:

@@ -11,7 +11,7 @@ import fastavro
 import pytest
 
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.redrive import redrive_chosen
+from batch.rewrite.redrive import redrive
 from infra.encodings import schema_files
 from infra.encodings.schema_files import Schema
 from infra.settings import Settings
@@ -107,10 +107,10 @@ def test_records_of_an_unknown_schema_reach_every_table_once_it_is_known(
     world = World(spark, settings, "plant", declared("now"), world.log)
     platform = Platform(spark, world.lake, world.registry)
 
-    def redrive() -> list[Any]:
-        return redrive_chosen(platform, world.registry.topics[NAME], OffsetSelection(), "is unknown")
+    def redriven() -> list[Any]:
+        return redrive(platform, world.registry.topics[NAME], OffsetSelection(), "is unknown")
 
-    into, out_of, *below = redrive()
+    into, out_of, *below = redriven()
     assert (into.inserted, into.changed, out_of.deleted, out_of.changed) == (2, 2, 2, 2)
     assert {outcome.table for outcome in below if outcome.changed} == {"plant.hours", "plant.kept"}
     assert world.rows(f"{NAME}_quarantine").num_rows == 0
@@ -126,5 +126,5 @@ def test_records_of_an_unknown_schema_reach_every_table_once_it_is_known(
     world.maintain()
     assert [o for o in world.reconcile(verify=True) if o.changed or o.unexplained] == []
     versions = {name: world.lake.version(name) for name in world.lake.names()}
-    assert [o for o in redrive() if o.changed or o.files_written] == []
+    assert [o for o in redriven() if o.changed or o.files_written] == []
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions

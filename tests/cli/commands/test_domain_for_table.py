@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import nullcontext
+from datetime import UTC, datetime
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from batch.ledgers.run_result import RunResult
+from batch.rewrite.plan import Plan
 from cli.commands.as_of_command import _before
 from infra.errors import BadArgument
 from tables.declare import registry
-from tables.refresh.shadow_lake import Comparison
+from tables.declare.table import Table
 from tests.cli.conftest import Cli
 from tests.plant import plant
 
@@ -29,28 +29,26 @@ def domain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> registry.Registry
 
 
 def test_a_backfill_of_a_domain_recomputes_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    def run(_: object, table: str, *bounds: object) -> RunResult:
-        assert bounds == (None, None)
-        return RunResult(table=table, cause="backfill", run="b-1")
+    def run(_: object, table: Table, interval: object) -> RunResult:
+        assert interval is None
+        return RunResult(table=table.full_name, cause="backfill", run="b-1")
 
-    monkeypatch.setattr("batch.rewrite.backfill.backfill", run)
+    monkeypatch.setattr("batch.rewrite.backfill.recompute", run)
+    monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
     assert sorted(o["table"] for o in cli("backfill", "plant", "--json").document) == TABLES
     assert [o["table"] for o in cli("backfill", "hours", "--json").document] == ["plant.hours"]
 
 
-def test_a_rebuild_of_a_domain_compares_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    @contextmanager
-    def rebuilt(_: object, table: str, __: object, *, fresh: bool) -> Iterator[SimpleNamespace]:
+def test_a_rebuild_of_a_domain_plans_each_table(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
+    def planned(_: object, table: str, *__: object, fresh: bool) -> Plan:
         assert fresh
-        found = Comparison(table=table, rows=0, missing=0, extra=0, changed=0)
-        yield SimpleNamespace(compare=lambda: found)
+        now = datetime.now(UTC)
+        return Plan(id=table, cause="rebuild", command=["rebuild", table], created_at=now, expires_at=now)
 
-    monkeypatch.setattr("batch.rewrite.rebuild_table.rebuilt", rebuilt)
+    monkeypatch.setattr("batch.rewrite.rebuild_table.plan_rebuild", planned)
     found = cli("rebuild", "plant", "--fresh", "--json").document
-    assert sorted(one["comparison"]["table"] for one in found) == TABLES
-    assert cli("rebuild", "hours", "--fresh", "--json").document["comparison"]["table"] == "plant.hours"
-    refused = cli("rebuild", "plant", "--promote", "--digest", "d1")
-    assert (refused.code, "rows of one table" in refused.err) == (2, True)
+    assert sorted(one["plan"]["id"] for one in found) == TABLES
+    assert cli("rebuild", "hours", "--fresh", "--json").document["plan"]["id"] == "plant.hours"
 
 
 def test_late_records_of_a_domain_need_a_table_with_rows(cli: Cli) -> None:

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from datetime import UTC, date, datetime
 
 import pyarrow as pa
 import pytest
 
 from batch.ledgers.run_result import RunResult
+from batch.rewrite.plan import Plan, TableChange
 from cli.parsing import parse_key
 from infra.errors import BadArgument
-from tables.refresh.row_diff import Difference
 from tests.cli.conftest import Cli
 
 SCHEMA = pa.schema(
@@ -70,30 +71,31 @@ def test_a_repair_without_a_terminal_to_ask_is_refused(cli: Cli, arguments: list
 
 
 @pytest.mark.parametrize(
-    ("options", "answer", "approved"),
-    [
-        ([], "y", True),
-        ([], "n", False),
-        (["--yes", "--digest", "d2"], None, True),
-        (["--yes", "--digest", "d1"], None, False),
-    ],
+    ("options", "answer", "is_published"),
+    [([], "y", True), ([], "n", False), (["--yes"], None, True), (["--preview"], None, False)],
 )
 def test_a_repair_shows_the_rows_and_asks(
-    cli: Cli, monkeypatch: pytest.MonkeyPatch, options: list[str], answer: str | None, approved: bool
+    cli: Cli, monkeypatch: pytest.MonkeyPatch, options: list[str], answer: str | None, is_published: bool
 ) -> None:
-    said: list[str | None] = []
-    rows = [Difference(key={"origin": o}, change="update", before={"flights": 99}, should={"flights": 3}) for o in "AB"]
-    found = RunResult(table="flights.x", cause="late", run="late-1", unexplained=2, differences=rows, digest="d2")
+    sample = {"change": "update", "key": {"origin": "A"}, "values": {"flights": [99, 3]}}
+    change = TableChange(
+        table="flights.x", cause="repair", version=1, rows_before=9, updated=1, summary={"samples": [sample]}
+    )
+    now = datetime.now(UTC)
+    plan = Plan(id="repair-1", cause="repair", command=["reconcile"], created_at=now, expires_at=now, changes=[change])
+    published: list[tuple[str, str]] = []
 
-    def run(*_: object, repair: object, **__: object) -> list[RunResult]:
-        assert callable(repair)
-        said.append(repair(found))
-        return []
+    def publish(_: object, name: str, person: str) -> list[RunResult]:
+        published.append((name, person))
+        return [RunResult(table="flights.x", cause="repair", run="repair", updated=1)]
 
-    monkeypatch.setattr("batch.reconcile.reconcile", run)
+    monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [])
+    monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
+    monkeypatch.setattr("batch.rewrite.planning.make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr("batch.rewrite.plan_publication.publish_plan", publish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: answer == "y")
     ran = cli("reconcile", "--repair", *options, "--approved-by", "ada")
-    assert said == ["ada" if approved else None]
-    assert "origin=A" in ran.out
-    assert "99" in ran.out
+    assert published == ([("repair-1", "ada")] if is_published else [])
+    assert "1 of 9 rows change: +0 added, -0 removed, ~1 changed, =8 unchanged" in ran.out
+    assert "99 -> 3" in ran.out

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from contextlib import nullcontext
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
@@ -12,9 +12,11 @@ from unittest.mock import patch
 from batch.audit.archive_vs_broker import LogCopies
 from batch.audit.table_audit import AuditedTopic, Report
 from batch.audit.topic_audit import TopicReport
-from batch.ledgers.run_result import Audited, RunResult
+from batch.ledgers.run_result import Audited, Cause, RunResult
+from batch.rewrite.plan import LASTS, Plan, Plans, TableChange
 from cli.__main__ import main
 from infra.errors import NotArchived
+from infra.settings import Settings
 from quality.check_result import Verdict
 from streaming.rebuild.lost_state import Recovery
 from tables.declare.registry import load
@@ -23,37 +25,50 @@ if TYPE_CHECKING:
     from collections.abc import Mapping, Sequence
 
     from batch.offset_selection import OffsetSelection
-    from infra.settings import Settings
     from tables.declare.table import Table
+    from tables.declare.topic import Topic
 
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
 
 
-def backfill(settings: Settings, table: str, start: datetime | None, end: datetime | None) -> RunResult:
-    return changed(table, "backfill")
-
-
-def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool, repair: object) -> list[RunResult]:
+def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool = False) -> list[RunResult]:
     """The first table was corrected."""
     first, *others = [table.full_name for table in load().chosen(tables)]
     return [changed(first, "late"), *(RunResult(table=name, cause="late", run="late-1") for name in others)]
 
 
-def readable(settings: Settings, topic: str, span: OffsetSelection) -> dict[int, tuple[int, int]]:
+def readable(platform: object, topic: Topic, span: OffsetSelection) -> dict[int, tuple[int, int]]:
     ends = span.end if isinstance(span.end, dict) else {}
     for partition, end in ends.items():
         if end > FRONTIER:
             raise NotArchived(f"{topic}, partition {partition}: [0, {end}) ends beyond {FRONTIER}, the frontier.")
-    return dict.fromkeys(range(load().find_topic(topic).partitions), (0, FRONTIER))
+    return dict.fromkeys(range(topic.partitions), (0, FRONTIER))
 
 
-def replay(settings: Settings, topic: str, span: OffsetSelection) -> list[RunResult]:
-    return [changed(topic, "replay")]
+def make_plan(
+    platform: object, names: Sequence[str], _: object, *, cause: Cause, command: Sequence[str], **about: str
+) -> Plan:
+    """One row of the first table changes."""
+    change = TableChange(table=names[0], cause=cause, version=1, rows_before=9, updated=1)
+    now = datetime.now(UTC)
+    made = Plan(
+        id=f"{cause}-1-abc",
+        cause=cause,
+        command=command,
+        created_at=now,
+        expires_at=now + LASTS,
+        changes=[change],
+        **about,
+    )
+    plans = Plans(Settings.from_environment())
+    (plans.folder / made.id).mkdir(parents=True, exist_ok=True)
+    return plans.save(made)
 
 
-def redrive(settings: Settings, topic: str, span: OffsetSelection, reason: str | None) -> list[RunResult]:
-    return [changed(topic, "replay")]
+def publish_plan(platform: object, name: str, approved_by: str) -> list[RunResult]:
+    [change] = Plans(Settings.from_environment()).find(name).changes
+    return [changed(change.table, change.cause)]
 
 
 def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
@@ -85,11 +100,10 @@ def changed(name: str, cause: str) -> RunResult:
 
 
 WORK = {
-    "batch.rewrite.backfill.backfill": backfill,
+    "batch.rewrite.planning.make_plan": make_plan,
+    "batch.rewrite.plan_publication.publish_plan": publish_plan,
     "batch.reconcile.reconcile": reconcile,
     "batch.rewrite.replay.readable": readable,
-    "batch.rewrite.replay.replay": replay,
-    "batch.rewrite.redrive.redrive": redrive,
     "batch.quality_check.quality": quality,
     "batch.audit.table_audit.audit": audit,
     "streaming.rebuild.lost_state.Recover": recover,

@@ -20,9 +20,9 @@ TABLE, WEATHER = "flights.delays_by_hour", "flights.weather"
 DAYS = {"start": "2013-01-01T00:00:00Z", "end": "2013-01-03T00:00:00Z"}
 RUNS = [
     ("reconcile", {"verify": True}, "recompute", "announce"),
-    ("backfill", {"table": TABLE, **DAYS}, "recompute", "announce"),
-    ("replay", {"topic": WEATHER, "to_offsets": "0:9"}, "decode", "announce"),
-    ("redrive", {"topic": WEATHER, "reason": "no such reason"}, "decode", "announce"),
+    ("backfill", {"table": TABLE, **DAYS, "ask": False}, "publish", "announce"),
+    ("replay", {"topic": WEATHER, "to_offsets": "0:9", "ask": False}, "publish", "announce"),
+    ("redrive", {"topic": WEATHER, "reason": "no such reason", "ask": False}, "publish", "announce"),
     ("quality", {}, "check", TABLE),
     ("audit", {}, "look", TABLE),
     ("audit_topic", {"topic": WEATHER, "from_offsets": "0:0", "to_offsets": "0:9"}, "look", WEATHER),
@@ -81,7 +81,7 @@ def test_a_range_that_is_not_there_yet_fails_before_it_is_decoded(client: Client
     run = client.trigger("flights.replay", {"topic": WEATHER, "to_offsets": "0:1000000000"})
     assert client.wait("flights.replay", run, RUN_TIMEOUT_S) == "failed"
     states = {task.task_id: task.state for task in client.task_instances("flights.replay", run)}
-    assert (states["range"], states["decode"]) == ("failed", "upstream_failed")
+    assert (states["range"], states["preview"]) == ("failed", "upstream_failed")
     assert "ends beyond 1000, the frontier" in client.task_log("flights.replay", run, "range")
 
 
@@ -96,6 +96,6 @@ def test_a_range_that_holds_nothing_fails_at_once_with_one_message(client: Clien
     conf = {"table": "flights.flights", "start": DAYS["end"], "end": DAYS["start"]}
     run = client.trigger("flights.backfill", conf)
     assert client.wait("flights.backfill", run, RUN_TIMEOUT_S) == "failed"
-    [task] = [t for t in client.task_instances("flights.backfill", run) if t.task_id == "recompute"]
+    [task] = [t for t in client.task_instances("flights.backfill", run) if t.task_id == "preview"]
     assert task.try_number == 1
-    assert "is not before end=" in client.task_log("flights.backfill", run, "recompute")
+    assert "is not before end=" in client.task_log("flights.backfill", run, "preview")

@@ -1,0 +1,130 @@
+"""A plan in words: sentences and tables about what changes, for a terminal, Markdown or a page."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from batch.rewrite.plan import Plan, TableChange
+from infra.delta.lake import QUARANTINE
+
+_DAYS = 14  # that a table of days has room for
+_VALUE = 60  # characters of a value
+
+
+@dataclass(frozen=True)
+class Section:
+    """A table of a text about a plan: its title, its columns, and rows of texts; `note` is said below it."""
+
+    title: str
+    columns: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    note: str = ""
+
+
+def sentence(change: TableChange) -> str:
+    """How many rows of a table change, as one sentence."""
+    if change.replaces:
+        return f"{change.table}: all {change.rows_before:,} rows are replaced, since its columns change; " + _parts(
+            change
+        )
+    if not change.changed:
+        return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted by the new definition."
+    return f"{change.table}: {change.changed:,} of {change.rows_before:,} rows change: {_parts(change)}."
+
+
+def _parts(change: TableChange) -> str:
+    unchanged = change.rows_before - change.updated - change.deleted
+    counts = {"+": (change.inserted, "added"), "-": (change.deleted, "removed"), "~": (change.updated, "changed")}
+    return ", ".join(
+        f"{sign}{rows:,} {word}" for sign, (rows, word) in (counts | {"=": (unchanged, "unchanged")}).items()
+    )
+
+
+def sections(change: TableChange) -> Iterator[Section]:
+    """What people want to see of the change of one table, most important first."""
+    found = change.summary
+    if totals := found.get("totals"):
+        sums = [(t["column"], _value(t["before"]), _value(t["after"])) for t in totals]
+        yield Section("Sums of all rows", ["column", "before", "after"], sums)
+    if segments := found.get("segments"):
+        shares = [(f"{s['column']}={_value(s['value'])}", f"{s['share']:.0%}", f"{s['of_all']:.0%}") for s in segments]
+        yield Section("Where it is concentrated", ["rows with", "of the changed", "of all"], shares)
+    if days := found.get("days"):
+        counts = [
+            (str(d["day"]), *(f"{d[kind]:,}" for kind in ("inserted", "deleted", "updated"))) for d in days[:_DAYS]
+        ]
+        left = len(days) - _DAYS
+        note = f"and {left:,} more days, to {days[-1]['day']}" if left > 0 else ""
+        yield Section("By day", ["day", "added", "removed", "changed"], counts, note)
+    if columns := found.get("columns"):
+        rows = [
+            (c["column"], f"{c['rows']:,}", f"{c['rows'] / change.updated:.0%}", _pair(c["before"], c["after"]))
+            for c in columns
+        ]
+        yield Section("By column", ["column", "rows", "of the changed", "for example"], rows)
+    if samples := found.get("samples"):
+        rows = [line for sample in samples for line in _lines(sample)]
+        total = f"{len(samples):,} of {change.changed:,}, the same each time" if len(samples) < change.changed else ""
+        yield Section("Rows", ["row", "", "column", "was -> becomes"], rows, total)
+
+
+_SIGNS = {"insert": "+", "delete": "-", "update": "~"}
+
+
+def _lines(sample: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
+    key = " ".join(f"{column}={_value(value)}" for column, value in sample["key"].items())
+    sign, values = _SIGNS[sample["change"]], sample["values"]
+    if sample["change"] == "update":
+        for number, (column, (was, becomes)) in enumerate(values.items()):
+            yield ("" if number else key, "" if number else sign, column, _pair(was, becomes))
+        return
+    side = 1 if sample["change"] == "insert" else 0
+    yield key, sign, "", ", ".join(f"{column}={_value(pair[side])}" for column, pair in values.items())
+
+
+def statement(change: TableChange, plan: Plan, key: Sequence[str]) -> str:
+    """SQL that shows the kept rows: for `./twofold sql` in the folder of the home."""
+    return f"FROM read_parquet('plans/{plan.id}/{change.table}.parquet') ORDER BY {', '.join(key)}"
+
+
+def impact(plan: Plan) -> list[str]:
+    """A sentence for each table, those below last."""
+    about = [sentence(change) for change in plan.changes if not change.is_below]
+    return about + [f"Below: {sentence(change)}" for change in plan.changes if change.is_below]
+
+
+def heading(plan: Plan) -> str:
+    """What the plan is, in one line."""
+    topics = [c.table.removesuffix(QUARANTINE) for c in plan.changes if not c.is_below]
+    return f"{plan.cause} of {', '.join(dict.fromkeys(topics)) or 'nothing'}"
+
+
+def markdown(plan: Plan) -> str:
+    """The whole text, for a merge request or an approval."""
+    lines = [f"**{heading(plan)}**, plan `{plan.id}`", ""]
+    if not plan.changes:
+        return "\n".join([*lines, f"Nothing would change; {plan.compared:,} rows were compared."])
+    lines += [f"- {text}" for text in impact(plan)]
+    for change in plan.changes:
+        for section in sections(change):
+            lines += ["", f"{change.table}: {section.title.lower()}", ""]
+            lines += [_row(section.columns), _row(["---"] * len(section.columns)), *map(_row, section.rows)]
+            lines += ["", section.note] if section.note else []
+    return "\n".join(lines)
+
+
+def _row(cells: Sequence[str]) -> str:
+    return "| " + " | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells) + " |"
+
+
+def _pair(was: object, becomes: object) -> str:
+    return f"{_value(was)} -> {_value(becomes)}"
+
+
+def _value(value: object) -> str:
+    if isinstance(value, float):
+        return f"{value:,.6g}" if abs(value) < 1e6 else f"{value:,.2f}"
+    text = "nothing" if value is None else str(value).replace("+00:00", "Z")
+    return text if len(text) <= _VALUE else f"{text[:_VALUE]}…"

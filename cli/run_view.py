@@ -1,0 +1,201 @@
+"""Runs what commands ask for at once or as a plan, and shows results and plans in the terminal."""
+
+from __future__ import annotations
+
+import dataclasses
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from getpass import getuser
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.markup import escape
+
+from cli.console import NOTHING, make_table, out, print_json, shown, shown_span
+
+if TYPE_CHECKING:
+    from batch.ledgers.run_result import Cause, RunResult
+    from batch.rewrite.plan import Plan
+    from batch.rewrite.planning import Rewrite
+    from infra.settings import Settings
+    from tables.refresh.row_diff import Difference
+
+Preview = Annotated[
+    bool, typer.Option("--preview", help="Publish nothing: show what would change, and keep it as a plan.")
+]
+Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="With --preview: the reason, for the plan.")]
+
+
+@dataclass(frozen=True)
+class Mode:
+    """How a rewrite of history was asked for: at once, or as a plan; and for whom it is printed."""
+
+    preview: bool
+    why: str
+    as_json: bool
+
+
+def run_rewrite(
+    settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], mode: Mode
+) -> None:
+    """Rewrite the history of these tables, or of this topic, and print what changed; or make its plan and show that.
+
+    Args:
+        names: full names.
+        command: what does it at once, as arguments of `./twofold`.
+    """
+    from tables.refresh.open_platform import opened
+
+    if mode.preview:
+        show_plan(plan_rewrite(settings, names, rewrite, cause, command, mode.why), mode.as_json)
+        return
+    with opened(settings, command[0], _domains(names)) as platform:
+        print_outcomes(rewrite(platform), mode.as_json)
+
+
+def plan_rewrite(
+    settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], why: str
+) -> Plan:
+    """Make the plan of a rewrite, as `run_rewrite` would do it at once."""
+    from batch.rewrite.planning import make_plan
+    from tables.refresh.open_platform import opened
+
+    with opened(settings, command[0], _domains(names)) as platform:
+        return make_plan(platform, names, rewrite, cause=cause, command=command, who=getuser(), why=why)
+
+
+def _domains(names: Sequence[str]) -> list[str]:
+    return list(dict.fromkeys(name.partition(".")[0] for name in names))
+
+
+def show_plan(plan: Plan, as_json: bool) -> None:
+    """The plan, and what publishes it."""
+    if as_json:
+        print_json(plan_document(plan))
+    else:
+        print_plan(plan)
+        print_published(plan, [])
+
+
+def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list[RunResult]:
+    """Publish a plan."""
+    from batch.rewrite.plan_publication import publish_plan
+    from tables.refresh.open_platform import opened
+
+    with opened(settings, "publish", _domains([change.table for change in plan.changes])) as platform:
+        return publish_plan(platform, plan.id, approved_by or getuser())
+
+
+def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
+    """What a publication has changed, and what takes it back."""
+    if outcomes:
+        print_outcomes(outcomes, as_json=False)
+        out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}")
+    elif plan.changes:
+        out.print(f"Nothing was changed. Until {shown(plan.expires_at)} UTC: ./twofold publish {plan.id}")
+
+
+def plan_document(plan: Plan) -> dict[str, object]:
+    """A plan for scripts, with its text in Markdown."""
+    from batch.rewrite.plan_text import markdown
+
+    state = plan.state(datetime.now(UTC))
+    return {"plan": plan, "state": state, "changed": plan.changed, "markdown": markdown(plan)}
+
+
+def print_plan(plan: Plan) -> None:
+    """What the plan changes, table by table."""
+    from batch.rewrite.plan_text import heading, impact, sections
+
+    out.print(f"[bold]{escape(heading(plan))}[/]{escape(f': {plan.why}' if plan.why else '')}")
+    for text in impact(plan):
+        out.print(escape(text), soft_wrap=True)
+    for change in plan.changes:
+        for section in sections(change):
+            rows = [[escape(cell) for cell in row] for row in section.rows]
+            title = f"{change.table}: {section.title.lower()}"
+            out.print(make_table(title, section.columns, rows, right=[c for c in section.columns if c in _NUMBERS]))
+            if section.note:
+                out.print(f"[dim]{escape(section.note)}[/]")
+    if not plan.changes:
+        out.print(f"Nothing would change; {plan.compared:,} rows were compared with their recomputation.")
+
+
+_NUMBERS = ("before", "after", "added", "removed", "changed", "rows")
+
+
+MOST_DIFFERENCES = 20
+MEANINGS = {
+    "touched": "rows of the inputs that arrived late, were replayed or were corrected since the last reconcile",
+    "scopes": "groups of rows that depend on them, recomputed and compared",
+    "pending": "scopes with rows that the stream still revises; they are processed again once these are closed",
+    "unexplained": "rows that differ from their recomputation though no such row explains it",
+}
+
+
+def print_differences(title: str, differences: Sequence[Difference]) -> None:
+    """Rows that differ, column by column."""
+    rows = [
+        (_joined(d.key), d.change, column, _value(d.before, column), _value(d.should, column))
+        for d in differences[:MOST_DIFFERENCES]
+        for column in dict.fromkeys([*d.before, *d.should])
+    ]
+    out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
+
+
+def print_unexplained(outcome: RunResult) -> None:
+    print_differences(f"{outcome.table}: rows that nothing explains", outcome.differences)
+    if outcome.unexplained > MOST_DIFFERENCES:
+        out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
+
+
+def _joined(key: Mapping[str, object]) -> str:
+    return escape(" ".join(f"{column}={value}" for column, value in key.items()))
+
+
+def _value(values: Mapping[str, object], column: str) -> str:
+    return escape(str(values[column])) if column in values else NOTHING
+
+
+def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
+    if as_json:
+        print_json([dataclasses.asdict(outcome) | {"changed": outcome.changed} for outcome in outcomes])
+        return
+    if not outcomes:
+        out.print("Nothing to do.")
+        return
+    counts = ["touched", "scopes", "pending", "inserted", "updated", "deleted", "unexplained"]
+    columns = ["table", "cause", *counts, "version", "took"]
+    rows = [
+        (o.table, o.cause, *(getattr(o, count) for count in counts), _versions(o), shown_span(o.seconds))
+        for o in outcomes
+    ]
+    out.print(make_table(None, columns, rows, right=columns[2:]))
+    for count, meaning in MEANINGS.items():
+        if any(getattr(o, count) for o in outcomes):
+            out.print(f"[dim]{count}: {meaning}[/]")
+    for o in outcomes:
+        if o.waits_until:
+            out.print(
+                f"{o.table}: what is pending waits until the stream's watermark has passed {shown(o.waits_until)}."
+            )
+    changed = sum(outcome.changed for outcome in outcomes)
+    compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
+    scopes = sum(outcome.scopes for outcome in outcomes)
+    if compared:
+        out.print(f"{sum(compared):,} rows were compared with their recomputation.")
+    elif scopes:
+        out.print(f"{scopes:,} scopes were compared with their recomputation; --verify compares all rows.")
+    if changed:
+        out.print(f"{changed:,} rows changed.")
+    elif compared or scopes:
+        out.print("Nothing changed: what was compared was right.")
+    else:
+        out.print("Nothing to correct: no late record, and no input that changed. --verify compares all rows.")
+
+
+def _versions(outcome: RunResult) -> str | int | None:
+    if outcome.version_before == outcome.version_after:
+        return outcome.version_after
+    return f"{outcome.version_before} → {outcome.version_after}"

@@ -1,0 +1,69 @@
+"""Operators that make a plan, show it to a person for approval, and publish exactly it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowSkipException
+
+from dags.operators.command_operator import CommandOperator
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+    from dags.operators.managed_subprocess import Ended
+
+PREVIEW, APPROVE, PUBLISH = "preview", "approve", "publish"
+"""The tasks of each DAG that rewrites history, in this order."""
+_LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
+
+
+class PlanOperator(CommandOperator):
+    """Runs a command that makes a plan; its result has the plan's id and its text. Is skipped where nothing changes."""
+
+    def judge(self, command: str, ended: Ended) -> object:
+        document = super().judge(command, ended)
+        if not (isinstance(document, Mapping) and {"plan", "markdown"} <= set(document)):
+            raise TypeError(f"./twofold {command} printed no plan: {document!r}")
+        plan, text = document["plan"], str(document["markdown"])
+        self.log.info("%s", text)
+        if not plan["changes"]:
+            raise AirflowSkipException("Nothing would change: there is nothing to publish.")
+        lines = text.splitlines()
+        more = [f"\nAll of it: `./twofold plans {plan['id']}`"] if len(lines) > _LINES else []
+        return {"id": plan["id"], "changed": document["changed"], "markdown": "\n".join([*lines[:_LINES], *more])}
+
+
+class PlanApproval(ApprovalOperator):
+    """Waits until a person approves or rejects the plan; without an approval nothing is published.
+
+    Args:
+        asks: says of a run's context whether a person must be asked.
+    """
+
+    def __init__(self, **settings: Any) -> None:
+        plan = f"ti.xcom_pull(task_ids='{PREVIEW}')"
+        super().__init__(
+            task_id=APPROVE,
+            subject=f"Publish {{{{ {plan}['changed'] }}}} changed rows ({{{{ {plan}['id'] }}}})?",
+            body=f"{{{{ {plan}['markdown'] }}}}\n\n"
+            "- **Approve**: exactly these rows are published, each table in one commit that "
+            "`./twofold rollback` takes back. Refused when rows or code have changed by then.\n"
+            "- **Reject**: nothing is done.",
+            **settings,
+        )
+
+    def execute(self, context: Context) -> Any:
+        if not context["params"].get("ask", True):
+            self.log.info("This run was started to publish without asking.")
+            return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": "Airflow, without asking"}}
+        return super().execute(context)
+
+
+def published_plan(context: Context) -> list[str]:
+    """`PLAN --approved-by NAME` of what a person was shown, and who said yes to it."""
+    pull = context["ti"].xcom_pull
+    person = (pull(task_ids=APPROVE) or {}).get("responded_by_user") or {}
+    return [str(pull(task_ids=PREVIEW)["id"]), "--approved-by", str(person.get("name") or "Airflow")]

@@ -1,0 +1,69 @@
+"""A plan is shown to a person, and exactly it is published."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from dags.operators.plan_approval import PlanApproval, PlanOperator, published_plan
+
+FOUND: dict[str, Any] = {"plan": {"id": "repair-1-abc", "changes": [{}]}, "changed": 1200, "markdown": "1,200 rows"}
+
+
+def planned(stand_in: Callable[[str], None], document: object) -> Any:
+    stand_in(f"print({json.dumps(json.dumps(document))})")
+    return PlanOperator(task_id="preview", command="backfill", arguments=["flights.x", "--preview"]).execute({})
+
+
+class Instance:
+    def __init__(self, answer: dict[str, Any] | None) -> None:
+        self.answer = answer
+
+    def xcom_pull(self, task_ids: str) -> dict[str, Any] | None:
+        return self.answer if task_ids == "approve" else {"id": "repair-1-abc"}
+
+
+def test_the_result_is_the_plan_and_its_text(stand_in: Callable[[str], None]) -> None:
+    assert planned(stand_in, FOUND) == {"id": "repair-1-abc", "changed": 1200, "markdown": "1,200 rows"}
+
+
+def test_a_long_text_is_cut_and_says_where_all_of_it_is(stand_in: Callable[[str], None]) -> None:
+    text = planned(stand_in, {**FOUND, "markdown": "\n".join(map(str, range(1_000)))})["markdown"]
+    assert len(text.splitlines()) == 62
+    assert text.endswith("All of it: `./twofold plans repair-1-abc`")
+
+
+def test_where_nothing_would_change_no_approval_is_asked(stand_in: Callable[[str], None]) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    with pytest.raises(AirflowSkipException, match="Nothing would change"):
+        planned(stand_in, {**FOUND, "plan": {"id": "x", "changes": []}})
+
+
+def test_a_command_that_prints_no_plan_is_a_mistake(stand_in: Callable[[str], None]) -> None:
+    with pytest.raises(TypeError, match="printed no plan"):
+        planned(stand_in, [])
+
+
+@pytest.mark.parametrize(
+    ("answer", "person"), [({"responded_by_user": {"id": "7", "name": "ada"}}, "ada"), (None, "Airflow")]
+)
+def test_exactly_the_plan_that_was_shown_is_published(answer: dict[str, Any] | None, person: str) -> None:
+    context: Any = {"ti": Instance(answer)}
+    assert published_plan(context) == ["repair-1-abc", "--approved-by", person]
+
+
+def test_a_run_that_does_not_ask_approves_by_itself() -> None:
+    approval = PlanApproval()
+    context: Any = {"params": {"ask": False}, "ti": Instance(None)}
+    answer = approval.execute(context)
+    assert (answer["chosen_options"], answer["responded_by_user"]["name"]) == (["Approve"], "Airflow, without asking")
+
+
+def test_the_page_says_what_takes_a_publication_back() -> None:
+    approval = PlanApproval()
+    assert "./twofold rollback" in approval.body
+    assert "ti.xcom_pull(task_ids='preview')['markdown']" in approval.body
