@@ -74,7 +74,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(plan_document(plan))
     else:
-        print_plan(plan)
+        print_plan(plan, whole=False)
         print_published(plan, [])
 
 
@@ -91,9 +91,10 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """What a publication has changed, and what takes it back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}")
+        out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes:
-        out.print(f"Nothing was changed. Until {shown(plan.expires_at)} UTC: ./twofold publish {plan.id}")
+        out.print(f"Nothing was changed. To publish it, until {shown(plan.expires_at)} UTC:")
+        out.print(f"./twofold publish {plan.id}", soft_wrap=True)
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
@@ -104,24 +105,34 @@ def plan_document(plan: Plan) -> dict[str, object]:
     return {"plan": plan, "state": state, "changed": plan.changed, "markdown": markdown(plan)}
 
 
-def print_plan(plan: Plan) -> None:
-    """What the plan changes, table by table."""
+def print_plan(plan: Plan, *, whole: bool = True) -> None:
+    """What the plan changes, table by table.
+
+    Args:
+        whole: also details of the tables below, and all examples.
+    """
     from batch.rewrite.plan_text import heading, impact, sections
 
     out.print(f"[bold]{escape(heading(plan))}[/]{escape(f': {plan.why}' if plan.why else '')}")
     for text in impact(plan):
-        out.print(escape(text), soft_wrap=True)
-    for change in plan.changes:
+        out.print(escape(text))
+    shown_changes = [change for change in plan.changes if whole or not change.is_below]
+    for change in shown_changes:
         for section in sections(change):
-            rows = [[escape(cell) for cell in row] for row in section.rows]
-            title = f"{change.table}: {section.title.lower()}"
-            out.print(make_table(title, section.columns, rows, right=[c for c in section.columns if c in _NUMBERS]))
-            if section.note:
-                out.print(f"[dim]{escape(section.note)}[/]")
+            out.print(f"\n[bold]{escape(f'{change.table}: {section.title.lower()}')}[/]")
+            rows = [[escape(cell) for cell in row] for row in section.rows[: None if whole else _FIRST]]
+            right = [c for c in section.columns if c in _NUMBERS]
+            out.print(make_table(None, section.columns, rows, right=right))
+            note = section.note if len(rows) == len(section.rows) else f"the first {len(rows)} of {len(section.rows)}"
+            if note:
+                out.print(f"[dim]{escape(note)}[/]")
     if not plan.changes:
         out.print(f"Nothing would change; {plan.compared:,} rows were compared with their recomputation.")
+    elif not whole:
+        out.print(f"\nAll of it: ./twofold plans {plan.id}", soft_wrap=True)
 
 
+_FIRST = 8  # rows of a section
 _NUMBERS = ("before", "after", "added", "removed", "changed", "rows")
 
 

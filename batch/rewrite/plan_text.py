@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from batch.rewrite.plan import Plan, TableChange
-from infra.delta.lake import QUARANTINE
 
 _DAYS = 14  # that a table of days has room for
 _VALUE = 60  # characters of a value
@@ -84,11 +84,6 @@ def _lines(sample: Mapping[str, Any]) -> Iterator[tuple[str, str, str, str]]:
     yield key, sign, "", ", ".join(f"{column}={_value(pair[side])}" for column, pair in values.items())
 
 
-def statement(change: TableChange, plan: Plan, key: Sequence[str]) -> str:
-    """SQL that shows the kept rows: for `./twofold sql` in the folder of the home."""
-    return f"FROM read_parquet('plans/{plan.id}/{change.table}.parquet') ORDER BY {', '.join(key)}"
-
-
 def impact(plan: Plan) -> list[str]:
     """A sentence for each table, those below last."""
     about = [sentence(change) for change in plan.changes if not change.is_below]
@@ -96,9 +91,8 @@ def impact(plan: Plan) -> list[str]:
 
 
 def heading(plan: Plan) -> str:
-    """What the plan is, in one line."""
-    topics = [c.table.removesuffix(QUARANTINE) for c in plan.changes if not c.is_below]
-    return f"{plan.cause} of {', '.join(dict.fromkeys(topics)) or 'nothing'}"
+    """What the plan is of, in one line."""
+    return shlex.join(plan.command)
 
 
 def markdown(plan: Plan) -> str:

@@ -45,7 +45,7 @@ def plans(
         out.print("No plans. --preview makes one: ./twofold backfill TABLE --preview")
         return
     columns = ["plan", "state", "of", "rows", "expires", "why"]
-    out.print(make_table(None, columns, rows, right=["rows"], spare=["why", "expires"]))
+    out.print(make_table(None, columns, rows, right=["rows"], spare=["why", "expires", "of"]))
 
 
 def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:

@@ -38,8 +38,14 @@ def difference(tmp_path: Path) -> Path:
     """Three flights of JFK are 100 later; f9 of EWR is gone, f10 of JFK is new, on the third day."""
     changes: list[dict[str, Any]] = [
         {
-            "flight": f"f{n}", "origin": "JFK", "at": at(1), "delay": n + 100, "_change": "update",
-            "_before_origin": "JFK", "_before_at": at(1), "_before_delay": n,
+            "flight": f"f{n}",
+            "origin": "JFK",
+            "at": at(1),
+            "delay": n + 100,
+            "_change": "update",
+            "_before_origin": "JFK",
+            "_before_at": at(1),
+            "_before_delay": n,
         }
         for n in range(3)
     ]
@@ -88,9 +94,11 @@ def test_a_plan_is_one_sentence_a_table_then_tables(difference: Path, table: ds.
     )
     said = "flights.x: 5 of 10 rows change: +1 added, -1 removed, ~3 changed, =6 unchanged."
     assert sentence(change) == said
-    plan = Plan(id="p-1", cause="backfill", command=["backfill"], created_at=at(1), expires_at=at(4), changes=[change])
+    plan = Plan(
+        id="p-1", cause="backfill", command=["backfill", "x"], created_at=at(1), expires_at=at(4), changes=[change]
+    )
     lines = markdown(plan).splitlines()
-    assert lines[:3] == ["**backfill of flights.x**, plan `p-1`", "", f"- {said}"]
+    assert lines[:3] == ["**backfill x**, plan `p-1`", "", f"- {said}"]
     assert "| origin=JFK | 80% | 30% |" in lines
     assert "| 2013-01-03 | 1 | 0 | 0 |" in lines
     assert "| delay | 45 | 343 |" in lines
