@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.capture_start import capture_programs, captures_tables, ensure_captures
+from cli.captures import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
 from infra.errors import ProcessFailed
 from infra.settings import ROOT, Settings
@@ -47,34 +47,15 @@ def start_platform(
         PortTaken: before anything is started.
         ProcessFailed: a process does not become ready; names its log.
     """
-    from batch.ledgers.run_ledgers import Ledgers
-    from infra import jars
-    from infra.chosen_domains import choose_domains
-    from infra.delta.lake import Lake
     from infra.process import supervisor
-    from tables.declare.registry import load, running
 
-    if domains:
-        declared = load()
-        known = [declared.require_domain(domain) for domain in domains]
-        choose_domains(settings, declared.restricted_to(known).domains)
-    registry = running(settings)
-    for fault in registry.faults.values():
-        print_fault(fault, "It is left out; all else runs.")
-    if not supervisor.is_running(settings):
-        # What a crash left behind would hold our ports.
-        supervisor.stop(settings)
+    registry = _chosen(settings, domains)
     spark = spark and settings.supervises_spark
-    _require_ports(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
-    with step("Java and its jars"):
-        jars.ensure(settings)
-    fresh = not supervisor.is_running(settings)
-    programs = [*_broker(settings), *capture_programs(settings, registry)]
-    if spark:
-        programs.append(_spark(settings))
+    _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
+    programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
     with ThreadPoolExecutor(max_workers=1) as executor:
         warm = None
-        if fresh:
+        if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.
             supervisor.start(settings, programs)
             warm = executor.submit(_wait_spark, settings) if spark else None
@@ -87,7 +68,6 @@ def start_platform(
             _wait_broker(settings)
         with step("Topics as declared"):
             _ensure_topics(settings, registry)
-            Ledgers(Lake(settings)).ensure()
         if streams:
             programs += [_stream(settings, domain) for domain in registry.domains]
         supervisor.start(settings, programs)
@@ -98,9 +78,7 @@ def start_platform(
         for domain in registry.domains if streams else ():
             with step(f"Stream of the domain {domain}"):
                 _wait_stream(settings, registry, domain)
-        for failed in [p for domain in registry.domains if streams for p in _failed(settings, registry, domain)]:
-            out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} has failed; all else runs.", soft_wrap=True)
-            out.print(f"  {escape(failed.error)}", soft_wrap=True)
+            _print_failed(settings, registry, domain)
         if spark:
             with step(f"Spark server at 127.0.0.1:{settings.spark_port}"):
                 (warm or executor.submit(_wait_spark, settings)).result()
@@ -110,21 +88,48 @@ def start_platform(
     return registry
 
 
+def _chosen(settings: Settings, domains: Sequence[str]) -> Registry:
+    """What the platform runs from now on; says what of it is left out."""
+    from infra.chosen_domains import choose_domains
+    from tables.declare.registry import load, running
+
+    if domains:
+        declared = load()
+        known = [declared.require_domain(domain) for domain in domains]
+        choose_domains(settings, declared.restricted_to(known).domains)
+    registry = running(settings)
+    for fault in registry.faults.values():
+        print_fault(fault, "It is left out; all else runs.")
+    return registry
+
+
+def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
+    for failed in _failed(settings, registry, domain):
+        out.print(f"[bold red]✗[/] {failed.domain}.{failed.query} has failed; all else runs.", soft_wrap=True)
+        out.print(f"  {escape(failed.error)}", soft_wrap=True)
+
+
 def stream_program_name(domain: str) -> str:
     """What the supervisor calls the stream driver of a domain."""
     return f"stream-{domain.replace('_', '-')}"
 
 
-def _require_ports(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
-    """Refuse ports that others hold; those of our own running processes are ours."""
+def _require_machine(settings: Settings, *, airflow: bool, spark: bool, captures: bool) -> None:
+    """Refuse ports that others hold, those of our own running processes apart, and a machine without Java or jars."""
+    from infra import jars
     from infra.process import supervisor
     from infra.process.ports import require_free
     from infra.process.server_ports import server_ports
 
+    if not supervisor.is_running(settings):
+        # What a crash left behind would hold our ports.
+        supervisor.stop(settings)
     ours = {process.name for process in supervisor.state(settings) if process.pid is not None}
     for port in server_ports(settings, airflow=airflow, spark=spark, captures=captures):
         if port.program not in ours:
             require_free(port.number, port.setting, port.server)
+    with step("Java and its jars"):
+        jars.ensure(settings)
 
 
 def _broker(settings: Settings) -> list[Program]:
@@ -143,10 +148,14 @@ def _wait_broker(settings: Settings) -> None:
 
 
 def _ensure_topics(settings: Settings, registry: Registry) -> None:
+    """Have the topics on the broker, and the ledgers, so that analysts can query each of them."""
+    from batch.ledgers.run_ledgers import Ledgers
+    from infra.delta.lake import Lake
     from infra.kafka.topic_admin import ensure_topics
     from tables.refresh.events.topic_specs import specs
 
     ensure_topics(settings, specs(registry))
+    Ledgers(Lake(settings)).ensure()
 
 
 def _stream(settings: Settings, domain: str) -> Program:

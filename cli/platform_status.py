@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from cli.captures import capture_states
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention
@@ -183,21 +184,17 @@ class Observer:
         progress = _tolerant(problems, "progress", lambda: _progress(settings, registry)) or []
         processes = supervisor.state(settings)
         offsets = _tolerant(problems, "broker", lambda: _offsets(settings, registry, processes)) or {}
-        late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
-        corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
         audits = last_audits(lake)
         now, lost = datetime.now(UTC), [gap for gap in gaps(lake) if gap.topic not in registry.elsewhere]
         ingested = {topic: taken for p in progress if p.query == "ingest" for topic, taken in p.offsets.items()}
-        kept: dict[str, Retention] = {}
+        kept: Mapping[str, Retention] | None = None
         if with_retention and offsets:
-            asked = _tolerant(
+            kept = _tolerant(
                 problems, "retention", lambda: retention(settings, registry.topics, offsets, ingested, now)
             )
-            kept = asked or {}
-        captured = (
-            (_tolerant(problems, "captures", lambda: capture_states(settings, registry)) or []) if processes else []
-        )
-        problems += [f"{capture.topic}: {capture.fault}" for capture in captured if capture.fault]
+        captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
+        tables = self._tables(problems, audits)
+        problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
         problems += [f"{p.domain}.{p.query} has failed: {p.error}" for p in progress if p.error]
@@ -210,29 +207,35 @@ class Observer:
             at=now,
             processes=processes,
             topics=[
-                _topic(topic, offsets.get(name, {}), ingested.get(name, {}), kept.get(name), lake)
+                _topic(topic, offsets.get(name, {}), ingested.get(name, {}), (kept or {}).get(name), lake)
                 for name, topic in registry.topics.items()
             ],
             queries=[_query(p, registry, lake) for p in progress],
-            tables=[
-                TableState(
-                    name=table.full_name,
-                    strategy=registry.strategy(table),
-                    rows=_if_there(lake, table.full_name, lake.rows),
-                    late=late.get(table.full_name),
-                    corrections=corrections.get(table.full_name, 0),
-                    version=_if_there(lake, table.full_name, lake.version),
-                    audit=audits.get(table.full_name),
-                )
-                for table in registry.in_order()
-            ],
+            tables=tables,
             problems=problems,
             gaps=lost,
             # The tables of a file with a fault are not removed.
             removed=registry.removed(lake.names()),
-            captures=captured,
+            captures=captured or [],
             not_run=registry.not_run,
         )
+
+    def _tables(self, problems: list[str], audits: Mapping[str, LastAudit]) -> list[TableState]:
+        registry, lake = self._registry, self._lake
+        late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
+        corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
+        return [
+            TableState(
+                name=table.full_name,
+                strategy=registry.strategy(table),
+                rows=_if_there(lake, table.full_name, lake.rows),
+                late=late.get(table.full_name),
+                corrections=corrections.get(table.full_name, 0),
+                version=_if_there(lake, table.full_name, lake.version),
+                audit=audits.get(table.full_name),
+            )
+            for table in registry.in_order()
+        ]
 
     def _asking(self) -> Analyst:
         from cli.sql_query import Analyst
@@ -268,72 +271,6 @@ def streams(settings: Settings, registry: Registry) -> Finding:
         expected="none has failed",
         hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
     )
-
-
-def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
-    """How the captured tables are; where none is declared, no code of theirs is loaded.
-
-    Raises:
-        ConnectUnreachable, DatabaseUnreachable: retryable.
-    """
-    from tables.declare.captured_topic import captures
-
-    declared = captures(registry)
-    if not declared:
-        return []
-    from batch.capture.lost_changes import changes_fault
-    from infra.capture.captured_table import again
-    from infra.capture.debezium_connector import state
-    from infra.delta.lake import Lake
-
-    found, lake = [], Lake(settings)
-    for capture in declared:
-        now = state(settings, capture)
-        lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
-        found.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
-    return found
-
-
-def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
-    """What the doctor finds of captured tables; nothing while the platform is down."""
-    from infra.process import supervisor
-    from infra.process.doctor import Finding
-
-    if not supervisor.is_running(settings):
-        return []
-    try:
-        states, slots = capture_states(settings, registry), _undeclared_slots(settings, registry)
-    except TwofoldError as error:
-        hint = error.hint or "./twofold up starts what does not run."
-        return [Finding(name="Captures", ok=False, found=error.message, expected="servers that answer", hint=hint)]
-    return [
-        Finding(
-            name=f"Capture {state.topic}",
-            ok=not state.fault,
-            found=state.fault or f"runs, slot {state.slot}",
-            expected="runs, no change lost",
-            hint=state.hint,
-        )
-        for state in states
-    ] + [
-        Finding(
-            name=f"Slot {slot}",
-            ok=False,
-            found="no topic is declared for it, and the database keeps its log for it",
-            expected="a topic",
-            hint=f"SELECT pg_drop_replication_slot('{slot}') gives it up; its topic cannot continue then.",
-        )
-        for slot in slots
-    ]
-
-
-def _undeclared_slots(settings: Settings, registry: Registry) -> list[str]:
-    """Slots that no topic of any domain declares; none where no domain that runs captures a table."""
-    from infra.capture.debezium_connector import undeclared_slots
-    from tables.declare.captured_topic import captures
-    from tables.declare.registry import load
-
-    return undeclared_slots(settings, captures(load())) if captures(registry) else []
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

@@ -255,8 +255,8 @@ def write_domain(name: str, *, root: Path = ROOT) -> Path:
     Raises:
         BadArgument: the name cannot be used, or there is such a folder.
     """
+    from tables.declare.declaration_files import RESERVED_DOMAINS
     from tables.declare.parameter_checks import NAME
-    from tables.declare.registry import RESERVED_DOMAINS
 
     if not NAME.match(name) or keyword.iskeyword(name) or name in RESERVED_DOMAINS:
         raise BadArgument(
@@ -295,15 +295,7 @@ def write_topic(
     if not (root / "tables" / domain).is_dir():
         raise BadArgument(f"There is no domain {domain!r}.", hint=f"`./twofold new domain {domain}` makes it.")
     require_name(name, domain, load(root / "tables"))
-    times = [event_time] if event_time else sample.times
-    identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
-    if not times or not identities:
-        raise BadArgument(
-            "The sample has no column that is always a time with an offset, 2013-01-01T10:00:00Z."
-            if not times
-            else "The sample has no column that identifies records.",
-            hint="A topic needs one; have the producer add it.",
-        )
+    times, identities = _times_and_identities(sample, event_time, dedup_keys)
     chosen_key = message_key or identities[0][0]
     paths = (times[0], *identities[0], chosen_key)
     for path in paths:
@@ -331,6 +323,22 @@ def write_topic(
         ("message_key", chosen_key, []),
     ]
     return _write(name, domain, text, test, root), chosen
+
+
+def _times_and_identities(
+    sample: Sample, event_time: str | None, dedup_keys: Sequence[str] | None
+) -> tuple[Sequence[str], Sequence[Sequence[str]]]:
+    """Columns that can be the event time, and that identify records: those that were given, or those of the sample."""
+    times = [event_time] if event_time else sample.times
+    identities = [tuple(dedup_keys)] if dedup_keys else sample.identities
+    if not times or not identities:
+        raise BadArgument(
+            "The sample has no column that is always a time with an offset, 2013-01-01T10:00:00Z."
+            if not times
+            else "The sample has no column that identifies records.",
+            hint="A topic needs one; have the producer add it.",
+        )
+    return times, identities
 
 
 def write_table(name: str, *, domain: str, reads: str | None = None, root: Path = ROOT) -> Written:

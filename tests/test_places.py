@@ -16,7 +16,7 @@ from typer.main import get_command
 import tables
 from cli.__main__ import app
 from infra.settings import ROOT
-from tables.declare.registry import OWN
+from tables.declare.declaration_files import OWN
 
 ROOMS = [path.parent for path in sorted(ROOT.glob("*/__init__.py"))]
 MODULES = [
@@ -68,6 +68,28 @@ def test_no_folder_holds_too_many_modules() -> None:
         if not is_declaration(path):
             held[str(path.parent)].append(path.stem)
     assert {folder: len(names) for folder, names in held.items() if len(names) > MOST_MODULES} == {}
+
+
+MOST_LINES, MOST_LINES_OF_A_FUNCTION, MOST_PARAMETERS = 450, 60, 8
+
+
+def test_modules_functions_and_parameter_lists_are_short() -> None:
+    """Compiled loops are exempt, since a call would cost them more than their work; and the options of commands."""
+    long: list[str] = []
+    for path in (path for path in MODULES if path.parts[0] not in ("tests", "benchmarks")):
+        text = (ROOT / path).read_text("utf-8")
+        lines = len(text.splitlines())
+        long += [f"{path}: {lines} lines"] if lines > MOST_LINES else []
+        for node in ast.walk(ast.parse(text)):
+            if not isinstance(node, ast.FunctionDef) or "compiled" in map(ast.unparse, node.decorator_list):
+                continue
+            own = [each.arg for each in (*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs)]
+            parameters = len([name for name in own if name not in ("self", "cls")])
+            if (node.end_lineno or 0) - node.lineno >= MOST_LINES_OF_A_FUNCTION:
+                long.append(f"{path}: {node.name} has more than {MOST_LINES_OF_A_FUNCTION} lines")
+            if parameters > MOST_PARAMETERS and path.parts[:2] != ("cli", "commands"):
+                long.append(f"{path}: {node.name} has {parameters} parameters")
+    assert long == []
 
 
 def test_tests_mirror_the_rooms() -> None:

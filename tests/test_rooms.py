@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from infra.settings import ROOT
-from tables.declare.registry import OWN
+from tables.declare.declaration_files import OWN
 
 MAY_IMPORT = {
     "infra": set(),

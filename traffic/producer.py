@@ -138,14 +138,7 @@ def run(
     progress = outbox.progress()
     if on_progress is not None:
         on_progress(progress)
-    return Summary(
-        start=start,
-        end=end,
-        acknowledged=outbox.by_topic_and_kind(),
-        journal=journal.path,
-        elapsed_s=progress.elapsed_s,
-        complete=not stop.is_set(),
-    )
+    return outbox.summary(start, end)
 
 
 def messages(
@@ -324,11 +317,19 @@ class _Outbox:
             elapsed_s=time.monotonic() - self._began,
         )
 
-    def by_topic_and_kind(self) -> dict[str, dict[str, int]]:
-        found: dict[str, dict[str, int]] = {}
+    def summary(self, start: date, end: date) -> Summary:
+        """What the run that sent these days did."""
+        acknowledged: dict[str, dict[str, int]] = {}
         for (topic, kind), count in sorted(self._acknowledged.items()):
-            found.setdefault(topic, {})[kind] = count
-        return found
+            acknowledged.setdefault(topic, {})[kind] = count
+        return Summary(
+            start=start,
+            end=end,
+            acknowledged=acknowledged,
+            journal=self._journal.path,
+            elapsed_s=self.progress().elapsed_s,
+            complete=not self._stop.is_set(),
+        )
 
     def _on_acknowledgement(self, message: Message, metadata: RecordMetadata) -> None:
         _, topic, key, value, kind = message

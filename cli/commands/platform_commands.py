@@ -10,7 +10,7 @@ import typer
 from rich.markup import escape
 from rich.panel import Panel
 
-from cli.capture_start import captures_tables, wait_for_tables
+from cli.captures import captures_tables, wait_for_tables
 from cli.console import (
     NOTHING,
     Json,
@@ -98,7 +98,8 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.platform_status import capture_findings, declarations, streams
+    from cli.captures import capture_findings
+    from cli.platform_status import declarations, streams
     from infra.process.doctor import examine
     from tables.declare.registry import running
 

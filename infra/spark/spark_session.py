@@ -95,6 +95,43 @@ def environment(settings: Settings) -> dict[str, str]:
     }
 
 
+_FIXED = {
+    "spark.ui.enabled": "false",
+    "spark.ui.showConsoleProgress": "false",
+    "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
+    "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
+    # The default, INT96, has no statistics, and other readers take its nanoseconds for years 1677 to 2262 only.
+    "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+    "spark.sql.execution.arrow.pyspark.enabled": "true",
+    "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
+    # Of large records 20,000 are more than a worker's memory, and than the 2 GB of an Arrow column.
+    "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
+    # Up to the default of 48 MB rows from this process become part of the plan, which each task is sent again:
+    # 170 thousand rows of 5 MB cost a second instead of 0.2 s.
+    "spark.sql.execution.arrow.localRelationThreshold": "128KB",
+    "spark.sql.streaming.stateStore.providerClass": (
+        "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
+    ),
+    "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
+    # The rename-based manager costs 50 ms a file, this one 11 (measured on ext4).
+    "spark.sql.streaming.checkpointFileManagerClass": (
+        "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+    ),
+    # One store per partition instead of four.
+    "spark.sql.streaming.join.stateFormatVersion": "3",
+    "spark.sql.streaming.metricsEnabled": "false",
+    "spark.sql.streaming.pollingDelay": "50ms",
+    # The default of 50 partitions costs seconds per commit on a small log.
+    "spark.databricks.delta.snapshotPartitions": "1",
+    "spark.databricks.delta.schema.autoMerge.enabled": "false",
+    "spark.sql.sources.parallelPartitionDiscovery.threshold": "500",
+    # The default of 100 holds less than five queries need: each micro-batch would compile its classes again.
+    "spark.sql.codegen.cache.maxEntries": "10000",
+    "spark.scheduler.mode": "FAIR",
+}
+"""Settings of Spark that depend on nothing."""
+
+
 def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, str]:
     """Spark's settings, the same for a session in this process and for the Connect server.
 
@@ -122,43 +159,12 @@ def configuration(settings: Settings, java_options: Sequence[str]) -> dict[str, 
             + " ".join([*late_c2(6), *java_options])
         ),
         "spark.sql.warehouse.dir": str(scratch / "warehouse"),
-        "spark.ui.enabled": "false",
-        "spark.ui.showConsoleProgress": "false",
-        "spark.sql.extensions": "io.delta.sql.DeltaSparkSessionExtension",
-        "spark.sql.catalog.spark_catalog": "org.apache.spark.sql.delta.catalog.DeltaCatalog",
         **MEANING,
-        # The default, INT96, has no statistics, and other readers take its nanoseconds for years 1677 to 2262 only.
-        "spark.sql.parquet.outputTimestampType": "TIMESTAMP_MICROS",
+        **_FIXED,
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
-        "spark.sql.execution.arrow.pyspark.enabled": "true",
-        "spark.sql.execution.arrow.maxRecordsPerBatch": "20000",
-        # Of large records 20,000 are more than a worker's memory, and than the 2 GB of an Arrow column.
-        "spark.sql.execution.arrow.maxBytesPerBatch": str(64 << 20),
         # Reading the archive, whose records come from Python, takes a sixth less than through TCP.
         "spark.python.unix.domain.socket.enabled": "true",
         "spark.python.unix.domain.socket.dir": str(scratch) if len(str(scratch)) < _SOCKET_DIR else gettempdir(),
-        # Up to the default of 48 MB rows from this process become part of the plan, which each task is sent again:
-        # 170 thousand rows of 5 MB cost a second instead of 0.2 s.
-        "spark.sql.execution.arrow.localRelationThreshold": "128KB",
-        "spark.sql.streaming.stateStore.providerClass": (
-            "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-        ),
-        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
-        # The rename-based manager costs 50 ms a file, this one 11 (measured on ext4).
-        "spark.sql.streaming.checkpointFileManagerClass": (
-            "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
-        ),
-        # One store per partition instead of four.
-        "spark.sql.streaming.join.stateFormatVersion": "3",
-        "spark.sql.streaming.metricsEnabled": "false",
-        "spark.sql.streaming.pollingDelay": "50ms",
-        # The default of 50 partitions costs seconds per commit on a small log.
-        "spark.databricks.delta.snapshotPartitions": "1",
-        "spark.databricks.delta.schema.autoMerge.enabled": "false",
-        "spark.sql.sources.parallelPartitionDiscovery.threshold": "500",
-        # The default of 100 holds less than five queries need: each micro-batch would compile its classes again.
-        "spark.sql.codegen.cache.maxEntries": "10000",
-        "spark.scheduler.mode": "FAIR",
     }
 
 

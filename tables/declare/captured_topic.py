@@ -88,6 +88,27 @@ def changes_of(
     _require_table(table)
     if isinstance(primary_key, str) or not primary_key:
         raise BadDeclaration(f"primary_key={primary_key!r}: expected a list of columns.")
+    schema = _captured_schema(columns, primary_key)
+    return Topic(
+        encoding="debezium",
+        captures=table,
+        schema={**schema, **ADDED},
+        event_time="cdc_at",
+        message_key=primary_key[0],
+        dedup_keys=[*primary_key, "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
+        # The clock is the database's; a change that is refused for it would be missing in the table.
+        max_future_skew=None,
+        unknown_fields="keep",
+        # One partition: the order of the log is that of the commits.
+        partitions=1,
+        max_bytes=max_bytes,
+        segment_bytes=segment_bytes,
+        local_retention=local_retention,
+    )
+
+
+def _captured_schema(columns: Mapping[str, str], primary_key: Sequence[str]) -> dict[str, str]:
+    """The schema of a topic of these columns, all but the key nullable."""
     schema: dict[str, str] = {}
     for column, text in columns.items():
         kind = parse_type(column, text)
@@ -108,22 +129,7 @@ def changes_of(
     missing = [column for column in primary_key if column not in schema]
     if missing:
         raise BadDeclaration(f"primary_key names {', '.join(missing)}, which columns lacks.")
-    return Topic(
-        encoding="debezium",
-        captures=table,
-        schema={**schema, **ADDED},
-        event_time="cdc_at",
-        message_key=primary_key[0],
-        dedup_keys=[*primary_key, "cdc_snapshot", "cdc_commit_lsn", "cdc_lsn", "cdc_op"],
-        # The clock is the database's; a change that is refused for it would be missing in the table.
-        max_future_skew=None,
-        unknown_fields="keep",
-        # One partition: the order of the log is that of the commits.
-        partitions=1,
-        max_bytes=max_bytes,
-        segment_bytes=segment_bytes,
-        local_retention=local_retention,
-    )
+    return schema
 
 
 def outbox_of(

@@ -19,7 +19,6 @@ from infra.atomic_write import write_atomically
 from infra.duration import parse_duration
 from infra.errors import BadDeclaration
 from tables.declare.code_fingerprint import read_code
-from tables.declare.mistake_list import require_none
 from tables.declare.plans.algebra import (
     Call,
     Column,
@@ -32,7 +31,6 @@ from tables.declare.plans.algebra import (
     Project,
     Relation,
     Union,
-    sql_of,
 )
 from tables.declare.plans.algebra import Source as Input
 from tables.declare.plans.connect_plan import read_function
@@ -46,6 +44,8 @@ from tables.declare.plans.dependencies import (
     several,
     unknown_in,
 )
+from tables.declare.plans.expression_sql import sql_of
+from tables.declare.plans.mistake_list import require_none
 from tables.declare.plans.plan_mistakes import PlanMistake, find_mistakes
 from tables.declare.plans.spark_functions import TIME_WINDOWS
 from tables.declare.plans.times import TimeFacts, times_of, window_start

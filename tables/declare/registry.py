@@ -2,39 +2,37 @@
 
 from __future__ import annotations
 
-import ast
 import difflib
 import functools
-import importlib.util
 import logging
-import re
-import sys
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
-from types import ModuleType
 from typing import Any, TypeVar
 
 from infra.capture.captured_table import unfit_names
 from infra.chosen_domains import chosen_domains
-from infra.errors import BadArgument, BadDeclaration, TwofoldError
-from infra.settings import ROOT, Settings
+from infra.errors import BadArgument, BadDeclaration
+from infra.settings import Settings
+from tables.declare.declaration_files import (
+    FOLDER,
+    OWN,
+    QUARANTINE,
+    RESERVED_DOMAINS,
+    DeclarationFile,
+    full_name_of,
+    in_file,
+    read_declaration,
+    require_domain_name,
+)
 from tables.declare.inference import RECORD, complete, kept, require_sound
-from tables.declare.mistake_list import found_by, require_none, split, together_with
-from tables.declare.parameter_checks import BOUND, NAME, require_known
-from tables.declare.plans.code_mistakes import impure_calls
-from tables.declare.table import Draft, Strategy, Table
-from tables.declare.topic import DeviceClock, Topic
+from tables.declare.plans.mistake_list import split, together_with
+from tables.declare.table import Strategy, Table
+from tables.declare.topic import Topic
 
-FOLDER = ROOT / "tables"
-OWN = frozenset({"declare", "refresh"})
-"""Folders of the platform; every other one is a domain."""
-RESERVED_DOMAINS = OWN | {"ledger"}
-QUARANTINE = "_quarantine"
 D = TypeVar("D", Topic, Table)
 _log = logging.getLogger("twofold.registry")
-_PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Registry:
     def input_names(self, table: Table) -> list[str]:
         """Full names of what the table reads: `name` of its own domain before `domain__name`."""
         known = {*self.topics, *self.tables, *self.faults}
-        return [_full_name(table.domain, name, known) for name in table.inputs]
+        return [full_name_of(table.domain, name, known) for name in table.inputs]
 
     def above(self, table: Table) -> Registry:
         """What the table's rows are computed from, directly or through others, itself included."""
@@ -257,19 +255,19 @@ def _log_faults() -> None:
 
 def _read(folder: Path) -> Registry:
     topics: dict[str, Topic] = {}
-    drafts: dict[str, _File] = {}
+    drafts: dict[str, DeclarationFile] = {}
     faults: dict[str, BadDeclaration] = {}
     for domain in sorted(
         p for p in folder.iterdir() if p.is_dir() and p.name not in OWN and not p.name.startswith(("_", "."))
     ):
         try:
-            _require_domain_name(domain)
+            require_domain_name(domain)
         except BadDeclaration as fault:
             faults[domain.name] = fault
             continue
         for path in sorted(p for p in domain.glob("*.py") if p.name != "__init__.py"):
             try:
-                declaration = _declaration(path)
+                declaration = read_declaration(path)
             except BadDeclaration as fault:
                 faults[f"{domain.name}.{path.stem}"] = fault
                 continue
@@ -285,14 +283,14 @@ def _leave_out_captures(topics: dict[str, Topic], faults: dict[str, BadDeclarati
     """Leave out each topic that would share a slot: one would take over what the other one captures."""
     for name, mistake in unfit_names([name for name, topic in topics.items() if topic.captures]):
         try:
-            with _in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
+            with in_file(folder / topics[name].domain / f"{topics.pop(name).name}.py"):
                 raise mistake
         except BadDeclaration as fault:
             faults[name] = fault
 
 
 def _completed(
-    topics: Mapping[str, Topic], drafts: Mapping[str, _File], faults: dict[str, BadDeclaration], folder: Path
+    topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration], folder: Path
 ) -> Registry:
     """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
     known = {*topics, *drafts, *faults}
@@ -302,7 +300,7 @@ def _completed(
     tables: dict[str, Table] = {}
     for file in order:
         try:
-            with _in_file(file.path), together_with(file.mistakes):
+            with in_file(file.path), together_with(file.mistakes):
                 read = file.reads(known)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
                 table, returned = _table(file, read, {**topics, **tables}, columns)
@@ -313,30 +311,16 @@ def _completed(
     return Registry(topics, {name: tables[name] for name in drafts if name in tables}, faults)
 
 
-@dataclass(frozen=True)
-class _File:
-    """A file that declares a table, before its inputs are known.
-
-    Attributes:
-        binding: domain, name and description.
-        mistakes: found without the inputs.
-    """
-
-    path: Path
-    draft: Draft
-    binding: Mapping[str, Any]
-    mistakes: Sequence[BadDeclaration] = ()
-
-    @property
-    def full_name(self) -> str:
-        return f"{self.path.parent.name}.{self.path.stem}"
-
-    def reads(self, known: Collection[str]) -> dict[str, str]:
-        """Parameter of the function -> full name of what it reads."""
-        return {name: _full_name(self.path.parent.name, name, known) for name in self.draft.inputs}
+def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
+    """The fault of a file, and the others that were found with it."""
+    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
+    first, *others = split(fault)
+    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
 
 
-def _in_order(drafts: Mapping[str, _File], known: Collection[str]) -> tuple[list[_File], dict[str, BadDeclaration]]:
+def _in_order(
+    drafts: Mapping[str, DeclarationFile], known: Collection[str]
+) -> tuple[list[DeclarationFile], dict[str, BadDeclaration]]:
     """Each after those that it reads, and the faults of those that read each other in a circle."""
     left, faults = dict(drafts), dict[str, BadDeclaration]()
     while True:
@@ -347,14 +331,14 @@ def _in_order(drafts: Mapping[str, _File], known: Collection[str]) -> tuple[list
             message = f"tables read each other in a circle: {' -> '.join(error.args[1])}."
             for name in dict.fromkeys(error.args[1]):
                 try:
-                    with _in_file(left.pop(name).path):
+                    with in_file(left.pop(name).path):
                         raise BadDeclaration(message, hint="Take one of these inputs away.") from None
                 except BadDeclaration as fault:
                     faults[name] = fault
 
 
 def _table(
-    file: _File,
+    file: DeclarationFile,
     read: Mapping[str, str],
     declared: Mapping[str, Topic | Table],
     columns: Mapping[str, Sequence[str] | None],
@@ -377,113 +361,8 @@ def _table(
     return table, inference.columns
 
 
-def mistakes_in(fault: BadDeclaration) -> list[BadDeclaration]:
-    """The fault of a file, and the others that were found with it."""
-    place, file = fault.message.partition(": ")[0], fault.facts.get("file")
-    first, *others = split(fault)
-    return [first, *(BadDeclaration(f"{place}: {m.message}", hint=m.hint, file=file) for m in others)]
-
-
-def _require_domain_name(folder: Path) -> None:
-    with _in_file(folder):
-        if not NAME.match(folder.name) or folder.name in RESERVED_DOMAINS:
-            raise BadDeclaration(
-                f"{folder.name!r} cannot name a domain.",
-                hint="Use lower-case letters, digits and _; not 'ledger', 'declare' or 'refresh'.",
-            )
-
-
-def _declaration(path: Path) -> Topic | _File:
-    with _in_file(path):
-        if not NAME.match(path.stem) or path.stem.endswith(QUARANTINE):
-            raise BadDeclaration(
-                f"{path.stem!r} cannot name a topic or a table.",
-                hint=f"Use lower-case letters, digits and _; the ending {QUARANTINE} is taken.",
-            )
-        tree = ast.parse(path.read_bytes(), path)
-        module = _module(path, tree)
-        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
-        expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
-        if len(found) != 1 or len(expected) != 1:
-            kinds = {Topic: "a Topic", Draft: "a table"}
-            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in found) or "none"
-            raise BadDeclaration(
-                f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
-                hint="One file declares one topic or one table.",
-            )
-        description = (module.__doc__ or "").strip().split("\n")[0]
-        mistakes = found_by(
-            lambda: _require_description(description),
-            lambda: _check_heavy_imports(tree),
-            lambda: _check_calls(tree),
-            lambda: _require_unbound(expected[0]),
-        )
-        binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
-        if isinstance(expected[0], Draft):
-            return _File(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
-        require_none(mistakes)
-        return replace(expected[0], **binding)
-
-
-def _require_description(description: str) -> None:
-    if not description:
-        raise BadDeclaration(
-            "the file has no docstring.", hint="Its first line describes the data to the people who use it."
-        )
-
-
-def _require_unbound(declared: Topic | Draft) -> None:
-    given = [name for name in sorted(BOUND) if getattr(declared, name, None)]
-    if given:
-        raise BadDeclaration(
-            f"{given[0]} is given as a parameter; expected it from the file.",
-            hint="The domain is the folder, the name is the file's, the description is its docstring.",
-        )
-
-
-def _module(path: Path, tree: ast.Module) -> ModuleType:
-    """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
-    name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
-    spec = importlib.util.spec_from_file_location(name, path)
-    if spec is None:
-        raise BadDeclaration("the file cannot be loaded as Python.")
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module
-    exec(compile(tree, path, "exec"), vars(module))
-    return module
-
-
-def _check_calls(tree: ast.Module) -> None:
-    found = list(impure_calls(tree))
-    if found:
-        calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
-        raise BadDeclaration(
-            f"uses {calls}, which gives the stream and the batch different answers.",
-            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
-        )
-
-
-def _check_heavy_imports(tree: ast.Module) -> None:
-    for node in tree.body:
-        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
-        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
-        heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
-        if heavy:
-            raise BadDeclaration(
-                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
-                "declarations are loaded often and fast.",
-                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
-            )
-
-
-def _full_name(domain: str, name: str, known: Collection[str]) -> str:
-    """What a parameter of that name reads: `name` of its own domain before `domain__name`."""
-    own = f"{domain}.{name}"
-    return own if own in known else name.replace("__", ".", 1)
-
-
 def _check_inputs(
-    file: _File, read: Mapping[str, str], declared: Collection[str], faults: Mapping[str, BadDeclaration]
+    file: DeclarationFile, read: Mapping[str, str], declared: Collection[str], faults: Mapping[str, BadDeclaration]
 ) -> None:
     domain = file.path.parent.name
     for name, full_name in read.items():
@@ -525,36 +404,6 @@ def _check_records(table: Table, registry: Registry) -> None:
             f"lineage_columns={list(table.lineage_columns)}: {taken[0]} has a column {RECORD!r} of its own.",
             hint="Rename the column of the topic.",
         )
-
-
-class _in_file:
-    """Names the file in every error that leaves the block."""
-
-    def __init__(self, path: Path) -> None:
-        self.path = path
-
-    def __enter__(self) -> None:
-        return None
-
-    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
-        if isinstance(error, TwofoldError):
-            facts = {**error.facts, "file": str(self.path)}
-            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
-        if isinstance(error, SyntaxError):
-            raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
-        unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
-        if isinstance(error, TypeError) and unknown and unknown[1] in _PARAMETERS:
-            with self:
-                require_known([unknown[2]], _PARAMETERS[unknown[1]], unknown[1])
-        if isinstance(error, Exception):
-            raise BadDeclaration(
-                f"{self._shown()}: loading it raised {type(error).__name__}: {error}",
-                hint="A declaration takes the parameters that docs/reference/declarations.md lists.",
-                file=str(self.path),
-            ) from error
-
-    def _shown(self) -> Path:
-        return self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
 
 
 def _find(name: str, known: Mapping[str, D], faults: Mapping[str, BadDeclaration], what: str) -> D:

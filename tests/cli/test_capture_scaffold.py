@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from cli import capture_start
+from cli import captures
 from cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
 from infra.capture import postgres_server
 from infra.capture.table_catalog import CatalogColumn, missing_tables
@@ -156,13 +156,13 @@ def test_up_says_which_tables_it_waits_for(database: Settings, root: Path, capsy
         "public.region",
         "public.part",
     ]
-    capture_start.wait_for_tables(database, registry)
+    captures.wait_for_tables(database, registry)
     said = capsys.readouterr().out
     at = f"in the database postgres at 127.0.0.1:{database.database_port}"
     assert said.startswith(f"! Waiting to capture public.part, public.region {at}. All else runs.\n")
     assert said.count("public.region") == 1
     postgres_server.query(database, "CREATE TABLE region (id int); CREATE TABLE part (id int)")
-    capture_start.wait_for_tables(database, registry)
+    captures.wait_for_tables(database, registry)
     assert capsys.readouterr().out == ""
     postgres_server.query(database, "DROP TABLE region; DROP TABLE part")
 

@@ -17,7 +17,7 @@ import docs.generate
 from batch.ledgers import run_ledgers
 from cli.__main__ import app
 from infra.settings import ROOT
-from tables.declare import registry
+from tables.declare import declaration_files, registry
 from tables.refresh.events import lost_offsets, transaction_offsets
 from tables.refresh.events.record_decoder import QUARANTINE_SCHEMA, events_schema
 
@@ -224,7 +224,7 @@ def test_a_mistake_is_reported_as_the_page_shows(
     text = file.read_text("utf-8")
     assert right in text
     file.write_text(text.replace(right, wrong), "utf-8")
-    monkeypatch.setattr(registry, "ROOT", tmp_path)
+    monkeypatch.setattr(declaration_files, "ROOT", tmp_path)
     fault, *_ = registry.load(folder).faults.values()
     assert f"```text\n{fault}\n```" in WRITING
 

@@ -235,20 +235,13 @@ class SqlReader:
             case exp.Window():
                 return self._windowed(one, below, node)
             case exp.Filter():
-                made = self._value(one.this, below, node)
-                condition = self._value(one.expression.this, below, node)
-                if isinstance(made, Aggregate):
-                    return replace(made, arguments=(*made.arguments, Call("filter", (condition,))))
-                raise NotUnderstood("FILTER in SQL text")
+                return self._filtered(one, below, node)
             case exp.IgnoreNulls() | exp.RespectNulls():
                 return self._value(one.this, below, node)
             case exp.Anonymous():
                 return self._call(one.name, one.expressions, below, node)
             case exp.Case():
-                branches = [part for branch in one.args["ifs"] for part in (branch.this, branch.args["true"])]
-                outer = [one.this, one.args.get("default")]
-                values = self._values([part for part in (*branches, *outer) if part is not None], below, node)
-                return Call("case", (Literal(f"{len(branches)} {one.this is not None}", ""), *values))
+                return self._case(one, below, node)
             case exp.In() if not one.args.get("query"):
                 return Call("in", tuple(self._values([one.this, *one.expressions], below, node)))
             case exp.Is():
@@ -264,6 +257,19 @@ class SqlReader:
             v, exp.Var)]  # fmt: skip
         marks = [text(str(v)) for v in inner if isinstance(v, exp.Var | str)]
         return self._build.call(_OPERATORS[type(one)], [*marks, *values], node)
+
+    def _filtered(self, one: exp.Filter, below: Sequence[Relation], node: int) -> Expr:
+        made = self._value(one.this, below, node)
+        condition = self._value(one.expression.this, below, node)
+        if isinstance(made, Aggregate):
+            return replace(made, arguments=(*made.arguments, Call("filter", (condition,))))
+        raise NotUnderstood("FILTER in SQL text")
+
+    def _case(self, one: exp.Case, below: Sequence[Relation], node: int) -> Expr:
+        branches = [part for branch in one.args["ifs"] for part in (branch.this, branch.args["true"])]
+        outer = [one.this, one.args.get("default")]
+        values = self._values([part for part in (*branches, *outer) if part is not None], below, node)
+        return Call("case", (Literal(f"{len(branches)} {one.this is not None}", ""), *values))
 
     def _call(self, name: str, written: Sequence[exp.Expr], below: Sequence[Relation], node: int) -> Expr:
         if name.lower() == "count" and len(written) == 1 and isinstance(written[0], exp.Star):

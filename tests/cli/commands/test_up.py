@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cli.captures import capture_findings
 from cli.platform_start import _failed
-from cli.platform_status import Observer, capture_findings
+from cli.platform_status import Observer
 from infra.chosen_domains import choose_domains
 from infra.delta.lake import Lake
 from infra.process.supervisor import ProcessState

@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.declare.plans.algebra import Relation, sql_of
+from tables.declare.plans.algebra import Relation
 from tables.declare.plans.connect_plan import read_function
 from tables.declare.plans.dependencies import by_source, scope_of, unknown_in
+from tables.declare.plans.expression_sql import sql_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -1,0 +1,179 @@
+"""Reads one file under a domain's folder: the topic or the table that it declares, and what is wrong with it."""
+
+from __future__ import annotations
+
+import ast
+import importlib.util
+import re
+import sys
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+from infra.errors import BadDeclaration, TwofoldError
+from infra.settings import ROOT
+from tables.declare.parameter_checks import BOUND, NAME, require_known
+from tables.declare.plans.code_mistakes import impure_calls
+from tables.declare.plans.mistake_list import found_by, require_none
+from tables.declare.table import Draft
+from tables.declare.topic import DeviceClock, Topic
+
+FOLDER = ROOT / "tables"
+OWN = frozenset({"declare", "refresh"})
+"""Folders of the platform; every other one is a domain."""
+RESERVED_DOMAINS = OWN | {"ledger"}
+QUARANTINE = "_quarantine"
+_PARAMETERS = {kind.__name__: [f.name for f in fields(kind) if f.name not in BOUND] for kind in (Topic, DeviceClock)}
+
+
+class in_file:
+    """Names the file in every error that leaves the block."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if isinstance(error, TwofoldError):
+            facts = {**error.facts, "file": str(self.path)}
+            raise BadDeclaration(f"{self._shown()}: {error.message}", hint=error.hint, **facts) from error
+        if isinstance(error, SyntaxError):
+            raise BadDeclaration(f"{self._shown()}, line {error.lineno}: {error.msg}.", file=str(self.path)) from error
+        unknown = re.search(r"^(\w+)\.__init__\(\) got an unexpected keyword argument '(\w+)'", str(error))
+        if isinstance(error, TypeError) and unknown and unknown[1] in _PARAMETERS:
+            with self:
+                require_known([unknown[2]], _PARAMETERS[unknown[1]], unknown[1])
+        if isinstance(error, Exception):
+            raise BadDeclaration(
+                f"{self._shown()}: loading it raised {type(error).__name__}: {error}",
+                hint="A declaration takes the parameters that docs/reference/declarations.md lists.",
+                file=str(self.path),
+            ) from error
+
+    def _shown(self) -> Path:
+        return self.path.relative_to(ROOT) if self.path.is_relative_to(ROOT) else self.path
+
+
+@dataclass(frozen=True)
+class DeclarationFile:
+    """A file that declares a table, before its inputs are known.
+
+    Attributes:
+        binding: domain, name and description.
+        mistakes: found without the inputs.
+    """
+
+    path: Path
+    draft: Draft
+    binding: Mapping[str, Any]
+    mistakes: Sequence[BadDeclaration] = ()
+
+    @property
+    def full_name(self) -> str:
+        return f"{self.path.parent.name}.{self.path.stem}"
+
+    def reads(self, known: Collection[str]) -> dict[str, str]:
+        """Parameter of the function -> full name of what it reads."""
+        return {name: full_name_of(self.path.parent.name, name, known) for name in self.draft.inputs}
+
+
+def require_domain_name(folder: Path) -> None:
+    with in_file(folder):
+        if not NAME.match(folder.name) or folder.name in RESERVED_DOMAINS:
+            raise BadDeclaration(
+                f"{folder.name!r} cannot name a domain.",
+                hint="Use lower-case letters, digits and _; not 'ledger', 'declare' or 'refresh'.",
+            )
+
+
+def read_declaration(path: Path) -> Topic | DeclarationFile:
+    with in_file(path):
+        if not NAME.match(path.stem) or path.stem.endswith(QUARANTINE):
+            raise BadDeclaration(
+                f"{path.stem!r} cannot name a topic or a table.",
+                hint=f"Use lower-case letters, digits and _; the ending {QUARANTINE} is taken.",
+            )
+        tree = ast.parse(path.read_bytes(), path)
+        module = _module(path, tree)
+        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
+        expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
+        if len(found) != 1 or len(expected) != 1:
+            kinds = {Topic: "a Topic", Draft: "a table"}
+            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in found) or "none"
+            raise BadDeclaration(
+                f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
+                hint="One file declares one topic or one table.",
+            )
+        description = (module.__doc__ or "").strip().split("\n")[0]
+        mistakes = found_by(
+            lambda: _require_description(description),
+            lambda: _check_heavy_imports(tree),
+            lambda: _check_calls(tree),
+            lambda: _require_unbound(expected[0]),
+        )
+        binding: dict[str, Any] = {"domain": path.parent.name, "name": path.stem, "description": description}
+        if isinstance(expected[0], Draft):
+            return DeclarationFile(path, expected[0], binding, [*mistakes, *expected[0].mistakes])
+        require_none(mistakes)
+        return replace(expected[0], **binding)
+
+
+def _require_description(description: str) -> None:
+    if not description:
+        raise BadDeclaration(
+            "the file has no docstring.", hint="Its first line describes the data to the people who use it."
+        )
+
+
+def _require_unbound(declared: Topic | Draft) -> None:
+    given = [name for name in sorted(BOUND) if getattr(declared, name, None)]
+    if given:
+        raise BadDeclaration(
+            f"{given[0]} is given as a parameter; expected it from the file.",
+            hint="The domain is the folder, the name is the file's, the description is its docstring.",
+        )
+
+
+def _module(path: Path, tree: ast.Module) -> ModuleType:
+    """Executes the text itself: bytecode of a file that was edited within the second passes for current."""
+    name = f"tables.{path.parent.name}.{path.stem}" if path.parent.parent == FOLDER else f"declared.{path.stem}"
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None:
+        raise BadDeclaration("the file cannot be loaded as Python.")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    exec(compile(tree, path, "exec"), vars(module))
+    return module
+
+
+def _check_calls(tree: ast.Module) -> None:
+    found = list(impure_calls(tree))
+    if found:
+        calls = ", ".join(f"{name} in line {line}" for line, name, _ in found)
+        raise BadDeclaration(
+            f"uses {calls}, which gives the stream and the batch different answers.",
+            hint=" ".join(dict.fromkeys(instead for _, _, instead in found)),
+        )
+
+
+def _check_heavy_imports(tree: ast.Module) -> None:
+    for node in tree.body:
+        modules = [a.name for a in node.names] if isinstance(node, ast.Import) else []
+        modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
+        heavy = [m for m in modules if m.split(".")[0] in ("pyspark", "airflow", "delta", "pandas")]
+        if heavy:
+            raise BadDeclaration(
+                f"line {node.lineno} imports {heavy[0]} when the file is loaded; "
+                "declarations are loaded often and fast.",
+                hint="`from tables import DataFrame, F, Window` costs nothing; import other names inside the function.",
+            )
+
+
+def full_name_of(domain: str, name: str, known: Collection[str]) -> str:
+    """What a parameter of that name reads: `name` of its own domain before `domain__name`."""
+    own = f"{domain}.{name}"
+    return own if own in known else name.replace("__", ".", 1)
