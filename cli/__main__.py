@@ -63,6 +63,8 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         run_commands.redrive,
         rebuild_commands.rebuild,
         rebuild_commands.rollback,
+        plan_commands.plan,
+        plan_commands.apply,
         plan_commands.plans,
         plan_commands.publish,
         plan_commands.discard,

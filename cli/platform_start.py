@@ -109,6 +109,17 @@ def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:
         out.print(f"  {escape(failed.error)}", soft_wrap=True)
 
 
+def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
+    """Let the stream drivers of these domains, where they run, load the code as it is now."""
+    from infra.process import supervisor
+
+    running = {process.name for process in supervisor.state(settings) if process.pid is not None}
+    for domain in domains:
+        if stream_program_name(domain) in running:
+            with step(f"Stream of the domain {domain}, with the new code"):
+                supervisor.restart(settings, stream_program_name(domain))
+
+
 def stream_program_name(domain: str) -> str:
     """What the supervisor calls the stream driver of a domain."""
     return f"stream-{domain.replace('_', '-')}"

@@ -93,8 +93,12 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
         print_outcomes(outcomes, as_json=False)
         out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes:
+        if plan.sample:
+            out.print(f"Nothing was changed. It is of {plan.sample} alone; without --sample it can be applied.")
+            return
+        command = "apply" if plan.command[0] == "plan" else "publish"
         out.print(f"Nothing was changed. To publish it, until {shown(plan.expires_at)} UTC:")
-        out.print(f"./twofold publish {plan.id}", soft_wrap=True)
+        out.print(f"./twofold {command} {plan.id}", soft_wrap=True)
 
 
 def plan_document(plan: Plan) -> dict[str, object]:
@@ -114,7 +118,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
     from batch.rewrite.plan_text import heading, impact, sections
 
     out.print(f"[bold]{escape(heading(plan))}[/]{escape(f': {plan.why}' if plan.why else '')}")
-    for text in impact(plan):
+    for text in (*plan.notes, *impact(plan)):
         out.print(escape(text))
     shown_changes = [change for change in plan.changes if whole or not change.is_below]
     for change in shown_changes:

@@ -58,12 +58,15 @@ def backfill_range(table: Table, start: datetime | None, end: datetime | None) -
     return Interval(first, last)
 
 
-def recompute(platform: Platform, table: Table, interval: Interval | None) -> RunResult:
+def recompute(platform: Platform, table: Table, interval: Interval | None, *, accepts: bool = False) -> RunResult:
     """Backfill: bring the table's rows dated within the interval, or all for None, to what its function says now.
 
     Rows that the stream still revises are left to it. Running it twice changes nothing the second time. All rows at
     once accept a new definition of the table: the cause is then `definition`, and its stream starts again; where it
     gives other columns than the table has, all rows are replaced.
+
+    Args:
+        accepts: a new definition also where the interval leaves rows of the old one: only for a look.
 
     Raises:
         BadArgument: the table has no row in the interval, and should have none.
@@ -71,11 +74,11 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ru
         QualityFailed: a recomputed row breaks the table's rules; nothing was published.
     """
     lake = platform.lake
-    if interval is not None:
+    if interval is not None and not accepts:
         require_one_definition(lake, table, platform.registry)
     pinned = Pinned(platform, table)
     refresher = pinned.refresher({})
-    has_other_columns = interval is None and refresher.has_other_columns
+    has_other_columns = (interval is None or accepts) and refresher.has_other_columns
     is_same = is_accepted(lake, table, platform.registry) and not has_other_columns
     cause: Cause = "backfill" if is_same else "definition"
     run = Run(lake, pinned.ledgers, table, cause)
@@ -90,7 +93,7 @@ def recompute(platform: Platform, table: Table, interval: Interval | None) -> Ru
         accept_definition(platform, table, {**run.info, "watermark_ms": pinned.watermark_ms})
     compared = refresher.live_rows(scopes) + written.deleted
     outcome = run.end(written, keep=cause == "definition", scopes=1, compared=compared)
-    if interval is not None and not compared:
+    if interval is not None and not compared and not accepts:
         raise _nothing_there(platform.lake, table, interval, pinned.watermark_ms)
     return outcome
 

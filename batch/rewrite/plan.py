@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import shlex
 import shutil
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, replace
@@ -79,6 +80,8 @@ class Plan:
         id: cause, time and digest: who approves an id approves these very rows.
         command: what would have published it at once, as arguments of `./twofold`.
         who, why: made it, and for what reason.
+        notes: what else is to be said, a line each.
+        sample: of which rows it is; empty: of all. A plan of a sample cannot be published.
         compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
     """
@@ -91,6 +94,8 @@ class Plan:
     who: str = ""
     why: str = ""
     changes: Sequence[TableChange] = ()
+    notes: Sequence[str] = ()
+    sample: str = ""
     compared: int = 0
     begun_at: datetime | None = None
     published_at: datetime | None = None
@@ -108,7 +113,9 @@ class Plan:
         return self.id.rpartition("-")[0]
 
     def state(self, now: datetime) -> str:
-        """One word: open, begun, published, discarded, expired."""
+        """One word: open, begun, published, discarded, expired, sample."""
+        if self.sample:
+            return "sample"
         if self.published_at:
             return "published"
         if self.discarded_at:
@@ -171,6 +178,11 @@ class Plans:
         state = plan.state(datetime.now(UTC))
         if state == "open" or (state == "begun" and begun):
             return
+        if state == "sample":
+            raise BadArgument(
+                f"The plan {plan.id} is of {plan.sample} alone; nothing was changed.",
+                hint=f"Make one of all rows: `./twofold {shlex.join(plan.command)}`.",
+            )
         since = {
             "published": plan.published_at,
             "discarded": plan.discarded_at,

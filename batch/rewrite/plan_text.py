@@ -98,9 +98,9 @@ def heading(plan: Plan) -> str:
 def markdown(plan: Plan) -> str:
     """The whole text, for a merge request or an approval."""
     lines = [f"**{heading(plan)}**, plan `{plan.id}`", ""]
+    lines += [f"- {text}" for text in (*plan.notes, *impact(plan))]
     if not plan.changes:
-        return "\n".join([*lines, f"Nothing would change; {plan.compared:,} rows were compared."])
-    lines += [f"- {text}" for text in impact(plan)]
+        lines.append(f"Nothing would change; {plan.compared:,} rows were compared.")
     for change in plan.changes:
         for section in sections(change):
             lines += ["", f"{change.table}: {section.title.lower()}", ""]

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
+from getpass import getuser
 from typing import Annotated
 
 import typer
@@ -10,10 +11,73 @@ from rich.markup import escape
 
 from cli.commands.run_commands import ApprovedBy
 from cli.console import Json, make_table, out, print_json, shown
-from cli.run_view import plan_document, print_outcomes, print_plan, print_published, publish_now
+from cli.run_view import Why, plan_document, print_outcomes, print_plan, print_published, publish_now, show_plan
 from infra.settings import Settings
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or how it begins.")]
+
+
+def plan(
+    domains: Annotated[
+        list[str] | None, typer.Argument(metavar="[DOMAIN]...", help="All domains that run, when none is named.")
+    ] = None,
+    sample: Annotated[
+        str | None, typer.Option(metavar="SPAN", help="Only the newest rows: '3 days'. Such a plan is only looked at.")
+    ] = None,
+    why: Why = "",
+    as_markdown: Annotated[bool, typer.Option("--markdown", help="Print it for a merge request.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Compare the declarations of this checkout with the live tables, and compute the rows that would change.
+
+    New and changed tables are computed in a copy, and all tables below them; nothing of the live tables is touched.
+    Exit code 0: nothing would change; 1: something would; 2: a declaration has a mistake.
+    """
+    settings = Settings.from_environment()
+    from batch.rewrite.code_changes import code_changes, plan_code
+    from infra.delta.lake import Lake
+    from infra.duration import parse_duration
+    from tables.declare.registry import load, running_domains
+    from tables.refresh.open_platform import opened
+
+    registry = load()
+    chosen = [registry.require_domain(name) for name in domains or running_domains(settings) or registry.domains]
+    registry.require_sound(chosen)
+    span = timedelta(milliseconds=parse_duration(sample, "--sample")) if sample else None
+    changes = list(code_changes(Lake(settings), registry, chosen))
+    if not changes:
+        if as_json:
+            print_json({"plan": None, "changed": 0, "markdown": _NOTHING})
+        else:
+            out.print(_NOTHING)
+        return
+    with opened(settings, "plan", []) as platform:
+        made = plan_code(platform, changes, who=getuser(), why=why, sample=span)
+    if as_markdown:
+        from batch.rewrite.plan_text import markdown
+
+        out.print(markdown(made), markup=False, soft_wrap=True)
+    else:
+        show_plan(made, as_json)
+    raise typer.Exit(1)
+
+
+_NOTHING = "The declarations are those of the live tables: nothing would change."
+
+
+def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
+    """Publish a plan of code changes, then restart the streams of its domains, so that they run the new code."""
+    from batch.rewrite.plan import Plans
+    from cli.platform_start import restart_streams
+
+    settings = Settings.from_environment()
+    found = Plans(settings).find(plan)
+    outcomes = publish_now(settings, found, approved_by)
+    restart_streams(settings, list(dict.fromkeys(change.table.partition(".")[0] for change in found.changes)))
+    if as_json:
+        print_outcomes(outcomes, as_json)
+    else:
+        print_published(found, outcomes)
 
 
 def plans(

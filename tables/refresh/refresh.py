@@ -132,14 +132,15 @@ class Refresher:
         return {c.name: c.dataType.simpleString() for c in columns} != dict(self._target.live().dtypes)
 
     def replace(self, info: Mapping[str, object]) -> Written:
-        """Let the table hold what its function says, closed rows only, and its columns, instead of what it has.
+        """Let the table hold what its function says, and its columns, instead of what it has.
+
+        Rows that are not closed are those of this moment: the stream of the new definition writes them again.
 
         Raises:
             QualityFailed: a row breaks the table's rules; nothing was published.
         """
         scopes = everything(self.table)
-        rows = self._wanted(scopes).closed(self._derived(scopes)[0])
-        return self._target.replace(rows, self._info(info))
+        return self._target.replace(self._derived(scopes)[0], self._info(info))
 
     def sides(self, scopes: Sequence[Scope]) -> tuple[DataFrame, DataFrame]:
         """The rows that the scopes should hold, by the table's own function over its inputs, and those that they hold.

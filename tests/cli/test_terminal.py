@@ -233,6 +233,8 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "redrive": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
     "rebuild": ([TABLE], {"batch.rewrite.rebuild_table.plan_rebuild": _plan}),
     "plans": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _plan}),
+    "plan": ([], {"batch.rewrite.code_changes.code_changes": _fails}),
+    "apply": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
     "publish": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
     "discard": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
     "rollback": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),

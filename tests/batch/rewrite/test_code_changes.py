@@ -1,0 +1,133 @@
+"""What a change of code changes in the rows is known before it is merged, and is what is then applied."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pytest
+
+from batch.rewrite.code_changes import code_changes, plan_code
+from batch.rewrite.plan import Plan
+from batch.rewrite.plan_publication import publish_plan
+from infra.errors import BadArgument, QualityFailed
+from infra.settings import Settings
+from tables.refresh.open_platform import Platform, ensure_domain
+from tests.plant import DAYS_FILE, HOURS, WIDER_HOURS, hour, plant, reading
+from tests.tables.declared import edited
+from tests.worlds import World
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+
+TOPIC = "plant.readings"
+PEAKS = '''\
+"""The greatest hour of each sensor."""
+from tables import F, table
+
+
+@table(primary_key=["sensor"], recompute_by=["sensor"])
+def peaks(hours):
+    return hours.groupBy("sensor").agg(F.max("total").alias("total"))
+'''
+FILES = {"hours": HOURS, "days": DAYS_FILE}
+CHANGES = {
+    "threshold": {"hours": edited(HOURS, "value < 100", "value < 3")},
+    "new column": {"hours": WIDER_HOURS},
+    "renamed column": {
+        "hours": HOURS.replace('"greatest"', '"highest"'),
+    },
+    "new table": {"peaks": PEAKS},
+    "watermark": {"hours": edited(HOURS, 'watermark="1 hour"', 'watermark="2 hours"')},
+}
+EXPECTED: dict[str, dict[str, tuple[int, int, int]]] = {
+    # Table -> rows added, removed, changed. Closed are the hours 1 (2), 2 (3) of sensor b; of 3 nothing is left of it.
+    "threshold": {"plant.hours": (0, 1, 0), "plant.days": (0, 0, 1)},
+    "new column": {"plant.hours": (0, 0, 0)},
+    "renamed column": {"plant.hours": (0, 0, 0)},
+    "new table": {"plant.peaks": (2, 0, 0)},
+    "watermark": {"plant.hours": (0, 0, 0)},
+}
+
+
+@pytest.fixture(scope="module")
+def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+    folder = tmp_path_factory.mktemp("before")
+    settings = Settings(home=folder / "home", shuffle_partitions=1)
+    world = World(spark, settings, "plant", plant(folder / "then", **FILES))
+    world.append({TOPIC: [reading("b", 1, 2.0), reading("b", 2, 3.0), reading("a", 9, 1.0)]})
+    world.maintain(FILES)
+    world.append({TOPIC: [reading("a", 10, 1.0)]})
+    world.maintain(FILES)
+    world.reconcile(FILES)
+    return world
+
+
+def changed(before: World, settings: Settings, folder: Path, **files: str) -> Platform:
+    """The same home under other declarations, of which no table was made yet."""
+    world = before.copied_to(settings)
+    return Platform(world.spark, world.lake, plant(folder / "now", **{**FILES, **files}))
+
+
+def planned(platform: Platform, sample: timedelta | None = None) -> Plan:
+    changes = list(code_changes(platform.lake, platform.registry, ["plant"]))
+    return plan_code(platform, changes, who="ada", why="", sample=sample)
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_a_plan_has_the_rows_that_the_change_changes(
+    before: World, settings: Settings, tmp_path: Path, kind: str
+) -> None:
+    platform = changed(before, settings, tmp_path, **CHANGES[kind])
+    lake = platform.lake
+    versions = {name: lake.version(name) for name in lake.names()}
+    plan = planned(platform)
+    assert {name: lake.version(name) for name in lake.names()} == versions, "a plan touches nothing"
+    found = {c.table: (c.inserted, c.deleted, c.updated) for c in plan.changes}
+    assert found == EXPECTED[kind]
+    published = publish_plan(platform, plan.id, "ada")
+    assert {o.table for o in published} == set(EXPECTED[kind])
+    assert list(code_changes(lake, platform.registry, ["plant"])) == []
+    world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
+    tables = [*FILES, *(name for name in CHANGES[kind] if name not in FILES)]
+    assert [(o.table, o.changed, o.unexplained) for o in world.reconcile(tables, verify=True) if o.unexplained] == []
+
+
+def test_nothing_has_changed_where_only_comments_have(before: World, settings: Settings, tmp_path: Path) -> None:
+    same = HOURS.replace("from tables import", "# Sums.\nfrom tables import")
+    platform = changed(before, settings, tmp_path, hours=same)
+    assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
+
+
+def test_a_table_that_no_file_declares_any_more_is_named(before: World, settings: Settings, tmp_path: Path) -> None:
+    world = before.copied_to(settings)
+    registry = plant(tmp_path / "more", **FILES, peaks=PEAKS)
+    assert ensure_domain(world.spark, world.lake, registry, "plant") == {}
+    [removed] = code_changes(world.lake, world.registry, ["plant"])
+    assert str(removed) == "plant.peaks: no file declares it any more; its rows stay"
+
+
+def test_a_sample_is_looked_at_and_not_published(before: World, settings: Settings, tmp_path: Path) -> None:
+    platform = changed(before, settings, tmp_path, **CHANGES["threshold"])
+    assert [c.table for c in planned(platform, timedelta(hours=2)).changes if c.changed] == []
+    plan = planned(platform, timedelta(hours=12))
+    assert [(c.table, c.deleted) for c in plan.changes if not c.is_below] == [("plant.hours", 1)]
+    with pytest.raises(BadArgument, match="of the newest 12:00:00 alone"):
+        publish_plan(platform, plan.id, "ada")
+
+
+def test_rows_that_break_a_rule_make_no_plan(before: World, settings: Settings, tmp_path: Path) -> None:
+    rule = "import F, table\nfrom quality.rules import between"
+    strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 9)],')
+    strict = edited(edited(strict, "import F, table", rule), 'F.sum("value")', 'F.sum(-F.col("value"))')
+    with pytest.raises(QualityFailed, match=r"plant\.hours: the recomputed row"):
+        planned(changed(before, settings, tmp_path, hours=strict))
+    assert not list((settings.home / "plans").glob("*/plan.json"))
+
+
+def test_hours_of_the_fixture_are_what_the_expectations_say(before: World) -> None:
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in before.rows("plant.hours").to_pylist()}
+    assert rows == {("b", hour(1)): 2.0, ("b", hour(2)): 3.0, ("a", hour(9)): 1.0, ("a", hour(10)): 1.0}
