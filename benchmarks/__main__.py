@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 
+from benchmarks.measuring.figures import keep
 from infra.settings import ROOT
 
 BENCHMARKS = {
@@ -22,13 +23,16 @@ BENCHMARKS = {
     "decoding": "decoding",
     "dags": "dag_parsing",
     "archive": "archive_throughput",
-    "beside": "replay_impact",
+    "replay": "replay_impact",
 }
 """Name -> module."""
 
 
 def main() -> int:
-    """One after the other: they measure time on the same cores."""
+    """One after the other, since they measure time on the same cores; `--keep` only keeps what was measured last."""
+    if sys.argv[1:] == ["--keep"]:
+        print(f"Kept: {', '.join(keep()) or 'nothing'}. `.venv/bin/python -m docs.generate` writes the page.")
+        return 0
     failed = [
         name
         for name, module in BENCHMARKS.items()

@@ -62,7 +62,7 @@ def make_history(settings: Settings, records: int, wrong: int) -> None:
     topic = load().find_topic(TOPIC)
     declared = spec(topic)
     ensure_topics(settings, [replace(declared, configs={**declared.configs, "segment.bytes": str(SEGMENT_BYTES)})])
-    spark = session(settings, "beside")
+    spark = session(settings, "replay")
     lake, registry = Lake(settings), load()
     first = datetime(FIRST_DAY.year, FIRST_DAY.month, FIRST_DAY.day, tzinfo=UTC) - timedelta(seconds=APART_S * records)
     produce(spark, settings, records, CODEC, first=first, apart_s=APART_S, tasks=1)
@@ -172,7 +172,7 @@ def main() -> int:
     parser.add_argument("--before", type=float, default=BEFORE_S)
     parser.add_argument("--nice", type=int, default=0)
     args = parser.parse_args()
-    with platform("beside") as settings:
+    with platform("replay") as settings:
         make_history(settings, args.records, args.wrong)
         alone, during_replay, outcomes = measure(settings, args.rate, args.warm, args.before, args.nice)
         seconds = visible_after(settings, alone[0].at)
@@ -198,7 +198,7 @@ def main() -> int:
         <= LAG_S * args.rate,
         f"the lag does not grow: last third <= {GROWTH} x the two before": parts[-1] <= GROWTH * max(parts[:-1]),
     }
-    return 0 if report("beside", figures, claims) else 1
+    return 0 if report("replay", figures, claims) else 1
 
 
 if __name__ == "__main__":

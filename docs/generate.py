@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import ast
 import inspect
+import json
 import os
 import re
 import tempfile
@@ -243,7 +245,40 @@ def decisions(folder: Path = DOCS / "adr") -> str:
     )
 
 
+def benchmarks() -> str:
+    """What was measured last, of each benchmark: figures, and which claims hold."""
+    parts = [
+        "# Benchmarks\n\n"
+        + GENERATED
+        + "`make bench` measures against the obvious alternative in the same run, and keeps "
+        "what it found; `.venv/bin/python -m benchmarks --keep` puts it here. All of x86-64 Linux. How figures were "
+        "reached is in the [decisions](adr/README.md).\n"
+    ]
+    for one in json.loads((ROOT / "benchmarks" / "kept_figures.json").read_text("utf-8")):
+        path = f"benchmarks/{one['module'].replace('.', '/')}.py"
+        about = (ast.get_docstring(ast.parse((ROOT / path).read_text("utf-8"))) or "").partition("\n")[0]
+        columns = [
+            name for n, name in enumerate(one["columns"], 1) if any(row[n] is not None for row in one["figures"])
+        ]
+        kept = [n for n, name in enumerate(one["columns"], 1) if name in columns]
+        rows = [[row[0], *(_figure(row[n]) for n in kept)] for row in one["figures"]]
+        claims = [f"- {'holds' if holds else '**missed**'}: {claim}" for claim, holds in one["claims"].items()]
+        parts.append(
+            f"## {one['name'].replace('_', ' ').title()}\n\n[{about}](../{path}) {one['at']}, {one['on']}.\n\n"
+            + table(["figure", *columns], rows)
+            + "\n\n"
+            + "\n".join(claims)
+            + "\n"
+        )
+    return "\n".join(parts)
+
+
+def _figure(value: float | None) -> str:
+    return "" if value is None else f"{value:,}"
+
+
 PAGES: dict[str, Callable[[], str]] = {
+    "benchmarks.md": benchmarks,
     "reference/declarations.md": declarations,
     "reference/commands.md": commands,
     "reference/settings.md": settings,

@@ -6,13 +6,15 @@ import json
 import os
 import platform
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from statistics import median
+from typing import Any
 
 from infra.settings import ROOT
 
 RESULTS = ROOT / ".twofold" / "benchmarks"
+KEPT = ROOT / "benchmarks" / "kept_figures.json"
 
 
 def timed(work: Callable[[], object]) -> float:
@@ -46,6 +48,35 @@ def report(name: str, figures: Mapping[str, object], claims: Mapping[str, bool])
     document = {**facts, "figures": figures, "claims": claims}
     (RESULTS / f"{name}.json").write_text(json.dumps(document, indent=2, default=str) + "\n")
     return all(claims.values())
+
+
+def keep() -> list[str]:
+    """Put what was measured last into the file that the page of benchmarks is made from; the names of these."""
+    kept, names = json.loads(KEPT.read_text("utf-8")), []
+    for one in kept:
+        file = RESULTS / f"{one['name']}.json"
+        if file.exists():
+            found = json.loads(file.read_text("utf-8"))
+            names.append(one["name"])
+            one["at"], one["on"] = found["at"][:10], f"{found['cores']} cores, load {found['load']:.1f}"
+            one["figures"], one["claims"] = list(_rows(found["figures"])), found["claims"]
+            one["columns"] = ["least", "median", "greatest"]
+    KEPT.write_text(json.dumps(kept, indent=1, ensure_ascii=False) + "\n", "utf-8")
+    return names
+
+
+def _rows(figures: Mapping[str, Any], before: str = "") -> Iterator[list[Any]]:
+    for name, value in figures.items():
+        if isinstance(value, Mapping) and set(value) == {"min", "median", "max"}:
+            yield [before + name, *(_rounded(value[key]) for key in ("min", "median", "max"))]
+        elif isinstance(value, Mapping):
+            yield from _rows(value, f"{before}{name}, ")
+        elif isinstance(value, int | float):
+            yield [before + name, None, _rounded(value), None]
+
+
+def _rounded(value: float) -> float:
+    return float(f"{value:.3g}") if abs(value) < 1000 else round(value)
 
 
 def _text(value: object) -> str:

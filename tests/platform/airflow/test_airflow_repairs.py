@@ -70,7 +70,7 @@ def test_a_damaged_row_is_shown_and_overwritten_once_approved(airflow: Client, p
     wait_until(lambda: airflow.question(dag, run, "approve"), RUN_TIMEOUT_S)
     question = airflow.question(dag, run, "approve")
     assert question
-    assert question.subject.startswith("Publish 1 changed rows (repair-")
+    assert question.subject.startswith("Publish 2 changed rows (repair-"), "and the row of a table below"
     shown = f"| origin=JFK hour=2013-01-01T15:00:00Z | ~ | flights | {right['flights'] + 1000} -> {right['flights']} |"
     assert shown in question.body.splitlines()
     # Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended.
