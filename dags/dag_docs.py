@@ -148,18 +148,18 @@ RECOVER = """\
 
 For a table whose stream cannot continue because its **checkpoint or state** was deleted, cut off or damaged: the
 streaming code processes again all that the lost stream had read, to the same point, without writing to the live table.
-What is still readable of the old state must be equal, key by key; where nothing is, the rows of the table. Then the
-stream continues from the new state, without gap or repetition. The lost checkpoint is kept as `<name>.lost`.
+Its rows must be those of the table. Then the stream continues from the new state, without gap or repetition. The lost
+checkpoint is kept as `<name>.lost`.
 
 Start it with **Trigger** and a table. The driver may run: it leaves the table alone meanwhile, and starts its stream
 within a minute afterwards.
 
 ## When it fails
 
-1. **The stream of the table runs**: it has lost nothing. To check its state all the same, pause `{domain}.stream`
+1. **The stream of the table runs**: it has lost nothing. To make its state again all the same, pause `{domain}.stream`
    and stop the driver (`./twofold down`).
-2. **What was lost and what the log gives again differ**: the keys are named, and nothing was put in place. The
-   checkpoint, the events or the table were changed outside the platform. **Differing** accepts the new state all the
+2. **What was lost and what the log gives again differ**: the rows are named, and nothing was put in place. The
+   events or the table were changed outside the platform. **Differing** accepts the new state all the
    same; `{domain}.reconcile` with **Verify** checks the rows.
 3. Anything else: the last log line says why. Nothing was put in place; it can be started again at any time.
 

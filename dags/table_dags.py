@@ -168,7 +168,7 @@ def _recover(domain: Domain) -> DAG:
             title="Differing",
             type="integer",
             minimum=0,
-            description="Go on though so many keys of the state, or rows, differ. A run that fails names them.",
+            description="Go on though so many rows differ. A run that fails names them.",
         ),
         "from_archive": Param(
             False,

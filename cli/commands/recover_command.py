@@ -24,20 +24,18 @@ _PATIENCE_S = 15.0  # a stream that fails at its start holds the lock for a mome
 
 def recover(
     table: TableName,
-    at_most: Annotated[
-        int, typer.Option(min=0, metavar="N", help="Accept up to this many differing keys of the state, or rows.")
-    ] = 0,
+    at_most: Annotated[int, typer.Option(min=0, metavar="N", help="Accept up to this many differing rows.")] = 0,
     from_archive: Annotated[
         bool,
         typer.Option("--from-archive", help="Read the archived log, even where the events reach back to its start."),
     ] = False,
     as_json: Json = False,
 ) -> None:
-    """Restore the lost checkpoint or state of TABLE's stream, verify that it is the same, and let the stream continue.
+    """Restore the lost checkpoint or state of TABLE's stream, and let the stream continue.
 
-    The streaming code runs over all that the lost stream had read, to the same point, and writes nothing live. What is
-    still readable of the old state is compared key by key; where nothing is, the table. A difference is printed, and
-    nothing is restored. Refused while the stream of TABLE runs; the other streams of its domain continue.
+    The streaming code runs over all that the lost stream had read, to the same point, and writes nothing live. Its rows
+    are compared with those of the table. A difference is printed, and nothing is restored. Refused while the stream of
+    TABLE runs; the other streams of its domain continue.
     """
     settings = Settings.from_environment()
     from batch.log_reader import Log
@@ -84,13 +82,6 @@ def _print(found: Recovery) -> None:
     places = [(name, version, _ranges(found.offsets.get(name, {}))) for name, version in found.versions.items()]
     title = f"Read from the {found.source}" if found.source else "The stream goes on after"
     out.print(make_table(title, ["input", "versions below", "offsets by partition"], places, right=["versions below"]))
-    if found.states:
-        rows = [
-            (s.store, s.partitions, s.batch, s.equal, s.missing, s.extra, s.changed, s.batch is not None)
-            for s in found.states
-        ]
-        columns = ["store", "partitions", "after batch", "equal", "missing", "extra", "changed", "was readable"]
-        out.print(make_table("The lost state against the new one, in keys", columns, rows, right=columns[1:7]))
     if found.rows:
         counts = (found.rows.rows, found.rows.missing, found.rows.extra, found.rows.changed)
         columns = ["compared", "missing", "extra", "changed"]

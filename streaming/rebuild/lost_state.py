@@ -1,4 +1,4 @@
-"""Recovers lost state of a table's stream and verifies that it equals the old state."""
+"""Makes lost state of a table's stream again, and proves it by the rows that it gives."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Literal
 from infra.errors import BadArgument, UnexplainedDifference
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
+from infra.spark.rows import in_spark
 from streaming.rebuild.reingest import Read
 from streaming.rebuild.state_replay import (
     adopt,
@@ -21,13 +22,12 @@ from streaming.rebuild.state_replay import (
     steps,
     whole_steps,
 )
-from streaming.rebuild.state_store_diff import StateComparison, compare
 from tables.declare.code_fingerprint import definition, is_same, require_one_definition
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import Difference
+from tables.refresh.row_diff import matching
 from tables.refresh.shadow_lake import Comparison, compare_rows, drop, shadow
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tables.refresh.target import Target
@@ -44,13 +44,13 @@ class Recovery:
     """What was found of a stream's checkpoint, and what was done.
 
     Attributes:
-        found: `whole`: nothing was lost, and nothing done; `lost`: it was made again and put in place.
+        found: `whole`: nothing was lost, and nothing done, of a table without state; `lost`: it was made again and put
+            in place.
         versions: input -> the version of it that the stream reads next.
         source: where the inputs were read: the live `events`, or the `archive` of the log; None: nowhere, since the
             stream keeps no state.
         offsets: topic -> partition -> `[start, end)` of the log that the new state comes from.
-        states: each store of the lost state against the new one.
-        rows: the live table against what the stream gives when it is run again, where a store was not readable.
+        rows: the live table against what the stream gives when it is run again.
     """
 
     table: str
@@ -58,19 +58,12 @@ class Recovery:
     versions: Mapping[str, int]
     source: Source | None = None
     offsets: RangesOf = field(default_factory=dict)
-    states: Sequence[StateComparison] = ()
     rows: Comparison | None = None
 
     @property
     def differing(self) -> int:
-        """Keys of the state, and rows."""
-        return sum(state.differing for state in self.states) + (self.rows.differing if self.rows else 0)
-
-    @property
-    def examples(self) -> list[Difference]:
-        """The first of them."""
-        keys = [example for state in self.states for example in state.examples]
-        return [*keys, *(self.rows.examples if self.rows else ())][:_NAMED]
+        """Rows."""
+        return self.rows.differing if self.rows else 0
 
 
 @dataclass(frozen=True)
@@ -90,17 +83,17 @@ class Recover:
     correct: Callable[[Platform, Table], object]
 
     def run(self, *, at_most: int = 0, from_archive: bool = False) -> Recovery:
-        """Make the stream's state again, prove that it is what was lost, and let the stream go on from it.
+        """Make the stream's state again, and let the stream go on from it where it gives the rows of the table.
 
         Args:
-            at_most: put a state in place though so many keys or rows differ.
+            at_most: put a state in place though so many rows differ.
             from_archive: read the log, whatever the events have.
 
         Raises:
             BadArgument: no stream has written the table, or its next one starts over for another reason.
             DefinitionChanged: the rows of the table were computed by another definition.
             LogGap: neither the archive nor the broker has what the events lack.
-            UnexplainedDifference: names the first keys or rows; nothing was put in place.
+            UnexplainedDifference: names the first rows; nothing was put in place.
         """
         last = self._last()
         if not self.live.registry.strategy(self.table).has_state:
@@ -116,14 +109,13 @@ class Recover:
         if found.differing > at_most:
             raise UnexplainedDifference(
                 _described(found),
-                hint="Nothing was put in place. Find out what wrote to the checkpoint, the events or the table; "
+                hint="Nothing was put in place. Reconcile the table, and find out what wrote to it or to the events; "
                 f"`./twofold recover {found.table} --at-most {found.differing}` takes the new state all the same.",
                 table=found.table,
                 differing=found.differing,
-                examples=found.examples,
+                examples=list(found.rows.examples if found.rows else ())[:_NAMED],
             )
-        if found.found == "lost":
-            adopt(self.live, in_shadow, self.table, last)
+        adopt(self.live, in_shadow, self.table, last)
         drop(self.live.lake.settings, self.table, "recovery")
         return found
 
@@ -149,7 +141,7 @@ class Recover:
 
     def _remade(self, last: MicroBatch, *, from_archive: bool) -> tuple[Recovery, Platform, MicroBatch]:
         """What was found, where the new checkpoint is, and where the stream goes on."""
-        live, table, was_whole = self.live, self.table, self._lost.is_whole
+        live, table = self.live, self.table
         source: Source
         plan: Iterable[MicroBatch] | None = None
         if not from_archive:
@@ -165,23 +157,17 @@ class Recover:
                 "events",
                 self._ingested(last),
             )
-        numbers = replay_state(in_shadow, table, plan, last.settings)
-        made = Checkpoint.of_table(in_shadow.lake.settings, table)
-        states = compare(in_shadow.spark, self._lost.path, made.path, numbers)
-        rows = None
-        if any(state.batch is None for state in states):
-            if table.late == "correct":
-                self.correct(in_shadow, table)
-            rows = _compare_rows(live, in_shadow, table, with_open=holds_no_more(live, table, last))
-        is_equal = all(state.batch == self._lost.committed and not state.differing for state in states)
+        replay_state(in_shadow, table, plan, last.settings)
+        streamed = in_shadow.lake.version(table.full_name)
+        if table.late == "correct":
+            self.correct(in_shadow, table)
         found = Recovery(
             table=table.full_name,
-            found="whole" if was_whole and is_equal else "lost",
+            found="lost",
             versions=self._by_name(last.versions),
             source=source,
             offsets=offsets,
-            states=states,
-            rows=rows,
+            rows=_compare_rows(live, in_shadow, table, streamed, with_open=holds_no_more(live, table, last)),
         )
         return found, in_shadow, last
 
@@ -205,36 +191,42 @@ class Recover:
         return dict(zip(names, versions, strict=False))
 
 
-def _compare_rows(live: Platform, in_shadow: Platform, table: Table, *, with_open: bool) -> Comparison:
-    """Rows that the new stream has closed, corrected as the live table was; with the open ones, all.
+def _compare_rows(live: Platform, in_shadow: Platform, table: Table, streamed: int, *, with_open: bool) -> Comparison:
+    """Rows that the new stream has closed, with the open ones, all, as the stream wrote them or corrected.
 
-    Closed rows of a table that drops what comes late are left out: which records came too late depends on how the
-    stream cut its inputs, which is not known any more.
+    A live row may still wait for its correction: one that is as the stream has written it is right, too. Closed rows of
+    a table that drops what comes late are left out: which records came too late depends on how the stream cut its
+    inputs, which is not known any more.
+
+    Args:
+        streamed: the version of the shadow's table that its stream has written.
     """
     from pyspark.sql import functions as F
 
     bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
     is_open = F.col(str(table.closes_at)) >= F.lit(bound)
 
-    def compared(platform: Platform) -> DataFrame:
-        rows = platform.lake.frame(live.spark, table.full_name)
+    def compared(platform: Platform, version: int | None = None) -> DataFrame:
+        rows = platform.lake.frame(live.spark, table.full_name, version)
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
 
-    made = compared(in_shadow)
-    changes = Target.of_table(live.spark, live.lake, table).difference(made, compared(live))
-    return compare_rows(table, made, changes, None if with_open else bound)
+    target, made, there = Target.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
+    changes = in_spark(live.spark, target.difference(made, there))
+    uncorrected = in_spark(live.spark, target.difference(compared(in_shadow, streamed), there))
+    both = matching(changes, uncorrected, table.primary_key, "left_semi")
+    return compare_rows(table, made, both, None if with_open else bound)
 
 
 def _described(found: Recovery) -> str:
     """A sentence that names the first differences."""
     lines = []
-    for d in found.examples:
+    for d in list(found.rows.examples if found.rows else ())[:_NAMED]:
         key = " ".join(f"{column}={value}" for column, value in d.key.items())
         sides = [f"{word} {dict(values)}" for word, values in (("is", d.before), ("should be", d.should)) if values]
         lines.append(f"{key} {', '.join(sides)}")
     more = found.differing - len(lines)
     return (
-        f"{found.table}: what was lost and what the log gives again differ in {found.differing} keys or rows: "
+        f"{found.table}: what was lost and what the log gives again differ in {found.differing} rows: "
         + "; ".join([*lines, *([f"and {more} more"] if more > 0 else [])])
         + "."
     )

@@ -99,31 +99,22 @@ def archived_steps(
     yield replace(all_so_far(), watermark_ms=last.watermark_ms, number=last.number)  # as Checkpoint.move asks for
 
 
-def replay_state(
-    in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]
-) -> dict[int, int]:
+def replay_state(in_shadow: Platform, table: Table, plan: Iterable[MicroBatch], settings: Mapping[str, str]) -> None:
     """Run the table's stream through these micro-batches, into a new checkpoint.
 
     Args:
         settings: of Spark's, under which the lost state was kept, as far as they are known.
-
-    Returns:
-        Number in the lost checkpoint -> number in the new one.
     """
     checkpoint = Checkpoint.of_table(in_shadow.lake.settings, table)
     checkpoint.note_definition(definition(table, in_shadow.registry))
     stream = Maintain(in_shadow.spark, in_shadow.lake, in_shadow.registry, table)
     settings = {**state_settings(in_shadow.spark), **settings}
-    numbers: dict[int, int] = {}
     for number, batch in enumerate(plan):
         checkpoint.plan(number, replace(batch, settings=settings))
         finish(stream.start_planned())
         if checkpoint.committed != number:
             raise RuntimeError(f"{table.full_name}: micro-batch {number} was planned, {checkpoint.committed} ended")
-        if batch.number is not None:
-            numbers[batch.number] = number
         _log.info("remade table=%s batch=%d of=%s", table.full_name, number, batch.number)
-    return numbers
 
 
 def adopt(live: Platform, in_shadow: Platform, table: Table, last: MicroBatch) -> None:
