@@ -13,9 +13,10 @@ from batch.ledgers.run_ledgers import Ledgers
 from infra.delta.change_feed import naming_what_is_gone
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
+from infra.spark.rows import count
 from tables.declare.table import Table
 from tables.refresh.json_values import from_plain_json
-from tables.refresh.row_diff import difference_of_tables
+from tables.refresh.row_diff import difference, matching
 
 _VERSION, _CHANGE_TYPE = "_commit_version", "_change_type"
 
@@ -36,11 +37,9 @@ def unexplained_changes(lake: Lake, table: Table) -> int:
     schema = pa.schema(live.schema())
     rows = pa.table(live.scan()).cast(schema)
     if oldest > 0:
-        same = " AND ".join(f'live."{c}" IS NOT DISTINCT FROM changed."{c}"' for c in table.primary_key)
-        found = query(f"SELECT live.* FROM live SEMI JOIN changed ON {same}", live=rows, changed=changed)
-        rows = found.cast(schema)
+        rows = matching(rows, changed, table.primary_key, "SEMI")
     left = changed.filter(pc.invert(pc.field("_gone"))).drop_columns("_gone")
-    return len(difference_of_tables(left, rows, table.primary_key))
+    return count(difference(left, rows, table.primary_key))
 
 
 def _last_changes(lake: Lake, table: Table, newest: int, oldest: int) -> pa.Table:

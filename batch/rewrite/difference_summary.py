@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
-
-import pyarrow as pa
 
 from infra.delta.delta_writer import BEFORE, CHANGE
 from infra.duckdb_session import duckdb_utc
@@ -23,13 +21,13 @@ _AHEAD = 0.2  # of its share in the whole table
 
 
 def summarise(
-    difference: Path, table: pa.dataset.Dataset, key: Sequence[str], event_time: str | None
+    difference: Path, table: Callable[[], object], key: Sequence[str], event_time: str | None
 ) -> Mapping[str, Any]:
     """What a difference does to a table.
 
     Args:
         difference: a Parquet file, or a folder of them, as `Target.difference` says rows.
-        table: the rows before.
+        table: gives the rows before, to be read once from the first to the last.
         event_time: the column by which days are counted; None: they are not.
 
     Returns:
@@ -40,7 +38,6 @@ def summarise(
         a hash of the key, so that they are the same each time.
     """
     connection = duckdb_utc()
-    connection.register("everything", table)
     files = str(difference / "*.parquet") if difference.is_dir() else str(difference)
     connection.execute(f"CREATE OR REPLACE TEMP VIEW changed AS FROM read_parquet({_text(files)})")
     types = {name: str(kind) for name, kind, *_ in connection.execute("DESCRIBE changed").fetchall()}
@@ -49,9 +46,9 @@ def summarise(
     try:
         return {
             "days": _days(connection, event_time) if event_time and event_time in columns else [],
-            "segments": _segments(connection, columns, types),
+            "segments": _segments(connection, table, columns, types),
             "columns": _columns(connection, key, others),
-            "totals": _totals(connection, others, types),
+            "totals": _totals(connection, table, others, types),
             "samples": _samples(connection, key, others),
         }
     finally:
@@ -68,8 +65,10 @@ def _days(connection: DuckDBPyConnection, event_time: str) -> list[dict[str, Any
     return _as_dicts(rows)
 
 
-def _segments(connection: DuckDBPyConnection, columns: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
-    found = []
+def _segments(
+    connection: DuckDBPyConnection, table: Callable[[], object], columns: Sequence[str], types: Mapping[str, str]
+) -> list[dict[str, Any]]:
+    found: dict[str, tuple[Any, float]] = {}
     for column in columns:
         if types[column] not in ("VARCHAR", "BOOLEAN", "INTEGER", "BIGINT", "SMALLINT"):
             continue
@@ -78,16 +77,19 @@ def _segments(connection: DuckDBPyConnection, columns: Sequence[str], types: Map
             f"SELECT {name}, count(*) / sum(count(*)) OVER () AS share, count(*) OVER () AS n FROM changed "
             f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
         ).fetchone()
-        if row is None or row[1] < _SHARE or row[2] > _VALUES:
-            continue
-        value, share, _ = row
-        whole = connection.execute(
-            f"SELECT avg(CAST({name} IS NOT DISTINCT FROM ? AS INTEGER)) FROM everything", [value]
-        ).fetchone()
-        of_all = (whole[0] if whole else None) or 0.0
-        if share >= of_all + _AHEAD:
-            found.append({"column": column, "value": to_plain_json(value), "share": share, "of_all": of_all})
-    return sorted(found, key=lambda segment: segment["of_all"] - segment["share"])
+        if row is not None and row[1] >= _SHARE and row[2] <= _VALUES:
+            found[column] = row[0], row[1]
+    if not found:
+        return []
+    connection.register("everything", table())
+    shares = ", ".join(f"coalesce(avg(CAST({_name(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
+    of_all = connection.execute(f"SELECT {shares} FROM everything", [value for value, _ in found.values()]).fetchone()
+    segments = [
+        {"column": column, "value": to_plain_json(value), "share": share, "of_all": whole}
+        for (column, (value, share)), whole in zip(found.items(), of_all or (), strict=True)
+        if share >= whole + _AHEAD
+    ]
+    return sorted(segments, key=lambda segment: segment["of_all"] - segment["share"])
 
 
 def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
@@ -114,20 +116,26 @@ def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
     return sorted(found, key=lambda one: -one["rows"])
 
 
-def _totals(connection: DuckDBPyConnection, others: Sequence[str], types: Mapping[str, str]) -> list[dict[str, Any]]:
+def _totals(
+    connection: DuckDBPyConnection, table: Callable[[], object], others: Sequence[str], types: Mapping[str, str]
+) -> list[dict[str, Any]]:
     numbers = [c for c in others if types[c] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER") or types[c].startswith("DEC")]
-    found = []
-    for column in numbers:
-        name, before = _name(column), _name(BEFORE + column)
-        row = connection.execute(
-            f"SELECT (SELECT sum({name}) FROM everything), "
-            f"(SELECT coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {name} END), 0) "
-            f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {before} END), 0) FROM changed)"
-        ).fetchone()
-        if row is not None and row[1]:
-            was = row[0] or 0
-            found.append({"column": column, "before": to_plain_json(was), "after": to_plain_json(was + row[1])})
-    return found
+    added = [
+        f"coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {_name(c)} END), 0) "
+        f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {_name(BEFORE + c)} END), 0)"
+        for c in numbers
+    ]
+    changes = connection.execute(f"SELECT {', '.join(added)} FROM changed").fetchone() if numbers else None
+    if changes is None or not any(changes):
+        return []
+    connection.register("everything", table())
+    sums = ", ".join(f"coalesce(sum({_name(c)}), 0)" for c in numbers)
+    before = connection.execute(f"SELECT {sums} FROM everything").fetchone() or ()
+    return [
+        {"column": column, "before": to_plain_json(was), "after": to_plain_json(was + change)}
+        for column, was, change in zip(numbers, before, changes, strict=True)
+        if change
+    ]
 
 
 def _samples(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:

@@ -6,13 +6,13 @@ import hashlib
 import json
 import shlex
 import shutil
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
 import pyarrow.parquet as pq
 
 from batch.ledgers.causes import CausingRecord
@@ -82,6 +82,7 @@ class Plan:
         who, why: made it, and for what reason.
         notes: what else is to be said, a line each.
         sample: of which rows it is; empty: of all. A plan of a sample cannot be published.
+        asks: more rows of a table change than it declares by `approve_above`.
         compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
     """
@@ -96,6 +97,7 @@ class Plan:
     changes: Sequence[TableChange] = ()
     notes: Sequence[str] = ()
     sample: str = ""
+    asks: bool = True
     compared: int = 0
     begun_at: datetime | None = None
     published_at: datetime | None = None
@@ -272,6 +274,11 @@ def keep_evidence(evidence: Iterable[CausingRecord], file: Path) -> None:
         file.write_text("\n".join(lines))
 
 
-def empty_like(rows: pa.Table) -> pa.Table:
-    """No rows, of the same columns."""
-    return rows.slice(0, 0)
+@contextmanager
+def removed_unless_finished(draft: Path) -> Iterator[None]:
+    """Remove the folder of a plan that is being made when the block fails."""
+    try:
+        yield
+    except BaseException:
+        shutil.rmtree(draft, ignore_errors=True)
+        raise

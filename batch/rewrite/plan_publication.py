@@ -8,28 +8,25 @@ from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from batch.pinned_versions import Pinned
-from batch.rewrite.backfill import accept_definition
+from batch.rewrite.backfill import accept_definition, recompute
 from batch.rewrite.plan import Plan, Plans, TableChange
 from batch.rewrite.planning import definition_of
 from batch.rewrite.publication import target_of
-from infra.delta.delta_writer import BEFORE, CHANGE, Written
+from infra.delta.delta_writer import Written
 from infra.delta.lake import QUARANTINE
-from infra.duckdb_session import query
 from infra.errors import PlanVoid, ProcessFailed, WriteConflict
+from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 from tables.refresh.open_platform import Platform, ensure_table
-from tables.refresh.row_diff import matching
+from tables.refresh.row_diff import matching, of_kinds, rows_after, rows_before
 from tables.refresh.scope import merged
 from tables.refresh.target import Target
 
@@ -45,7 +42,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
 
     A row that is already as it should be, by its stream or by a publication that was cut short, is left alone. Tables
     below those that the plan is about leave out rows that were changed since: their streams, or the next reconcile,
-    see to these.
+    see to these. Under a new definition rows that have closed since the plan was made are computed by it, too.
 
     Args:
         name: the plan's id, or how it begins.
@@ -69,6 +66,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
             publication.require_unmoved()
         plan = plans.save(replace(plan, begun_at=plan.begun_at or datetime.now(UTC), approved_by=approved_by))
         results = _publish(publications, approved_by)
+        results += [result for one in publications for result in one.complete() if result.changed]
         plans.save(replace(plan, published_at=datetime.now(UTC)))
     return results
 
@@ -157,16 +155,16 @@ class _Publication:
     def _moved(self) -> Rows:
         """The rows that are now neither what they were when the plan was made, nor what it makes of them."""
         now = self._now(self._kept)
-        undone, left = self._target.difference(_before(self._kept), now), self._left(self._kept, now)
-        return _of_keys(undone, left, self._target.key)
+        undone, left = self._target.difference(rows_before(self._kept), now), self._left(self._kept, now)
+        return matching(undone, left, self._target.key, "SEMI")
 
     def _left(self, kept: Rows, now: Rows) -> Rows:
         """How the rows as they are now differ from what the plan makes of them."""
-        return self._target.difference(_after(kept), now)
+        return self._target.difference(rows_after(kept), now)
 
     def _now(self, kept: Rows) -> Rows:
         rows = self._target.rows_of(kept)
-        columns = column_names(_after(kept))
+        columns = column_names(rows_after(kept))
         return rows.select(columns) if are_here(rows) else rows.select(*columns)
 
     def begin(self) -> None:
@@ -203,7 +201,7 @@ class _Publication:
         if self.change.replaces:
             self._written += self._target.replace(in_spark(self.platform.spark, self._kept), info)
         else:
-            rows = _of_kinds(self._kept, kinds)
+            rows = of_kinds(self._kept, kinds)
             self._written += self._target.publish(lambda _: (rows, info), check=True, as_shown=True)
         if self.change.cause == "definition" and self._table is not None:
             accept_definition(self.platform, self._table, info)
@@ -219,7 +217,7 @@ class _Publication:
         counts: dict[str, Any] = {**change.counts, "approved_by": approved_by}
         result = run.end(self._written, keep=change.cause == "definition", **counts)
         if not change.replaces and not change.is_below and self._written.changed < change.changed:
-            rows = _of_kinds(self._kept, _ALL)
+            rows = of_kinds(self._kept, _ALL)
             if left := count(self._left(rows, self._now(rows))):
                 raise WriteConflict(
                     f"{change.table}: {left:,} of the {change.changed:,} rows that were shown were changed meanwhile, "
@@ -227,6 +225,16 @@ class _Publication:
                     hint=f"`./twofold {' '.join(self.plan.command)} --preview` shows what differs now.",
                 )
         return result
+
+    def complete(self) -> list[RunResult]:
+        """Compute rows that a stream of the old code has closed since the plan was made by the new code, too."""
+        table = self._table
+        if table is None or self.change.cause != "definition":
+            return []
+        then_ms, since = self.change.info.get("watermark_ms"), None
+        if table.closes_at and table.event_time and table.depends_within_ms is not None and then_ms is not None:
+            since = Interval(int(then_ms) - table.depends_within_ms, LAST_US // 1_000)
+        return [recompute(self.platform, table, since, accepts=True)]
 
     def _named(self, rows: Rows) -> str:
         key = list(self._target.key)
@@ -238,37 +246,3 @@ class _Publication:
             f"The plan {self.plan.id} is void: {what}. Nothing was changed.",
             hint=f"Look again: `./twofold {' '.join(self.plan.command)} --preview`.",
         )
-
-
-def _before(rows: Rows) -> Rows:
-    """What the rows of a difference were."""
-    columns = column_names(_after(rows))
-    names = [BEFORE + c if BEFORE + c in column_names(rows) else c for c in columns]
-    if are_here(rows):
-        return rows.filter(pc.not_equal(rows[CHANGE], "insert")).select(names).rename_columns(columns)
-    kept = rows.where(f"{CHANGE} <> 'insert'")
-    return kept.select(*(kept[name].alias(column) for name, column in zip(names, columns, strict=True)))
-
-
-def _after(rows: Rows) -> Rows:
-    """What the rows of a difference become."""
-    columns = [c for c in column_names(rows) if c != CHANGE and not c.startswith(BEFORE)]
-    if are_here(rows):
-        return rows.filter(pc.not_equal(rows[CHANGE], "delete")).select(columns)
-    return rows.where(f"{CHANGE} <> 'delete'").select(*columns)
-
-
-def _of_kinds(rows: Rows, kinds: Sequence[str]) -> Rows:
-    """The changes of these kinds."""
-    if are_here(rows):
-        return rows.filter(pc.is_in(rows[CHANGE], pa.array(kinds)))
-    return rows.where(f"{CHANGE} IN ({', '.join(map(repr, kinds))})")
-
-
-def _of_keys(rows: Rows, others: Rows, key: Sequence[str]) -> Rows:
-    """The rows of whose keys the others have one."""
-    if are_here(rows) and are_here(others):
-        same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM others."{c}"' for c in key)
-        found = query(f"SELECT rows.* FROM rows SEMI JOIN others ON {same}", rows=rows, others=others)
-        return found.cast(rows.schema)
-    return matching(rows, others, key, "left_semi")

@@ -12,7 +12,16 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult, run_name
 from batch.reconcile import reconcile_tables
 from batch.rewrite.difference_summary import summarise
-from batch.rewrite.plan import LASTS, Plan, Plans, TableChange, keep_evidence, keep_rows, rows_name
+from batch.rewrite.plan import (
+    LASTS,
+    Plan,
+    Plans,
+    TableChange,
+    keep_evidence,
+    keep_rows,
+    removed_unless_finished,
+    rows_name,
+)
 from batch.rewrite.platform_copy import below, copied
 from batch.rewrite.publication import target_of
 from infra.delta.change_feed import sides_of
@@ -57,7 +66,7 @@ def make_plan(
     """
     plans, run = Plans(live.lake.settings), run_name(cause)
     draft = plans.drafted(run)
-    with copied(live, names, draft / "copy") as copy:
+    with removed_unless_finished(draft), copied(live, names, draft / "copy") as copy:
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))
         reached = [t for t in below(live.registry, names) if is_accepted(copy.lake, t, copy.registry)]
@@ -80,10 +89,16 @@ def make_plan(
         who=who,
         why=why,
         changes=changes,
+        asks=any(_asks(change, live.registry.tables.get(change.table)) for change in changes if not change.is_below),
         compared=sum(result.compared or 0 for result in results),
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)
+
+
+def _asks(change: TableChange, table: Table | None) -> bool:
+    """Whether a person has to look at a change; at rows of a topic always."""
+    return table is None or change.replaces or change.changed > (table.approve_above or 0)
 
 
 def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
@@ -118,7 +133,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     difference, kept = draft / f"{name}.difference", draft / rows_name(name)
     digest = keep_rows(changed, difference)
     event_time = declared.event_time if declared else None
-    summary = summarise(difference, copy.lake.open(name, version).to_pyarrow_dataset(), target.key, event_time)
+    summary = summarise(difference, copy.lake.open(name, version).scan, target.key, event_time)
     if change.replaces:
         digest = keep_rows(copy.lake.frame(copy.spark, name), kept)
     else:

@@ -6,16 +6,14 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult, run_name
 from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
 from infra.delta.change_feed import sides_of
-from infra.delta.delta_writer import CHANGE, CommitTag, Written
+from infra.delta.delta_writer import CommitTag, Written
 from infra.delta.lake import QUARANTINE, Lake
-from infra.duckdb_session import query
 from infra.errors import BadArgument
 from infra.spark.rows import here
 from tables.declare.code_fingerprint import FINGERPRINT, is_same, recorded
@@ -23,6 +21,7 @@ from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.open_platform import Platform
+from tables.refresh.row_diff import matching, of_kinds
 from tables.refresh.target import FENCE, Target
 
 
@@ -83,7 +82,7 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
             target, row = taken_back[name]
             versions = _versions_of(target.lake, name, row)
             info = {**runs[name].info, "cause": CAUSE, "undoes": row["version_after"]}
-            written[name] += target.publish(lambda _: (_of_kinds(_undone(target, versions), kinds), info), check=False)
+            written[name] += target.publish(lambda _: (_replayed(_undone(target, versions), kinds), info), check=False)
 
     # A record that changes sides is for a moment on both, never on neither.
     publish(topic.full_name, ["insert", "update"])
@@ -93,9 +92,9 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
     return outcomes + reconcile_below(platform, topic)
 
 
-def _of_kinds(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
+def _replayed(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
     """The changes of these kinds; events among them as replayed ones."""
-    rows = rows.filter(pc.is_in(rows[CHANGE], pa.array(kinds)))
+    rows = of_kinds(rows, kinds)
     if REPLAYED not in rows.column_names:
         return rows
     return rows.set_column(rows.column_names.index(REPLAYED), REPLAYED, pa.repeat(True, len(rows)))
@@ -112,9 +111,8 @@ def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
     before, after = sides_of(target.lake, target.name, versions, target.key)
     touched = pa.concat_tables([before, after]).select(list(target.key))
     now = here(target.rows_of(touched)).select(after.schema.names).cast(after.schema)
-    same = " AND ".join(f'rows."{c}" IS NOT DISTINCT FROM others."{c}"' for c in target.key)
-    undone, since = target.difference(before, after), target.difference(after, now)
-    return query(f"SELECT rows.* FROM rows ANTI JOIN others ON {same}", rows=undone, others=since).cast(undone.schema)
+    undone, since = here(target.difference(before, after)), target.difference(after, now)
+    return matching(undone, since, target.key, "ANTI")
 
 
 def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:

@@ -33,14 +33,15 @@ class PlanOperator(CommandOperator):
             raise AirflowSkipException("Nothing would change: there is nothing to publish.")
         lines = text.splitlines()
         more = [f"\nAll of it: `./twofold plans {plan['id']}`"] if len(lines) > _LINES else []
-        return {"id": plan["id"], "changed": document["changed"], "markdown": "\n".join([*lines[:_LINES], *more])}
+        text = "\n".join([*lines[:_LINES], *more])
+        return {"id": plan["id"], "changed": document["changed"], "asks": plan["asks"], "markdown": text}
 
 
 class PlanApproval(ApprovalOperator):
     """Waits until a person approves or rejects the plan; without an approval nothing is published.
 
-    Args:
-        asks: says of a run's context whether a person must be asked.
+    Where the run was started without *Ask first*, or the tables declare that so few rows need no approval, it approves
+    by itself.
     """
 
     def __init__(self, **settings: Any) -> None:
@@ -56,10 +57,12 @@ class PlanApproval(ApprovalOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        if not context["params"].get("ask", True):
-            self.log.info("This run was started to publish without asking.")
-            return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": "Airflow, without asking"}}
-        return super().execute(context)
+        asks = (context["ti"].xcom_pull(task_ids=PREVIEW) or {}).get("asks", True)
+        if asks and context["params"].get("ask", True):
+            return super().execute(context)
+        why = "as the run was started" if asks else "as the table declares"
+        self.log.info("Approved without asking, %s.", why)
+        return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": f"Airflow, {why}"}}
 
 
 def published_plan(context: Context) -> list[str]:

@@ -2,15 +2,64 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, TypeAlias
+import re
+from typing import TYPE_CHECKING, TypeAlias, TypeVar, cast
 
 import pyarrow as pa
+
+from infra.duckdb_session import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from typing_extensions import TypeIs
 
     Rows: TypeAlias = pa.Table | DataFrame
+
+R = TypeVar("R", bound="Rows")
+_NAME = re.compile(r'"((?:[^"]|"")*)"')
+
+
+def run_sql(text: str, **relations: R) -> R:
+    """The rows that a statement gives of these relations: by DuckDB where they are here, by Spark where one is there.
+
+    Args:
+        text: in the SQL that both have, each relation as `{its name}`; columns are written by `quoted`.
+    """
+    if all(are_here(rows) for rows in relations.values()):
+        return cast("R", query(text.format(**{name: name for name in relations}), (), **relations))
+    spark = next(rows.sparkSession for rows in relations.values() if not are_here(rows))
+    frames = {name: in_spark(spark, rows) for name, rows in relations.items()}
+    return cast("R", spark.sql(_NAME.sub(_in_backticks, text), None, **frames))
+
+
+def quoted(column: str) -> str:
+    """The name of a column in a text for `run_sql`, whatever is in it."""
+    name = column.replace('"', '""').replace("{", "{{").replace("}", "}}")
+    return f'"{name}"'
+
+
+def _in_backticks(name: re.Match[str]) -> str:
+    return _backticked(name[1].replace('""', '"'))
+
+
+def _backticked(name: str) -> str:
+    text = name.replace("`", "``")
+    return f"`{text}`"
+
+
+def cast_like(rows: R, like: Rows) -> R:
+    """The rows with the columns of others, in their order and of their types."""
+    if are_here(rows):
+        schema = like.schema if are_here(like) else here(like.limit(0)).schema
+        return cast("R", rows.select(schema.names).cast(schema))
+    types = dict(in_spark(rows.sparkSession, like).dtypes)
+    columns = [(name, rows[_backticked(name)].cast(kind)) for name, kind in types.items()]
+    return cast("R", rows.select(*(column.alias(name) for name, column in columns)))
+
+
+def column_types(rows: Rows) -> dict[str, str]:
+    """Column -> its type, in the words of where the rows are; both say `double`, `float` and `map<`."""
+    return {f.name: str(f.type) for f in rows.schema} if are_here(rows) else dict(rows.dtypes)
 
 
 def are_here(rows: Rows) -> TypeIs[pa.Table]:

@@ -211,9 +211,9 @@ def _compare_rows(live: Platform, in_shadow: Platform, table: Table, streamed: i
         return rows.where((is_open & F.lit(with_open)) | (~is_open & F.lit(table.late == "correct")))
 
     target, made, there = Target.of_table(live.spark, live.lake, table), compared(in_shadow), compared(live)
+    uncorrected = target.difference(compared(in_shadow, streamed), there)
     changes = in_spark(live.spark, target.difference(made, there))
-    uncorrected = in_spark(live.spark, target.difference(compared(in_shadow, streamed), there))
-    both = matching(changes, uncorrected, table.primary_key, "left_semi")
+    both = matching(changes, uncorrected, table.primary_key, "SEMI")
     return compare_rows(table, made, both, None if with_open else bound)
 
 

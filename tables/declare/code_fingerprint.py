@@ -36,7 +36,9 @@ ACCEPTED = "definition"
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
-_NOT_DEFINING = BOUND | {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness"}
+_NOT_DEFINING = BOUND | frozenset(
+    {"derive", "checks", "tolerances", "trigger_interval", "owner", "tags", "freshness", "approve_above"}
+)
 _INSTALLED = frozenset({"site-packages", "dist-packages"})
 _STANDARD_LIBRARY = Path(sysconfig.get_paths()["stdlib"])
 

@@ -106,6 +106,8 @@ class Table:
         tags: words by which Airflow's UI finds the table's tasks, and `show` lists them.
         freshness: rows are to be visible this long after the broker had them; the stream's watch fails when they are
             not. None: within 15 minutes.
+        approve_above: a rewrite that Airflow runs may change so many of its rows without a person's approval; None:
+            none.
 
     Attributes:
         derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the
@@ -133,6 +135,7 @@ class Table:
     owner: str | None = None
     tags: Sequence[str] = ()
     freshness: str | None = None
+    approve_above: int | None = None
 
     domain: str = ""
     name: str = ""
@@ -156,6 +159,8 @@ class Table:
         if not self.primary_key:
             raise BadDeclaration("primary_key is empty.", hint=KEY_OF_ONE_ROW)
         _require_late(self.late)
+        if self.approve_above is not None and (type(self.approve_above) is not int or self.approve_above < 0):
+            raise BadDeclaration(f"approve_above={self.approve_above!r}: expected a number of rows, 0 or more.")
         if self.closes_at and self.sequence_by and self.sequence_by[0] != self.event_time:
             raise BadDeclaration(
                 f"With closes_at, sequence_by must start with event_time {self.event_time!r}; it starts with "
@@ -262,6 +267,7 @@ class Parameters(TypedDict, total=False):
     owner: str
     tags: Sequence[str]
     freshness: str
+    approve_above: int
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 @table(
     trigger_interval="2 seconds",
+    approve_above=20,
     checks=[
         not_null("carrier"),
         expression("landed <= flights"),

@@ -7,10 +7,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from datetime import timedelta
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
-from infra.duckdb_session import query
 from infra.errors import BadDeclaration
+from infra.spark.rows import R, are_here, column_names, quoted, run_sql
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from pyspark.sql.types import StructType
 
     from infra.delta.lake import Lake
+    from infra.spark.rows import Rows
     from tables.declare.registry import Registry
 
 
@@ -128,13 +129,13 @@ def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
     return frame.select(columns)
 
 
-def first_of_each(frame: DataFrame, same: Sequence[str]) -> DataFrame:
-    """Without repeated records: of those that agree in these columns the first in the log stays."""
-    from pyspark.sql import Window
-    from pyspark.sql import functions as F
-
-    order = Window.partitionBy(*same).orderBy(PARTITION, OFFSET)
-    return frame.withColumn("_nth", F.row_number().over(order)).where("_nth = 1").drop("_nth")
+def first_of_each(rows: R, agreeing: Sequence[str]) -> R:
+    """Remove repeated records: of those that agree in these columns the first in the log stays."""
+    names, same = (", ".join(map(quoted, columns)) for columns in (column_names(rows), agreeing))
+    order = ", ".join(f"{quoted(column)} NULLS FIRST" for column in (PARTITION, OFFSET))
+    numbered = f"SELECT *, row_number() OVER (PARTITION BY {same} ORDER BY {order}) AS _nth FROM {{rows}}"
+    first: Rows = run_sql(f"SELECT {names} FROM ({numbered}) WHERE _nth = 1", rows=rows)
+    return cast("R", first.cast(rows.schema) if are_here(first) and are_here(rows) else first)
 
 
 def first_of_each_on_stream(
@@ -166,14 +167,6 @@ def first_of_each_on_stream(
     else:
         once = marked.dropDuplicatesWithinWatermark(list(same))
     return once.select(*others, F.col(time).alias(time, metadata={_WATERMARK: delay_ms}))
-
-
-def first_of_each_in_memory(rows: pa.Table, agreeing: Sequence[str]) -> pa.Table:
-    """Remove repeated records among rows in this process, with the columns of their place in the log."""
-    same = ", ".join(f'"{column}"' for column in agreeing)
-    order = ", ".join(f"{column} NULLS FIRST" for column in (PARTITION, OFFSET))
-    first = f"SELECT * FROM rows QUALIFY row_number() OVER (PARTITION BY {same} ORDER BY {order}) = 1"
-    return query(first, rows=rows).cast(rows.schema)
 
 
 def latest_of_each(rows: DataFrame, table: Table, before: Sequence[str] = ()) -> DataFrame:

@@ -38,7 +38,7 @@ from tables.declare.topic import Topic
 from tables.refresh.derived_rows import (
     declared_columns,
     derive,
-    first_of_each_in_memory,
+    first_of_each,
     greatest_by,
     input_of,
     one_of_each_key,
@@ -413,7 +413,7 @@ class Refresher:
             columns,
         )
         if rows is not None and isinstance(declaration, Topic) and self._strategy.removes_repeats:
-            return first_of_each_in_memory(rows, repeats_agree_in(declaration, self.table))
+            return first_of_each(rows, repeats_agree_in(declaration, self.table))
         return rows
 
 

@@ -5,32 +5,30 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from functools import reduce
-from operator import and_
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 import pyarrow as pa
 
 from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.duckdb_session import query
+from infra.spark.rows import R, are_here, cast_like, column_names, column_types, quoted, run_sql
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from infra.spark.rows import Rows
 
 _ROUNDING = {"double": 1e-12, "float": 1e-6}
 """Type of a column -> the relative error that another order of additions may make."""
 _CANCELLED = 1e-12  # what is left of additions that cancel has no relative error
 
 
-def difference_of_frames(
-    should: DataFrame,
-    live: DataFrame,
+def difference(
+    should: Rows,
+    live: Rows,
     key: Sequence[str],
     compared: Sequence[str] | None = None,
     approximate: Mapping[str, float] | None = None,
-) -> DataFrame:
+) -> Rows:
     """Rows that are missing, extra or changed in `live`.
 
     Values differ by `IS DISTINCT FROM`: null equals null, NaN equals NaN, -0.0 equals 0.0. Approximate ones differ
@@ -44,80 +42,65 @@ def difference_of_frames(
 
     Returns:
         The columns of `live` as they should be (as they are, for a delete), `_change` (insert, update, delete), and
-        `_before_<column>` for each column that is not of the key: what `Writer.apply` takes.
+        `_before_<column>` for each column that is not of the key: what `Writer.apply` takes. In this process where both
+        sides are, by DuckDB, in tenths of a second less than by Spark.
     """
-    from pyspark.sql import functions as F
-
-    others = [c for c in live.columns if c not in key]
-    wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes)).withColumn("_in", F.lit(True))
-    present = live.select(*(F.col(c).alias(f"_live_{c}") for c in live.columns)).withColumn("_was", F.lit(True))
-    same_key = reduce(and_, (F.col(c).eqNullSafe(F.col(f"_live_{c}")) for c in key))
-    errors = _errors(dict(live.dtypes), approximate)
-    wrap = {name: "array_sort(map_entries({}))" for name, kind in live.dtypes if kind.startswith("map<")}
+    types = column_types(live)
+    others, errors = [c for c in types if c not in key], _errors(types, approximate)
     unlike = [
-        _unlike(f"`{c}`", f"`_live_{c}`", errors.get(c), wrap.get(c, "{}"))
+        _unlike(f"s.{quoted(c)}", f"l.{quoted(c)}", errors.get(c), is_map=types[c].startswith("map<"))
         for c in (others if compared is None else compared)
     ]
-    changed = F.expr(" OR ".join(filter(None, unlike)) or "false")
-    change = F.when(F.col("_was").isNull(), "insert").when(F.col("_in").isNull(), "delete").when(changed, "update")
-    joined = wanted.join(present, same_key, "full_outer").withColumn(CHANGE, change).where(F.col(CHANGE).isNotNull())
-    return joined.select(
-        *(F.when(F.col("_in"), F.col(c)).otherwise(F.col(f"_live_{c}")).alias(c) for c in [*key, *others]),
-        CHANGE,
-        *(F.col(f"_live_{c}").alias(BEFORE + c) for c in others),
+    changed = " OR ".join(filter(None, unlike)) or "false"
+    columns = [f"CASE WHEN s._in THEN s.{quoted(c)} ELSE l.{quoted(c)} END AS {quoted(c)}" for c in [*key, *others]]
+    columns.append(
+        f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' WHEN {changed} THEN 'update' END "
+        f"AS {CHANGE}"
     )
-
-
-def difference_of_tables(
-    should: pa.Table,
-    live: pa.Table,
-    key: Sequence[str],
-    compared: Sequence[str] | None = None,
-    approximate: Mapping[str, float] | None = None,
-) -> pa.Table:
-    """The difference of rows in memory: by DuckDB, in this process, in tenths of a second less.
-
-    Args:
-        should, live, key, compared, approximate: as for `difference_of_frames`.
-
-    Returns:
-        The columns of `difference_of_frames`, of the types of `live`.
-    """
-    others = [c for c in live.column_names if c not in key]
-    same_key = " AND ".join(f's."{c}" IS NOT DISTINCT FROM l."{c}"' for c in key)
-    errors = _errors({f.name: str(f.type) for f in live.schema}, approximate)
-    wrap = {field.name: "list_sort(map_entries({}))" for field in live.schema if pa.types.is_map(field.type)}
-    unlike = [
-        _unlike(f's."{c}"', f'l."{c}"', errors.get(c), wrap.get(c, "{}"))
-        for c in (others if compared is None else compared)
-    ]
-    changed = " OR ".join(filter(None, unlike))
-    columns = [f'CASE WHEN s._in THEN s."{c}" ELSE l."{c}" END AS "{c}"' for c in [*key, *others]]
-    columns += [
-        (
-            f"CASE WHEN l._was IS NULL THEN 'insert' WHEN s._in IS NULL THEN 'delete' "
-            f"WHEN {changed or 'false'} THEN 'update' END AS {CHANGE}"
-        )
-    ]
-    columns += [f'l."{c}" AS "{BEFORE}{c}"' for c in others]
-    found = query(
-        f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM should) s "
-        f"FULL OUTER JOIN (SELECT *, true AS _was FROM live) l ON {same_key}) WHERE {CHANGE} IS NOT NULL",
-        should=should.select(live.column_names).cast(live.schema),
+    columns += [f"l.{quoted(c)} AS {quoted(BEFORE + c)}" for c in others]
+    found = run_sql(
+        f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM {{should}}) s "
+        f"FULL OUTER JOIN (SELECT *, true AS _was FROM {{live}}) l ON {_same(key, 's', 'l')}) "
+        f"WHERE {CHANGE} IS NOT NULL",
+        should=cast_like(should, live),
         live=live,
     )
-    types = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
-    return found.cast(pa.schema([(n, types[n.removeprefix(BEFORE)]) for n in found.column_names]))
+    if not are_here(found) or not are_here(live):
+        return found
+    kinds = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
+    return found.cast(pa.schema([(n, kinds[n.removeprefix(BEFORE)]) for n in found.column_names]))
 
 
-def matching(
-    rows: DataFrame, others: DataFrame, key: Sequence[str], how: Literal["left_semi", "left_anti"]
-) -> DataFrame:
-    """The rows of whose keys the others have one (`left_semi`) or none (`left_anti`); nulls of a key are equal."""
-    from pyspark.sql import functions as F
+def matching(rows: R, others: Rows, key: Sequence[str], how: Literal["SEMI", "ANTI"]) -> R:
+    """The rows of whose keys the others have one (`SEMI`) or none (`ANTI`); nulls of a key are equal."""
+    joined: Rows = run_sql(
+        f"SELECT r.* FROM {{rows}} r {how} JOIN {{others}} o ON {_same(key, 'r', 'o')}", rows=rows, others=others
+    )
+    return cast("R", joined.cast(rows.schema) if are_here(joined) and are_here(rows) else joined)
 
-    keys = others.select(*(F.col(c).alias(f"_other_{c}") for c in key))
-    return rows.join(keys, reduce(and_, (F.col(c).eqNullSafe(F.col(f"_other_{c}")) for c in key)), how)
+
+def _same(key: Sequence[str], one: str, other: str) -> str:
+    return " AND ".join(f"{one}.{quoted(c)} IS NOT DISTINCT FROM {other}.{quoted(c)}" for c in key)
+
+
+def of_kinds(changes: R, kinds: Sequence[str]) -> R:
+    """The rows of a difference that are insertions, updates or deletions: those of these kinds."""
+    texts = ", ".join(f"'{kind}'" for kind in kinds)
+    return run_sql(f"SELECT * FROM {{changes}} WHERE {CHANGE} IN ({texts})", changes=changes)
+
+
+def rows_before(changes: R) -> R:
+    """What the rows of a difference were; insertions were none."""
+    columns = column_names(changes)
+    names = [c for c in columns if c != CHANGE and not c.startswith(BEFORE)]
+    chosen = [f"{quoted(BEFORE + c if BEFORE + c in columns else c)} AS {quoted(c)}" for c in names]
+    return run_sql(f"SELECT {', '.join(chosen)} FROM {{changes}} WHERE {CHANGE} <> 'insert'", changes=changes)
+
+
+def rows_after(changes: R) -> R:
+    """What the rows of a difference become; deletions become none."""
+    names = [quoted(c) for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
+    return run_sql(f"SELECT {', '.join(names)} FROM {{changes}} WHERE {CHANGE} <> 'delete'", changes=changes)
 
 
 def _errors(types: Mapping[str, str], approximate: Mapping[str, float] | None) -> dict[str, float]:
@@ -127,12 +110,9 @@ def _errors(types: Mapping[str, str], approximate: Mapping[str, float] | None) -
     return {column: _ROUNDING[kind] for column, kind in types.items() if kind in _ROUNDING} | dict(approximate)
 
 
-def _unlike(should: str, live: str, error: float | None, wrap: str) -> str | None:
-    """SQL of both engines: the values differ; None where they never do.
-
-    Args:
-        wrap: makes of a value one that can be compared: of a map its entries in one order.
-    """
+def _unlike(should: str, live: str, error: float | None, *, is_map: bool) -> str | None:
+    """SQL of both engines: the values differ; None where they never do. Maps are compared by their sorted entries."""
+    wrap = "array_sort(map_entries({}))" if is_map else "{}"
     distinct = f"({wrap.format(should)} IS DISTINCT FROM {wrap.format(live)})"
     if not error:
         return distinct

@@ -104,7 +104,7 @@ class ScopeFilter:
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
         """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
 
-        return matching(rows, live.where(~self.is_closed), self.table.primary_key, "left_anti")
+        return matching(rows, live.where(~self.is_closed), self.table.primary_key, "ANTI")
 
     def near_sql(self, schema: pa.Schema) -> str | None:
         """The superset of `near` as a DataFusion predicate; None where it is all rows."""

@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
 import pyarrow as pa
 
@@ -18,7 +18,7 @@ from infra.errors import QualityFailed, WriteConflict
 from infra.spark.rows import are_here, count, in_spark
 from quality.rules import Rule
 from tables.declare.table import Table
-from tables.refresh.row_diff import difference_of_frames, difference_of_tables, matching
+from tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
     from deltalake import DeltaTable
@@ -102,7 +102,7 @@ class Target:
             keys: the columns of the key, among others.
         """
         if not are_here(keys):
-            return matching(self.live(), keys, self.key, "left_semi")
+            return matching(self.live(), keys, self.key, "SEMI")
         keys, newest = keys.select(list(self.key)), self.newest()
         schema = pa.schema(newest.schema())
         # Read as a stream, and only from files that can hold one of the keys: the table may not fit into memory.
@@ -117,8 +117,7 @@ class Target:
         Args:
             live: rows of the target, or of those of its columns that `should` has too; where `should` is.
         """
-        of_engine: Any = difference_of_tables if are_here(live) else difference_of_frames
-        return of_engine(should, live, self.key, self.compared, self.approximate)
+        return difference(should, live, self.key, self.compared, self.approximate)
 
     def publish(self, changes_of: Changes, *, check: bool, as_shown: bool = False) -> Written:
         """Publish what differs in one commit; none when nothing does.

@@ -43,7 +43,7 @@ KINDS = {"same": HOURS, "doubled": DOUBLED_HOURS, "wider": WIDER_HOURS}
 STEPS = [
     *((Writer, name) for name in ("_commit", "replace")),
     *((TopicWriter, name) for name in ("take", "take_frame")),
-    *((Ledgers, name) for name in ("catch_up", "record_corrections", "record_run")),
+    *((Ledgers, name) for name in ("unrecorded_runs", "record_corrections", "record_run")),
     *((Promotion, name) for name in ("settle", "promote")),
     (TableStream, "_note"),
 ]

@@ -6,8 +6,6 @@ from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
 
-import pyarrow as pa
-import pyarrow.compute as pc
 import pytest
 
 import batch.late_rows
@@ -16,15 +14,17 @@ import streaming.maintain.change_driven
 import tables.refresh.derived_rows
 import tables.refresh.refresh
 import tables.refresh.target
-from infra.delta.delta_writer import CHANGE
 from infra.instants import Interval
 from infra.settings import Settings
+from tables.refresh.row_diff import of_kinds
 from tests.fuzz.fuzz_cases import Case, Flight, Schedule, log_of
 from tests.fuzz.fuzz_check import begun, ended
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
+
+    from infra.spark.rows import Rows
 
 pytestmark = pytest.mark.spark
 
@@ -53,22 +53,18 @@ def late_rows_that_are_dropped(patch: pytest.MonkeyPatch) -> None:
 
 def retractions_that_are_lost(patch: pytest.MonkeyPatch) -> None:
     """Rows that should be gone are not told of."""
-    right = tables.refresh.target.difference_of_tables
+    right = tables.refresh.target.difference
 
-    def wrong(*arguments: Any, **named: Any) -> pa.Table:
-        found = right(*arguments, **named)
-        return found.filter(pc.not_equal(found[CHANGE], "delete"))
+    def wrong(*arguments: Any, **named: Any) -> Rows:
+        return of_kinds(right(*arguments, **named), ["insert", "update"])
 
-    patch.setattr(tables.refresh.target, "difference_of_tables", wrong)
+    patch.setattr(tables.refresh.target, "difference", wrong)
 
 
 def repetitions_that_count(patch: pytest.MonkeyPatch) -> None:
     """The batch takes a record that was sent twice for two."""
-    for module, name in (
-        (tables.refresh.derived_rows, "first_of_each"),
-        (tables.refresh.refresh, "first_of_each_in_memory"),
-    ):
-        patch.setattr(module, name, lambda rows, _: rows)
+    for module in (tables.refresh.derived_rows, tables.refresh.refresh):
+        patch.setattr(module, "first_of_each", lambda rows, _: rows)
 
 
 MUTATIONS: dict[Patch, str] = {

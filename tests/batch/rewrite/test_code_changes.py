@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ from batch.rewrite.plan_publication import publish_plan
 from infra.errors import BadArgument, QualityFailed
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform, ensure_domain
-from tests.plant import DAYS_FILE, HOURS, WIDER_HOURS, hour, plant, reading
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World
 
@@ -94,6 +95,26 @@ def test_a_plan_has_the_rows_that_the_change_changes(
     world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
     tables = [*FILES, *(name for name in CHANGES[kind] if name not in FILES)]
     assert [(o.table, o.changed, o.unexplained) for o in world.reconcile(tables, verify=True) if o.unexplained] == []
+
+
+@pytest.mark.parametrize("hours", [DOUBLED_HOURS, WIDER_HOURS], ids=["same columns", "other columns"])
+def test_rows_that_close_after_the_plan_are_of_the_new_code_too(
+    before: World, settings: Settings, tmp_path: Path, hours: str
+) -> None:
+    """The streams of the old code go on until the plan is published."""
+    platform = changed(before, settings, tmp_path, hours=hours)
+    plan = planned(platform)
+    old = replace(before, settings=settings, log=dict(before.log))
+    old.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
+    old.maintain(FILES)
+    publish_plan(platform, plan.id, "ada")
+    new = replace(old, registry=platform.registry)
+    new.maintain(FILES)
+    times = 2 if hours == DOUBLED_HOURS else 1
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in new.rows("plant.hours").to_pylist()}
+    expected = {("b", 1): 2.0, ("b", 2): 3.0, ("a", 9): 1.0, ("a", 10): 1.0, ("b", 11): 4.0, ("a", 14): 1.0}
+    assert rows == {(sensor, hour(at)): total * times for (sensor, at), total in expected.items()}
+    assert [o for o in new.reconcile(FILES, verify=True) if o.unexplained] == []
 
 
 def test_nothing_has_changed_where_only_comments_have(before: World, settings: Settings, tmp_path: Path) -> None:

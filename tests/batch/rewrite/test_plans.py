@@ -24,6 +24,7 @@ from infra.settings import Settings
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
+from tests.tables.declared import edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -105,7 +106,7 @@ def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
     kept = Plans(world.settings).rows(plan, plan.changes[0], world.spark)
     assert isinstance(kept, pa.Table)
     assert kept.select(["total", "_before_total"]).to_pylist() == [{"total": 2.0, "_before_total": 6.0}]
-    assert Plans(world.settings).all() == [plan]
+    assert [one.id for one in Plans(world.settings).all()] == [plan.id]
     assert not list(Plans(world.settings).folder.glob("*/copy"))
 
 
@@ -129,6 +130,16 @@ def test_a_plan_that_changes_nothing_is_empty(world: World) -> None:
     plan = backfill_of(world)
     assert plan.changes == []
     assert publish_plan(platform_of(world), plan.id, "grace") == []
+
+
+@pytest.mark.parametrize(("least", "asks"), [(1, False), (0, True)])
+def test_a_table_may_declare_how_many_rows_need_no_approval(
+    world: World, tmp_path: Path, least: int, asks: bool
+) -> None:
+    hours = edited(HOURS, 'late="correct",', f'late="correct",\n    approve_above={least},')
+    declared = replace(world, registry=plant(tmp_path / "now", hours=hours, days=DAYS_FILE))
+    plan = backfill_of(declared)
+    assert (plan.changes[0].changed, plan.asks) == (1, asks)
 
 
 def test_a_row_that_has_changed_since_voids_the_plan(world: World) -> None:

@@ -10,7 +10,11 @@ import pytest
 
 from dags.operators.plan_approval import PlanApproval, PlanOperator, published_plan
 
-FOUND: dict[str, Any] = {"plan": {"id": "repair-1-abc", "changes": [{}]}, "changed": 1200, "markdown": "1,200 rows"}
+FOUND: dict[str, Any] = {
+    "plan": {"id": "repair-1-abc", "changes": [{}], "asks": True},
+    "changed": 1200,
+    "markdown": "1,200 rows",
+}
 
 
 def planned(stand_in: Callable[[str], None], document: object) -> Any:
@@ -21,13 +25,14 @@ def planned(stand_in: Callable[[str], None], document: object) -> Any:
 class Instance:
     def __init__(self, answer: dict[str, Any] | None) -> None:
         self.answer = answer
+        self.asks = True
 
     def xcom_pull(self, task_ids: str) -> dict[str, Any] | None:
-        return self.answer if task_ids == "approve" else {"id": "repair-1-abc"}
+        return self.answer if task_ids == "approve" else {"id": "repair-1-abc", "asks": self.asks}
 
 
 def test_the_result_is_the_plan_and_its_text(stand_in: Callable[[str], None]) -> None:
-    assert planned(stand_in, FOUND) == {"id": "repair-1-abc", "changed": 1200, "markdown": "1,200 rows"}
+    assert planned(stand_in, FOUND) == {"id": "repair-1-abc", "changed": 1200, "asks": True, "markdown": "1,200 rows"}
 
 
 def test_a_long_text_is_cut_and_says_where_all_of_it_is(stand_in: Callable[[str], None]) -> None:
@@ -56,11 +61,15 @@ def test_exactly_the_plan_that_was_shown_is_published(answer: dict[str, Any] | N
     assert published_plan(context) == ["repair-1-abc", "--approved-by", person]
 
 
-def test_a_run_that_does_not_ask_approves_by_itself() -> None:
-    approval = PlanApproval()
-    context: Any = {"params": {"ask": False}, "ti": Instance(None)}
-    answer = approval.execute(context)
-    assert (answer["chosen_options"], answer["responded_by_user"]["name"]) == (["Approve"], "Airflow, without asking")
+@pytest.mark.parametrize(
+    ("ask", "asks", "who"),
+    [(False, True, "Airflow, as the run was started"), (True, False, "Airflow, as the table declares")],
+)
+def test_what_needs_no_approval_is_approved_by_itself(ask: bool, asks: bool, who: str) -> None:
+    instance = Instance(None)
+    instance.asks = asks
+    answer = PlanApproval().execute({"params": {"ask": ask}, "ti": instance})  # type: ignore[typeddict-item]
+    assert (answer["chosen_options"], answer["responded_by_user"]["name"]) == (["Approve"], who)
 
 
 def test_the_page_says_what_takes_a_publication_back() -> None:

@@ -165,7 +165,10 @@ def test_what_the_function_imports_when_it_runs_is_part_of_the_definition(tmp_pa
         ("SPARE = 1", "SPARE = 2"),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], trigger_interval="2 seconds"'),
         ('recompute_by=["sensor"]', 'recompute_by=["sensor"], tolerances={"value": 0.1}'),
-        ('recompute_by=["sensor"]', 'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute"'),
+        (
+            'recompute_by=["sensor"]',
+            'recompute_by=["sensor"], owner="plant", tags=["a"], freshness="1 minute", approve_above=5',
+        ),
         ("def latest(readings):", 'def latest(readings):\n    """The newest.\n\n    sensor: which\n    """'),
     ],
 )

@@ -97,6 +97,7 @@ def test_a_choice_of_domains_has_what_they_read_and_no_more(tmp_path: Path) -> N
             "Write primary_key=",
         ),
         ("newest", edited(TABLE_FILE, "@table(", "@table(freshness='soon', "), "freshness='soon'", "90 seconds"),
+        ("newest", edited(TABLE_FILE, "@table(", "@table(approve_above=-1, "), "approve_above=-1", ""),
         (
             "newest",
             edited(TABLE_FILE, 'primary_key=["sensor"]', 'primary_key="sensor"'),

@@ -11,7 +11,8 @@ import pyarrow as pa
 import pytest
 
 from infra.delta.delta_writer import BEFORE, CHANGE
-from tables.refresh.row_diff import difference_of_frames, difference_of_tables
+from infra.spark.rows import here
+from tables.refresh.row_diff import difference
 
 SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 NAN = float("nan")
@@ -31,12 +32,8 @@ def compare(request: pytest.FixtureRequest) -> Compare:
         compared: Sequence[str] | None = None,
         approximate: Mapping[str, float] | None = None,
     ) -> list[dict[str, Any]]:
-        if spark is None:
-            found = difference_of_tables(should, live, key, compared, approximate)
-        else:
-            frames = spark.createDataFrame(should), spark.createDataFrame(live)
-            found = difference_of_frames(*frames, key, compared, approximate).toArrow()
-        return sorted(found.to_pylist(), key=repr)
+        sides = (should, live) if spark is None else (spark.createDataFrame(should), spark.createDataFrame(live))
+        return sorted(here(difference(*sides, key, compared, approximate)).to_pylist(), key=repr)
 
     return rows
 
