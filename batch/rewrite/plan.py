@@ -110,6 +110,12 @@ class Plan:
         return sum(change.changed for change in self.changes)
 
     @property
+    def again(self) -> str:
+        """The command that makes it anew, in backticks."""
+        own = self.command[0] in ("plan", "rebuild")  # they make plans and nothing else
+        return f"`./twofold {shlex.join(self.command)}{'' if own else ' --preview'}`"
+
+    @property
     def run(self) -> str:
         """The name of its run in the ledger."""
         return self.id.rpartition("-")[0]
@@ -183,7 +189,7 @@ class Plans:
         if state == "sample":
             raise BadArgument(
                 f"The plan {plan.id} is of {plan.sample} alone; nothing was changed.",
-                hint=f"Make one of all rows: `./twofold {shlex.join(plan.command)}`.",
+                hint=f"Make one of all rows: {plan.again}.",
             )
         since = {
             "published": plan.published_at,
@@ -193,7 +199,7 @@ class Plans:
         }[state]
         raise BadArgument(
             f"The plan {plan.id} {_STATES[state]} {since:%Y-%m-%d %H:%M:%S} UTC; nothing was changed.",
-            hint=f"Make it anew: `./twofold {' '.join(plan.command)} --preview`."
+            hint=f"Make it anew: {plan.again}."
             if state == "expired"
             else "`./twofold plans` lists those that can be published.",
         )
@@ -218,7 +224,7 @@ class Plans:
         if not path.exists() or rows_digest(path) != change.digest:
             raise BadArgument(
                 f"The rows of {change.table} that the plan {plan.id} kept are missing or were changed.",
-                hint=f"Make it anew: `./twofold {' '.join(plan.command)} --preview`.",
+                hint=f"Make it anew: {plan.again}.",
             )
         return pq.read_table(path) if path.is_file() else spark.read.parquet(str(path))
 

@@ -222,7 +222,7 @@ class _Publication:
                 raise WriteConflict(
                     f"{change.table}: {left:,} of the {change.changed:,} rows that were shown were changed meanwhile, "
                     "and stay as they are.",
-                    hint=f"`./twofold {' '.join(self.plan.command)} --preview` shows what differs now.",
+                    hint=f"{self.plan.again} shows what differs now.",
                 )
         return result
 
@@ -244,5 +244,5 @@ class _Publication:
     def _void(self, what: str) -> PlanVoid:
         return PlanVoid(
             f"The plan {self.plan.id} is void: {what}. Nothing was changed.",
-            hint=f"Look again: `./twofold {' '.join(self.plan.command)} --preview`.",
+            hint=f"Look again: {self.plan.again}.",
         )
