@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, ClassVar, Generic, TypeVar
 
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -29,15 +28,14 @@ class Group:
     """Records of a batch that were written by one schema.
 
     Attributes:
-        written: by which; where each begins is in `starts`.
+        written: by which.
         rows: their numbers, ascending.
-        starts, ends: where each lies in the buffer of the values.
+        records: the bytes of each, without its framing.
     """
 
     written: Framed
-    rows: npt.NDArray[np.int64]
-    starts: npt.NDArray[np.int64]
-    ends: npt.NDArray[np.int64]
+    rows: Sequence[int]
+    records: Sequence[bytes]
 
 
 class SchemaParser(ABC, Generic[Reading]):
@@ -64,8 +62,28 @@ class SchemaParser(ABC, Generic[Reading]):
         """
 
     @abstractmethod
-    def parse_group(self, values: pa.Array, group: Group, reading: Reading) -> Parsed:
-        """The records of a group among the values of the batch."""
+    def require_sound(self, record: bytes, reading: Reading) -> None:
+        """Hold every byte of a record against the schema that it was written by.
+
+        Raises:
+            Misfit: the first place at which it is not what the schema says.
+        """
+
+    @abstractmethod
+    def read(self, record: bytes, reading: Reading) -> Any:
+        """What the encoding's library makes of a record.
+
+        Raises:
+            Misfit: it is not what its schema says.
+        """
+
+    @abstractmethod
+    def columns(self, values: list[Any], reading: Reading) -> tuple[Sequence[pa.Array], Mapping[int, str]]:
+        """The columns of what `read` gave, and why values of some records cannot be in them, by number."""
+
+    @abstractmethod
+    def rests(self, values: list[Any], reading: Reading) -> list[str | None]:
+        """Fields of each value that the topic keeps without naming them, as JSON; None where there are none."""
 
     def parse(self, raw: pa.Table) -> Parsed:
         """The records of `raw` that are what their schema says, and of the others why they are not.
@@ -74,16 +92,41 @@ class SchemaParser(ABC, Generic[Reading]):
             RegistryUnreachable: a record's schema is no file, and the registry does not answer. Retryable.
         """
         groups, faults = self._by_schema(raw)
-        values = raw["value"].combine_chunks()
         parts = []
         with without_gc():
             for group in groups:
                 reading = self._reading(group.written)
                 if isinstance(reading, str):
-                    faults.update((row, [reading]) for row in group.rows.tolist())
+                    faults.update((row, [reading]) for row in group.rows)
                 else:
-                    parts.append(self.parse_group(values, group, reading))
+                    parts.append(self._parse_group(group, reading))
         return _joined(parts, faults, self.format)
+
+    def _parse_group(self, group: Group, reading: Reading) -> Parsed:
+        values, places, faults = list[Any](), list[int](), dict[int, list[str]]()
+        for place, record in enumerate(group.records):
+            try:
+                values.append(self.read(record, reading))
+                places.append(place)
+            except Misfit as misfit:
+                faults[group.rows[place]] = [_text(misfit)]
+        columns, misfits = self.columns(values, reading)
+        if misfits:
+            for number, reason in misfits.items():
+                faults[group.rows[places[number]]] = [self._reason(group.records[places[number]], reading) or reason]
+            fitting = [number for number in range(len(values)) if number not in misfits]
+            columns = [column.take(pa.array(fitting, pa.int64())) for column in columns]
+            values, places = [values[number] for number in fitting], [places[number] for number in fitting]
+        rows = [group.rows[place] for place in places]
+        return Parsed(rows, dict(zip(self.format.types, columns, strict=True)), faults, self.rests(values, reading))
+
+    def _reason(self, record: bytes, reading: Reading) -> str:
+        """Where a record is not what its schema says; empty where it is."""
+        try:
+            self.require_sound(record, reading)
+        except Misfit as misfit:
+            return _text(misfit)
+        return ""
 
     def refuse_unknown(self, field: str | None, written: Framed) -> None:
         """Refuse a schema with a field that the topic neither names nor allows.
@@ -128,13 +171,7 @@ class SchemaParser(ABC, Generic[Reading]):
         names = pc.struct_field(pc.list_flatten(raw[HEADERS]), "key")
         has_headers = bool(pc.any(pc.equal(names, HEADER)).as_py())
         headers: list[Any] = raw[HEADERS].to_pylist() if has_headers else [None] * len(raw)
-        _, offsets, data = values.buffers()
-        bounds = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1].astype(np.int64)
-        if not has_headers and not values.null_count and data is not None:
-            plain = _of_one_schema(np.frombuffer(data, np.uint8), bounds, self.format.max_bytes, indexed=self.indexed)
-            if plain is not None:
-                return [plain], {}
-        found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, int]]] = {}
+        found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, bytes]]] = {}
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(values.to_pylist()):
             unfit = sized(value, self.format.max_bytes, self.expected)
@@ -144,31 +181,18 @@ class SchemaParser(ABC, Generic[Reading]):
                 except ValueError as error:
                     unfit = str(error)
                 else:
-                    found.setdefault((frame.schema, frame.message), []).append((row, frame.start))
+                    found.setdefault((frame.schema, frame.message), []).append((row, value[frame.start :]))
             if unfit is not None:
                 faults[row] = [unfit]
-        groups = []
-        for (schema, message), places in found.items():
-            rows, starts = np.array(places, np.int64).T
-            groups.append(Group(Framed(schema, 0, message), rows, bounds[rows] + starts, bounds[rows + 1]))
+        groups = [
+            Group(Framed(schema, 0, message), *zip(*records, strict=True))
+            for (schema, message), records in found.items()
+        ]
         return groups, faults
 
 
-def _of_one_schema(
-    data: npt.NDArray[np.uint8], bounds: npt.NDArray[np.int64], max_bytes: int, *, indexed: bool
-) -> Group | None:
-    """The group of all records, where they begin alike with an id, as nearly every batch does; else None."""
-    starts, ends, size = bounds[:-1], bounds[1:], 6 if indexed else 5
-    lengths = ends - starts
-    if not len(starts) or lengths.min() < size or lengths.max() > max_bytes:
-        return None
-    heads = data[starts[:, None] + np.arange(size)]
-    if (heads != heads[0]).any() or heads[0, 0] or (indexed and heads[0, 5]):
-        return None
-    message = (0,) if indexed else ()
-    return Group(
-        Framed(int.from_bytes(heads[0, 1:5].tobytes(), "big"), 0, message), np.arange(len(starts)), starts + size, ends
-    )
+def _text(misfit: Misfit) -> str:
+    return str(misfit) if misfit.path else misfit.reason
 
 
 def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], format: RecordFormat) -> Parsed:

@@ -2,29 +2,29 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
+from datetime import timedelta
 from functools import cached_property
 from io import BytesIO
 from typing import Any
 
+import fastavro
 import msgspec
 import numpy as np
 import pyarrow as pa
 
-from infra.compiled import Bytes, Numbers
-from infra.encodings.avro.avro_columns import BASE, FROM_DOUBLE, FROM_FLOAT, read_all
+from infra.encodings.avro.avro_columns import AvroColumns, exact_decimal
 from infra.encodings.avro.avro_faults import require_sound
-from infra.encodings.avro.avro_program import Program, Slot, compiled, exact_decimal
-from infra.encodings.avro.avro_resolution import resolved
-from infra.encodings.avro.avro_schema import EXACT, AvroSchema, Node, parse_avro, unnamed_fields
-from infra.encodings.byte_loops import gather
+from infra.encodings.avro.avro_resolution import Step, resolved
+from infra.encodings.avro.avro_schema import BOUNDS, AvroSchema, Node, parse_avro, unnamed_fields
 from infra.encodings.column_types import FieldType
-from infra.encodings.parsed_records import Parsed
-from infra.encodings.record_format import Misfit, RecordFormat
+from infra.encodings.record_format import Misfit
 from infra.encodings.schema_files import Schema
 from infra.encodings.schema_framing import Framed
-from infra.encodings.schema_parser import Group, SchemaParser
+from infra.encodings.schema_parser import SchemaParser
+from infra.instants import EPOCH
 
 _JSON = msgspec.json.Encoder(decimal_format="number")
 
@@ -34,11 +34,12 @@ class _Reading:
     """How records of one schema are read.
 
     Attributes:
+        step: the writer's schema resolved to the reader's.
         keeps_more: the schema has fields that the topic keeps without naming them.
     """
 
     writer: AvroSchema
-    program: Program
+    step: Step
     keeps_more: bool
 
 
@@ -53,134 +54,42 @@ class AvroParser(SchemaParser[_Reading]):
         unnamed = next(unnamed_fields(writer.root, self.record_type), None)
         self.refuse_unknown(unnamed, written)
         keeps = self.format.unknown_fields == "keep"
-        return _Reading(writer, compiled(step, self.record_type), unnamed is not None and keeps)
+        return _Reading(writer, step, unnamed is not None and keeps)
 
-    def parse_group(self, values: pa.Array, group: Group, reading: _Reading) -> Parsed:
-        _, _, buffer = values.buffers()
-        data = np.frombuffer(buffer, np.uint8)
-        sound, columns = _columns(reading.program, data, group.starts, group.ends)
-        faults: dict[int, list[str]] = {}
-        for n in np.flatnonzero(sound == 0).tolist():
-            row, start = int(group.rows[n]), int(group.starts[n])
-            faults[row] = [_reason(reading.writer, data[start : group.ends[n]].tobytes())]
-        rows = group.rows[sound == 1].tolist()
-        repeated = _in_order(columns, self.format)
-        if repeated:
-            whole = np.array([row not in repeated for row in range(len(rows))])
-            faults.update((rows[n], [why]) for n, why in repeated.items())
-            sound[np.flatnonzero(sound)[~whole]] = 0
-            rows = group.rows[sound == 1].tolist()
-            columns = {name: column.filter(pa.array(whole)) for name, column in columns.items()}
-        rests: list[str | None] = [None] * len(rows)
-        if reading.keeps_more:
-            places = zip(group.starts[sound == 1].tolist(), group.ends[sound == 1].tolist(), strict=True)
-            rests = [self._rest(reading.writer, data[start:end].tobytes()) for start, end in places]
-        return Parsed(rows, columns, faults, rests)
+    def require_sound(self, record: bytes, reading: _Reading) -> None:
+        require_sound(reading.writer.root, record, 0)
 
-    def _rest(self, writer: AvroSchema, record: bytes) -> str | None:
-        import fastavro
+    def read(self, record: bytes, reading: _Reading) -> Any:
+        """What fastavro makes of a record.
 
-        read = fastavro.schemaless_reader(BytesIO(record), writer.parsed, None)
-        more = _unnamed(read, writer.root, self.record_type)
-        return None if more is None else _JSON.encode(more).decode()
+        fastavro takes much without a word: bytes behind the record, a symbol of the number -1, byte 2 as true. So a
+        record counts where fastavro writes the same bytes of what it read; of one value there can be several, so where
+        these differ every byte is held against the schema.
+        """
+        parsed, value, again = reading.writer.parsed, None, None
+        with suppress(Exception):  # it raises many kinds; the strict reader says what is wrong
+            value = fastavro.schemaless_reader(BytesIO(record), parsed, None)
+            fastavro.schemaless_writer(out := BytesIO(), parsed, value)
+            again = out.getvalue()
+        if again != record:
+            self.require_sound(record, reading)
+        if value is None:
+            raise Misfit("a record that fastavro cannot read")
+        return value
+
+    def columns(self, values: list[Any], reading: _Reading) -> tuple[Sequence[pa.Array], Mapping[int, str]]:
+        builder = AvroColumns()
+        return list(builder.fields(values, reading.step, self.record_type, np.arange(len(values)))), builder.misfits
+
+    def rests(self, values: list[Any], reading: _Reading) -> list[str | None]:
+        if not reading.keeps_more:
+            return [None] * len(values)
+        found = (_unnamed(value, reading.writer.root, self.record_type) for value in values)
+        return [None if more is None else _JSON.encode(more).decode() for more in found]
 
     @cached_property
     def _reader(self) -> AvroSchema:
         return parse_avro(self.files.newest)
-
-
-def _in_order(columns: dict[str, pa.Array], format: RecordFormat) -> dict[int, str]:
-    """Put the entries of maps into the order of their keys; row -> the key that it has twice."""
-    found: dict[int, str] = {}
-    for name, kind in format.types.items():
-        if kind.name == "map":
-            cells = columns[name].to_pylist()
-            for row, cell in enumerate(cells):
-                keys = [key for key, _ in cell or ()]
-                if len(set(keys)) < len(keys):
-                    found[row] = f"the key {next(k for k in keys if keys.count(k) > 1)!r} is repeated at `{name}`"
-            ordered = [None if cell is None else sorted(cell, key=lambda entry: entry[0]) for cell in cells]
-            columns[name] = pa.array(ordered, kind.arrow)
-    return found
-
-
-def _reason(writer: AvroSchema, record: bytes) -> str:
-    try:
-        require_sound(writer.root, record, 0)
-    except Misfit as misfit:
-        return str(misfit) if misfit.path else misfit.reason
-    return "a value that the newest schema cannot hold: a branch of a union, a symbol, or a number that a double rounds"
-
-
-def _columns(program: Program, data: Bytes, starts: Numbers, ends: Numbers) -> tuple[Bytes, dict[str, pa.Array]]:
-    """Which records are sound, and the columns of those."""
-    slots, sound = program.slots.copy(), np.zeros(len(starts), np.uint8)
-    counts, nothing = np.zeros(len(slots), np.int64), np.zeros(0, np.int64)
-    tables = program.steps, program.kids, slots, program.slot_kids
-    read_all(data, starts, ends, sound, *tables, counts, nothing, nothing, sound, False)
-    slots[:, BASE] = np.cumsum(counts) - counts
-    ones, others = np.zeros(counts.sum(), np.int64), np.zeros(counts.sum(), np.int64)
-    there = np.zeros(counts.sum(), np.uint8)
-    read_all(data, starts, ends, sound, *tables, np.zeros(len(slots), np.int64), ones, others, there, True)
-    values = _Values(data, slots[:, BASE], counts, ones, others, there)
-    return sound, {name: values.array(slot) for name, slot in program.root.parts.items()}
-
-
-@dataclass(frozen=True)
-class _Values:
-    """What was read of all slots."""
-
-    data: Bytes
-    bases: Numbers
-    counts: Numbers
-    ones: Numbers
-    others: Numbers
-    there: Bytes
-
-    def array(self, slot: Slot) -> pa.Array:
-        """The values of a slot as Arrow has them."""
-        kind, arrow = slot.kind, slot.kind.arrow
-        here = slice(self.bases[slot.number], self.bases[slot.number] + self.counts[slot.number])
-        size, one, other, there = here.stop - here.start, self.ones[here], self.others[here], self.there[here]
-        if slot.default is not None:
-            return pa.array([slot.default], arrow).take(pa.array(np.zeros(size, np.int64)))
-        valid = None if there.all() else pa.py_buffer(np.packbits(there, bitorder="little"))
-        if kind.name == "struct":
-            parts = [self.array(part) for part in slot.parts.values()]
-            return pa.Array.from_buffers(arrow, size, [valid], children=parts)
-        if kind.element is not None:
-            parts = [self.array(part) for part in slot.parts.values()]
-            if kind.name == "map":
-                entries = pa.StructArray.from_arrays(parts, fields=[arrow.key_field, arrow.item_field])
-                return pa.Array.from_buffers(arrow, size, [valid, _ends(one)], children=[entries])
-            return pa.Array.from_buffers(arrow, size, [valid, _ends(one)], children=parts)
-        if slot.symbols:
-            numbers = pa.array(np.where(there == 1, one, 0), mask=there == 0)
-            return pa.DictionaryArray.from_arrays(numbers, list(slot.symbols)).cast(arrow)
-        if kind.name in ("string", "binary"):
-            text = np.empty(other.sum(), np.uint8)
-            gather(self.data, one, other, text)
-            return pa.Array.from_buffers(arrow, size, [valid, _ends(other), pa.py_buffer(text)])
-        return pa.Array.from_buffers(arrow, size, [valid, pa.py_buffer(_bits(kind, one, other))])
-
-
-def _bits(kind: FieldType, one: Numbers, other: Numbers) -> np.ndarray[Any, Any]:
-    """The numbers of a column as Arrow keeps them."""
-    if kind.name == "decimal":
-        return np.column_stack([one, other])
-    if kind.name == "boolean":
-        return np.packbits(one.astype(np.uint8), bitorder="little")
-    if kind.name == "double":
-        found = one.astype(np.float64)
-        found[other == FROM_DOUBLE] = one.view(np.float64)[other == FROM_DOUBLE]
-        floats = other == FROM_FLOAT
-        found[floats] = one[floats].astype(np.uint32).view(np.float32)
-        return found
-    return one.astype(np.int32) if kind.name in ("int", "date") else one
-
-
-def _ends(sizes: Numbers) -> pa.Buffer:
-    return pa.py_buffer(np.concatenate([[0], np.cumsum(sizes)]).astype(np.int32))
 
 
 def _unnamed(value: Any, node: Node, kind: FieldType) -> Any:
@@ -213,4 +122,12 @@ def _plain(value: Any, node: Node) -> Any:
         return [_plain(item, node.parts[0]) for item in value]
     if node.kind == "map":
         return {name: _plain(item, node.parts[0]) for name, item in sorted(value.items())}
-    return exact_decimal(node, value) if node.logical == f"{EXACT}decimal" else value
+    if node.logical == "decimal":
+        return exact_decimal(node, int.from_bytes(value, "big", signed=True))
+    factor, least, greatest = BOUNDS.get(node.logical, (1, 0, 0))
+    if not node.logical or node.logical.startswith("time-") or not least <= value <= greatest:
+        return value
+    if node.logical == "date":
+        return (EPOCH + timedelta(days=value)).date()
+    at = EPOCH + timedelta(microseconds=value * factor)
+    return at.replace(tzinfo=None) if node.logical.startswith("local") else at

@@ -5,17 +5,8 @@ from __future__ import annotations
 import math
 import struct
 
-from infra.encodings.avro.avro_schema import EXACT, Node
+from infra.encodings.avro.avro_schema import BOUNDS, Node
 from infra.encodings.record_format import Misfit
-from infra.instants import FIRST_US, LAST_US
-
-_MICROS = {
-    "timestamp-millis": 1_000,
-    "timestamp-micros": 1,
-    "local-timestamp-millis": 1_000,
-    "local-timestamp-micros": 1,
-}
-_FIRST_DAY, _LAST_DAY = -719_162, 2_932_896
 
 
 def require_sound(root: Node, data: bytes, start: int) -> None:
@@ -64,7 +55,7 @@ class _Reader:
             raise Misfit(misfit.reason, place + misfit.path) from None
 
     def _blocks(self, node: Node) -> None:
-        number = 0
+        number, keys = 0, set[bytes]()
         while (count := self._long("the length of a block")) != 0:
             if count < 0:
                 count = -count
@@ -73,7 +64,10 @@ class _Reader:
                 raise Misfit(f"Expected {count} more items, got {len(self._data) - self.at} more bytes")
             for _ in range(count):
                 if node.kind == "map":
-                    self._text(Node(kind="string"))
+                    key = self._text(Node(kind="string"))
+                    if key in keys:
+                        raise Misfit(f"the key {key.decode()!r} is repeated")
+                    keys.add(key)
                 self._within(f"[{number}]", node.parts[0])
                 number += 1
 
@@ -81,12 +75,13 @@ class _Reader:
         number = self._long(node.kind)
         if node.kind == "int" and not -(2**31) <= number < 2**31:
             raise Misfit(f"Expected `int`, got {number}")
-        if node.logical in _MICROS and not FIRST_US <= number * _MICROS[node.logical] <= LAST_US:
-            raise Misfit("expected a year from 1 to 9999 in UTC")
-        if node.logical == "date" and not _FIRST_DAY <= number <= _LAST_DAY:
-            raise Misfit("expected a year from 1 to 9999")
+        if node.logical in BOUNDS:
+            _, least, greatest = BOUNDS[node.logical]
+            if not least <= number <= greatest:
+                limits = "a time of day" if node.logical.startswith("time-") else "a year from 1 to 9999 in UTC"
+                raise Misfit(f"expected {limits}")
 
-    def _text(self, node: Node) -> None:
+    def _text(self, node: Node) -> bytes:
         size = node.size if node.kind == "fixed" else self._long(f"the length of {node.kind}")
         if size < 0:
             raise Misfit(f"Expected `{node.kind}`, got the length {size}")
@@ -96,11 +91,9 @@ class _Reader:
                 found.decode()
             except UnicodeDecodeError as error:
                 raise Misfit(f"Expected UTF-8, got the byte {found[error.start]:#04x}") from None
-        if (
-            node.logical == f"{EXACT}decimal"
-            and len(str(abs(int.from_bytes(found, "big", signed=True)))) > node.precision
-        ):
+        if node.logical == "decimal" and len(str(abs(int.from_bytes(found, "big", signed=True)))) > node.precision:
             raise Misfit(f"Expected decimal({node.precision},{node.scale}), got more digits")
+        return found
 
     def _index(self, what: str, count: int) -> int:
         index = self._long(what)

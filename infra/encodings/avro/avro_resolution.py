@@ -10,23 +10,6 @@ from infra.encodings.avro.avro_schema import Node, parse_avro
 from infra.encodings.record_format import BadSchema
 from infra.encodings.schema_files import Schema
 
-# What a step does with the bytes of a value.
-NULL, BOOLEAN, INT, LONG, FLOAT, DOUBLE, BYTES, STRING, FIXED, ENUM, ARRAY, MAP, UNION, RECORD, DEFAULT = range(15)
-_KINDS = {
-    "null": NULL,
-    "boolean": BOOLEAN,
-    "int": INT,
-    "long": LONG,
-    "float": FLOAT,
-    "double": DOUBLE,
-    "bytes": BYTES,
-    "string": STRING,
-    "fixed": FIXED,
-    "enum": ENUM,
-    "array": ARRAY,
-    "map": MAP,
-    "record": RECORD,
-}
 _PROMOTED = {
     ("int", "long"),
     ("int", "float"),
@@ -44,7 +27,7 @@ class Step:
     """How a value is read, and what it is read as.
 
     Attributes:
-        code: what its bytes are.
+        kind: that of the type that it was written by; `default`: it was not written.
         writer: the type that it was written by.
         reader: the type that it is read as; None: it is passed over.
         steps: of a record, in the order in which its fields were written, then those that only the reader has; of a
@@ -54,7 +37,7 @@ class Step:
         is_refused: the reader has no such value: a record that has one cannot be read.
     """
 
-    code: int
+    kind: str
     writer: Node
     reader: Node | None = None
     steps: tuple[Step, ...] = ()
@@ -73,21 +56,22 @@ def resolved(writer: Node, reader: Node | None, path: str = "") -> Step:
         return resolved(writer, _branch(writer, reader, path), path)
     if writer.kind == "union":
         return _of_union(writer, reader, path)
-    code = _KINDS[writer.kind]
     if reader is None:
         parts = tuple(resolved(part, None) for part in writer.parts)
-        return Step(code=code, writer=writer, steps=parts, names=("",) * len(parts) if code == RECORD else ())
+        return Step(
+            kind=writer.kind, writer=writer, steps=parts, names=("",) * len(parts) if writer.kind == "record" else ()
+        )
     if writer.kind != reader.kind and (writer.kind, reader.kind) not in _PROMOTED:
         raise _differ(path, writer, reader)
     if writer.kind == "record":
         return _of_record(writer, reader, path)
     if writer.kind == "enum":
-        return Step(code=code, writer=writer, reader=reader)
+        return Step(kind=writer.kind, writer=writer, reader=reader)
     same = (writer.logical, writer.size, writer.scale) == (reader.logical, reader.size, reader.scale)
     if not same or writer.precision > reader.precision:
         raise _differ(path, writer, reader)
     steps = tuple(resolved(w, r, f"{path}[]") for w, r in zip(writer.parts, reader.parts, strict=True))
-    return Step(code=code, writer=writer, reader=reader, steps=steps)
+    return Step(kind=writer.kind, writer=writer, reader=reader, steps=steps)
 
 
 def _of_record(writer: Node, reader: Node, path: str) -> Step:
@@ -100,9 +84,9 @@ def _of_record(writer: Node, reader: Node, path: str) -> Step:
     for name, part in wanted.items():
         if name not in reader.defaults:
             raise BadSchema(f"the field `{path}.{name}` was not written and has no default".replace("`.", "`"))
-        steps.append(Step(code=DEFAULT, writer=part, reader=part, default=reader.defaults[name]))
+        steps.append(Step(kind="default", writer=part, reader=part, default=reader.defaults[name]))
         names.append(name)
-    return Step(code=RECORD, writer=writer, reader=reader, steps=tuple(steps), names=tuple(names))
+    return Step(kind="record", writer=writer, reader=reader, steps=tuple(steps), names=tuple(names))
 
 
 def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
@@ -116,7 +100,7 @@ def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
             steps.append(replace(resolved(branch, None), is_refused=True))
     if not found:
         raise _differ(path, writer, reader or writer)
-    return Step(code=UNION, writer=writer, reader=reader, steps=tuple(steps))
+    return Step(kind="union", writer=writer, reader=reader, steps=tuple(steps))
 
 
 def _branch(writer: Node, reader: Node, path: str) -> Node:
@@ -150,14 +134,14 @@ def unreadable(step: Step, path: str = "") -> Iterator[str]:
     if step.is_refused:
         yield f"`{path.removeprefix('.')}` was written as {shown(step.writer)}, which is not read"
         return
-    if step.code == ENUM and step.reader is not None and not step.reader.default_symbol:
+    if step.kind == "enum" and step.reader is not None and not step.reader.default_symbol:
         missing = [name for name in step.writer.names if name not in step.reader.names]
         if missing:
             yield f"`{path.removeprefix('.')}` was written with the symbol {missing[0]}, which is not read"
-    names = list(step.writer.fields) if step.code == RECORD else []
+    names = list(step.writer.fields) if step.kind == "record" else []
     for number, inner in enumerate(step.steps):
-        if inner.code != DEFAULT:
-            place = f".{names[number]}" if names else "" if step.code == UNION else "[]"
+        if inner.kind != "default":
+            place = f".{names[number]}" if names else "" if step.kind == "union" else "[]"
             yield from unreadable(inner, path + place)
 
 
@@ -165,7 +149,6 @@ def shown(node: Node) -> str:
     """The type for people."""
     if node.kind == "union":
         return " or ".join(shown(part) for part in node.parts)
-    logical = node.logical.removeprefix("exact-")
-    if logical == "decimal":
+    if node.logical == "decimal":
         return f"decimal({node.precision},{node.scale})"
-    return logical or (f"fixed({node.size})" if node.kind == "fixed" else node.kind)
+    return node.logical or (f"fixed({node.size})" if node.kind == "fixed" else node.kind)

@@ -12,10 +12,10 @@ from infra.encodings.column_types import FieldType
 from infra.encodings.record_format import BadSchema
 from infra.encodings.schema_files import Schema
 from infra.errors import BadDeclaration
+from infra.instants import FIRST_US, LAST_US
 
-# What fastavro would round, or make something that is no column's value, it leaves as it is under these names.
-_LEFT_ALONE = {"decimal", "uuid", "time-millis", "time-micros", "duration"}
-EXACT = "exact-"
+# Logical types are hidden from fastavro under this prefix: it would round decimals, and make objects of instants.
+_HIDDEN = "exact-"
 _MAX_FIELDS = 10_000
 _SCALARS = {
     "boolean": "boolean",
@@ -34,9 +34,20 @@ _LOGICAL = {
     ("long", "timestamp-micros"): "timestamp",
     ("long", "local-timestamp-millis"): "timestamp_ntz",
     ("long", "local-timestamp-micros"): "timestamp_ntz",
-    ("int", f"{EXACT}time-millis"): "long",  # microseconds since midnight: Delta has no type for a time of day
-    ("long", f"{EXACT}time-micros"): "long",
+    ("int", "time-millis"): "long",  # microseconds since midnight: Delta has no type for a time of day
+    ("long", "time-micros"): "long",
 }
+_DAY_US = 86_400_000_000
+BOUNDS = {
+    "date": (1, -719_162, 2_932_896),
+    "timestamp-millis": (1_000, FIRST_US // 1_000, LAST_US // 1_000),
+    "timestamp-micros": (1, FIRST_US, LAST_US),
+    "local-timestamp-millis": (1_000, FIRST_US // 1_000, LAST_US // 1_000),
+    "local-timestamp-micros": (1, FIRST_US, LAST_US),
+    "time-millis": (1_000, 0, _DAY_US // 1_000 - 1),
+    "time-micros": (1, 0, _DAY_US - 1),
+}
+"""Logical type -> what makes days or microseconds of a number, the least number and the greatest."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -96,9 +107,9 @@ def parse_avro(schema: Schema) -> AvroSchema:
     try:
         named: dict[str, Any] = {}
         for _, text in schema.imports:
-            fastavro.parse_schema(_left_alone(json.loads(text)), named)
+            fastavro.parse_schema(_hidden(json.loads(text)), named)
         known = dict(named)
-        parsed = fastavro.parse_schema(_left_alone(json.loads(schema.text)), named)
+        parsed = fastavro.parse_schema(_hidden(json.loads(schema.text)), named)
         root = _Builder(known).node(parsed, ())
     except UnknownType as error:
         raise BadSchema(
@@ -139,7 +150,7 @@ def column_type(node: Node, path: str) -> FieldType:
         )
     elif node.kind == "array" or (node.kind == "map" and "." not in path and "[" not in path):
         return FieldType(name=node.kind, element=column_type(node.parts[0], f"{path}[]"))
-    elif node.logical == f"{EXACT}decimal":
+    elif node.logical == "decimal":
         return FieldType(name="decimal", precision=node.precision, scale=node.scale)
     elif node.kind in _SCALARS:
         return FieldType(name=_LOGICAL.get((node.kind, node.logical), _SCALARS[node.kind]))
@@ -166,14 +177,14 @@ def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterat
         yield from unnamed_fields(node.parts[0], kind.element, f"{path}[]")
 
 
-def _left_alone(schema: Any) -> Any:
-    """The schema, but of some types fastavro gives the value as it is stored."""
+def _hidden(schema: Any) -> Any:
+    """The schema by which fastavro gives each value as it is stored."""
     if isinstance(schema, Mapping):
-        found = {name: value if name == "default" else _left_alone(value) for name, value in schema.items()}
-        if found.get("logicalType") in _LEFT_ALONE:
-            found["logicalType"] = EXACT + found["logicalType"]
+        found = {name: value if name == "default" else _hidden(value) for name, value in schema.items()}
+        if "logicalType" in found:
+            found["logicalType"] = f"{_HIDDEN}{found['logicalType']}"
         return found
-    return [_left_alone(part) for part in schema] if isinstance(schema, list) else schema
+    return [_hidden(part) for part in schema] if isinstance(schema, list) else schema
 
 
 class _Builder:
@@ -203,7 +214,7 @@ class _Builder:
             return self.node(self._named[kind], within)
         return Node(
             kind=kind,
-            logical=str(schema.get("logicalType", "")),
+            logical=str(schema.get("logicalType", "")).removeprefix(_HIDDEN),
             names=tuple(schema.get("symbols", ())),
             size=int(schema.get("size", 0)),
             precision=int(schema.get("precision", 0)),

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import math
+import struct
 from typing import Any
 
 from infra.encodings.protobuf.protobuf_schema import (
     BYTES,
     DOUBLE,
+    ENUM,
     FIXED32,
     FIXED64,
     FLOAT,
@@ -77,9 +80,23 @@ def _field(field: Any, wire: int, data: bytes, at: int, end: int) -> int:
         elif is_packed:
             last, inner = at + size, at
             while inner < last:
-                inner = _plain(expected, data, inner, last)
+                inner = _scalar(field, expected, data, inner, last)
         return at + size
-    return _plain(wire, data, at, end)
+    return _scalar(field, wire, data, at, end)
+
+
+def _scalar(field: Any, wire: int, data: bytes, at: int, end: int) -> int:
+    """Read a number; where it ends."""
+    start, at = at, _plain(wire, data, at, end)
+    code = {DOUBLE: "<d", FLOAT: "<f"}.get(field.type)
+    if code and not math.isfinite(struct.unpack(code, data[start:at])[0]):
+        raise Misfit("Expected `double`, got a number that is not finite")
+    if field.type == ENUM:
+        number = _varint(data, start, at, "a number")[0] & 0xFFFFFFFF
+        number -= (number >> 31) << 32
+        if number not in field.enum_type.values_by_number:
+            raise Misfit(f"Expected a symbol of {field.enum_type.name}, got the number {number}")
+    return at
 
 
 def _plain(wire: int, data: bytes, at: int, end: int) -> int:

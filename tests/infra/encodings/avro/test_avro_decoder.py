@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import random
 import struct
 from collections.abc import Mapping
 from datetime import UTC, date, datetime, time
@@ -19,6 +20,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.encodings import schema_files
+from infra.encodings.avro.avro_faults import require_sound
+from infra.encodings.avro.avro_schema import Node, parse_avro
+from infra.encodings.record_format import Misfit
 from infra.errors import BadDeclaration
 from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
 from tables.declare.metadata_columns import REST
@@ -195,6 +199,40 @@ def test_a_whole_number_that_a_double_would_round_is_a_fault_of_its_record(schem
     assert "a number that a double rounds" in str(result.rejected["reasons"].to_pylist()[0])
 
 
+def test_a_value_is_read_by_the_branch_that_it_was_written_by(schemas: Path) -> None:
+    """Of a union of several types the newest schema reads one; another one is a fault of its record."""
+    other = {"type": "record", "name": "Other", "fields": [{"name": "n", "type": "int"}]}
+    many = schema_of(*FIELDS[:2], {"name": "x", "type": ["null", "string", "int", "long", other, COMMIT]})
+    put(schemas, _1=many, _2=schema_of(*FIELDS[:2], {"name": "x", "type": ["null", "double"]}))
+    commit = {"sha": "f00", "size": 3}
+    at = datetime(2013, 1, 1, tzinfo=UTC)
+    values: list[Any] = [7, None, "no", 2**40, 2**53 + 1, {"n": 1}, commit, -8]
+    records = [by_id(1, written({"id": str(n), "at": at, "x": x}, many)) for n, x in enumerate(values)]
+    numbers = decoded(topic(), *records)
+    assert numbers.accepted.select(["id", "x"]).to_pylist() == [
+        {"id": "0", "x": 7.0},
+        {"id": "1", "x": None},
+        {"id": "3", "x": 2.0**40},
+        {"id": "7", "x": -8.0},
+    ]
+    put(schemas, _3=schema_of(*FIELDS[:2], {"name": "x", "type": ["null", "long"]}))
+    assert decoded(topic(), *records).accepted["x"].to_pylist() == [7, None, 2**40, 2**53 + 1, -8]
+    put(schemas, _4=schema_of(*FIELDS[:2], {"name": "x", "type": ["null", COMMIT]}))
+    rows = decoded(topic(unknown_fields="ignore"), *records)
+    assert rows.accepted.select(["id", "x"]).to_pylist() == [{"id": "1", "x": None}, {"id": "6", "x": commit}]
+    assert len(rows.rejected) == 6
+
+
+def test_bytes_and_texts_are_read_as_each_other(schemas: Path) -> None:
+    older = schema_of(*FIELDS[:2], {"name": "a", "type": "bytes"}, {"name": "b", "type": "string"})
+    put(schemas, _1=older)
+    put(schemas, _2=schema_of(*FIELDS[:2], {"name": "a", "type": "string"}, {"name": "b", "type": "bytes"}))
+    good, bad = ({**PUSH, "a": a, "b": "ä"} for a in ("ü".encode(), b"\xff"))
+    result = decoded(topic(), by_id(1, written(good, older)), by_id(1, written(bad, older)))
+    assert result.accepted.select(["a", "b"]).to_pylist() == [{"a": "ü", "b": "ä".encode()}]
+    assert reason(result) == "Expected UTF-8"
+
+
 def test_an_id_that_is_unknown_is_quarantined_until_its_file_is_there(schemas: Path) -> None:
     put(schemas, _1=schema_of(*FIELDS[:2]))
     newer = schema_of(*FIELDS[:2], {"name": "n", "type": ["null", "int"], "default": None})
@@ -332,6 +370,29 @@ def test_fields_that_no_column_names_are_refused_ignored_or_kept(schemas: Path) 
     kept = decoded(topic(schema=some, unknown_fields="keep"), value).accepted
     assert kept["commits"].to_pylist() == [[{"sha": "f00"}, {"sha": "f01"}]]
     assert kept[REST].to_pylist() == ['{"price":1.50,"commits":{"0":{"size":1},"1":{"size":2}}}']
+
+
+def test_a_damaged_record_is_accepted_only_where_every_byte_fits(schemas: Path) -> None:
+    """2,000 records with a byte changed: accepted are those that the strict reader finds sound, and their values."""
+    put(schemas, _1=EVENT)
+    chance, node = random.Random(1), parse_avro(schema_files.Schema(json.dumps(EVENT))).root
+    records = []
+    for _ in range(2_000):
+        record = bytearray(written(chance.choice([PUSH, NO_PUSH])))
+        record[chance.randrange(len(record))] = chance.randrange(256)
+        records.append(bytes(record))
+    result = decoded(topic(), *(by_id(1, record) for record in records))
+    accepted = {row["_offset"] - 100 for row in result.accepted.to_pylist()}
+    assert accepted == {n for n, record in enumerate(records) if is_sound(node, record)}
+    assert 100 < len(accepted) < 1_900
+
+
+def is_sound(node: Node, record: bytes) -> bool:
+    try:
+        require_sound(node, record, 0)
+    except Misfit:
+        return False
+    return True
 
 
 def test_a_key_that_is_in_a_map_twice_is_found(schemas: Path) -> None:

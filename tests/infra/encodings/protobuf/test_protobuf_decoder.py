@@ -175,13 +175,13 @@ def test_every_record_is_what_the_runtime_of_protobuf_reads(folder: Path, damage
         assert {name: row[name] for name in expected} == expected
 
 
-def test_two_members_of_a_oneof_are_a_fault_where_one_is_a_message(folder: Path) -> None:
+def test_of_two_members_of_a_oneof_the_later_counts(folder: Path) -> None:
     schema = with_fields("message Part { string sha = 1; } oneof what { string text = 3; Part part = 4; }")
     write_schemas(folder, "events", ".proto", {1: schema})
     one, other = written(schema, part={"sha": "f00"}), b"\x1a\x01x"
-    result = decoded(topic(), framed(1, one, b"\x00"), framed(1, one + other, b"\x00"))
-    assert reason(result) == "Expected one member of a oneof, got several, one of which is a message"
-    assert result.accepted["part"].to_pylist() == [{"sha": "f00"}]
+    rows = decoded(topic(), framed(1, one, b"\x00"), framed(1, one + other, b"\x00")).accepted
+    assert rows["part"].to_pylist() == [{"sha": "f00"}, None]
+    assert rows["text"].to_pylist() == [None, "x"]
 
 
 def test_a_symbol_that_a_closed_enum_has_not_is_a_fault(folder: Path) -> None:
@@ -192,6 +192,18 @@ def test_a_symbol_that_a_closed_enum_has_not_is_a_fault(folder: Path) -> None:
     result = decoded(topic(), framed(1, written(schema), b"\x00"), framed(1, written(schema) + b"\x18\x02", b"\x00"))
     assert reason(result) == "Expected a symbol of Kind, got the number 2 at `kind`"
     assert result.accepted["kind"].to_pylist() == [None]
+
+
+def test_texts_and_required_fields_of_proto2_are_held(folder: Path) -> None:
+    head = HEAD.replace("proto3", "proto2")
+    fields = "required string id = 1; required google.protobuf.Timestamp at = 2; optional string name = 3;"
+    write_schemas(folder, "events", ".proto", {1: f"{head}message Event {{ {fields} }}"})
+    full = written(EVENT)
+    assert decoded(topic(), framed(1, full + b"\x1a\x01x", b"\x00")).accepted["name"].to_pylist() == ["x"]
+    bad_text = decoded(topic(), framed(1, full + b"\x1a\x02\xff\xfe", b"\x00"))
+    assert reason(bad_text) == "Expected UTF-8, got the byte 0xff at `name`"
+    no_id = decoded(topic(), framed(1, full[3:], b"\x00"))
+    assert reason(no_id) == "Object is missing the required field at `id`"
 
 
 def test_older_and_newer_records_are_read_by_the_newest_file(folder: Path) -> None:
