@@ -56,6 +56,10 @@ def check(
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
+        for table in tables:
+            if table.redundant:
+                given = ", ".join(table.redundant)
+                out.print(f"[dim]{table.full_name}: the function says {given}, too: leave it out.[/]", soft_wrap=True)
         for name, inputs in whole.items():
             out.print(f"[dim]{name}: a change of {' or '.join(inputs)} recomputes the whole table.[/]", soft_wrap=True)
         _print(mistakes, len(tables))

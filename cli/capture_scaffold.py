@@ -190,9 +190,7 @@ def copy_text(table: CapturedTable) -> str:
     """The file of the copy."""
     others = [name for name in table.columns if name not in table.key]
     rules = [f'not_null("{name}")' for name in table.not_null]
-    parameters = {"primary_key": _listed(table.key), "recompute_by": _listed(table.key)}
-    if rules:
-        parameters["checks"] = f"[{', '.join(rules)}]"
+    parameters = {"checks": f"[{', '.join(rules)}]"} if rules else {}
     arguments = {"": f"{table.name}_changes", "key": _listed(table.key), "columns": _listed(others)}
     return COPY.substitute(
         table=table.table,

@@ -93,10 +93,7 @@ Source = Topic | Table
 
 
 def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> dict[str, Any]:
-    """The parameters given, and those inferred where none is given.
-
-    Args:
-        inputs: input -> its columns; None: not known.
+    """The parameters given, and those inferred where none is given; `inputs` has the columns of each that are known.
 
     Raises:
         BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
@@ -126,6 +123,20 @@ def scope_columns(
             if values.get(name) != (column if may_have_it else None):
                 found.setdefault(name, {})[column] = values.get(name)
     return found or None
+
+
+def redundant(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> tuple[str, ...]:
+    """The parameters that are given as they would be inferred; `inputs` as of `complete`."""
+    by = draft.given.get("recompute_by", inference.parameters.get("recompute_by", ()))
+    inferred = {**inference.parameters, "scope_columns": scope_columns(by, inference, inputs)}
+    both = [name for name in INFERRED if draft.given.get(name) is not None and inferred.get(name) is not None]
+    return tuple(name for name in both if _meaning(name, draft.given[name]) == _meaning(name, inferred[name]))
+
+
+def _meaning(name: str, value: Any) -> Any:
+    if name == "depends_within":
+        return parse_duration(value, name)
+    return list(value) if name in ("primary_key", "recompute_by") else value
 
 
 def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:

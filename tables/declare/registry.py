@@ -26,7 +26,7 @@ from tables.declare.declaration_files import (
     read_declaration,
     require_domain_name,
 )
-from tables.declare.inference import RECORD, complete, kept, require_sound
+from tables.declare.inference import RECORD, complete, kept, redundant, require_sound
 from tables.declare.plans.mistake_list import split, together_with
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
@@ -354,7 +354,12 @@ def _table(
     require_sound(draft.derive.__name__, [m for m in inference.mistakes if not m.only_on_stream])
     parameters = complete(draft, inference, seen)
     inferred = tuple(name for name, value in parameters.items() if name not in draft.given and value is not None)
-    follows: dict[str, Any] = {"several": inference.several, "inferred": inferred, "lineage": inference.lineage}
+    follows: dict[str, Any] = {
+        "several": inference.several,
+        "inferred": inferred,
+        "redundant": redundant(draft, inference, seen),
+        "lineage": inference.lineage,
+    }
     table = Table(derive=draft.derive, **parameters, **follows, **file.binding)
     if table.closes_at and not any(isinstance(source, Table) for source in sources.values()):
         require_sound(draft.derive.__name__, inference.mistakes)

@@ -18,9 +18,6 @@ from tables.declare.plans.mistake_list import found_by, require_none
 from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
-    pass
-
-if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
     Derive = Callable[..., DataFrame]
@@ -114,6 +111,7 @@ class Table:
             domain.
         several: how a row can depend on several rows of an input, in words; empty: it does not, or that is not known.
         inferred: the parameters that the declaration leaves to what its function does.
+        redundant: those that it gives, though the function says the same.
         lineage: column -> the columns of inputs that its value is made of, `input.column`, as far as that is known.
     """
 
@@ -142,6 +140,7 @@ class Table:
     description: str = ""
     several: str = ""
     inferred: tuple[str, ...] = ()
+    redundant: tuple[str, ...] = ()
     lineage: Mapping[str, Sequence[str]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:

@@ -7,7 +7,6 @@ from tables import DataFrame, expression, history, table
 
 @table(
     primary_key=["customer", "cdc_commit_lsn"],
-    recompute_by=["customer"],
     checks=[expression("valid_to IS NULL OR valid_to >= valid_from")],
 )
 def customer_history(customer_changes: DataFrame) -> DataFrame:

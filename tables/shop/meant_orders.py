@@ -8,7 +8,6 @@ from tables import DataFrame, F, Window, table, unique
 @table(
     primary_key=["order_id"],
     event_time="ordered_at",
-    recompute_by=["customer", "product"],
     depends_within="5 minutes",
     checks=[unique("order_id")],
 )

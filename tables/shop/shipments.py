@@ -5,11 +5,7 @@ from __future__ import annotations
 from tables import DataFrame, latest_rows, one_of, table
 
 
-@table(
-    primary_key=["shipment_id"],
-    recompute_by=["shipment_id"],
-    checks=[one_of("state", ["packed", "sent", "delivered"])],
-)
+@table(checks=[one_of("state", ["packed", "sent", "delivered"])])
 def shipments(shipment_changes: DataFrame) -> DataFrame:
     """One row per shipment."""
     return latest_rows(shipment_changes, key=["shipment_id"], columns=["order_id", "customer", "state"])

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tables import DataFrame, F, not_null, table
 
 
-@table(primary_key=["shipment_id"], recompute_by=["customer"], checks=[not_null("street")])
+@table(primary_key=["shipment_id"], checks=[not_null("street")])
 def shipped_to(shipment_changes: DataFrame, customer_history: DataFrame) -> DataFrame:
     """One row per shipment that was ever made, also of those that were cancelled.
 

@@ -5,14 +5,7 @@ from __future__ import annotations
 from tables import DataFrame, F, table
 
 
-@table(
-    primary_key=["product", "line", "hour"],
-    event_time="hour",
-    closes_at="closes_at",
-    watermark="30 minutes",
-    recompute_by=["product"],
-    depends_within="1 hour",
-)
+@table(watermark="30 minutes")
 def sold_lines(orders: DataFrame) -> DataFrame:
     """One row per product of a line and hour: its lines, their prices, and the greatest of the lines that have one."""
     lines = orders.select("product", "ordered_at", F.explode("lines").alias("line")).where("line.price IS NOT NULL")

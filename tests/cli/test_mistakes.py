@@ -321,6 +321,14 @@ def test_a_mistake_is_found_by_the_analysis_of_spark(
     assert ran.code == 2
 
 
+def test_check_names_parameters_that_can_be_left_out(cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    given = a_table(parameters='primary_key=["sensor", "hour"], recompute_by=["sensor"]')
+    declared = registry.load(written(tmp_path / "tables", Mistake(given, "").files))
+    monkeypatch.setattr(registry, "load", lambda **_: declared)
+    ran = cli("check", "--quick")
+    assert "plant.hours: the function says primary_key, recompute_by, too: leave it out." in ran.out
+
+
 def test_check_says_which_changes_recompute_a_whole_table(
     cli: Cli, monkeypatch: pytest.MonkeyPatch, tmp_path: Path, spark: SparkSession
 ) -> None:

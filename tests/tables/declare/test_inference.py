@@ -357,8 +357,16 @@ def test_what_is_inferred_and_what_is_given_are_one_definition(tmp_path: Path) -
     given = ', primary_key=["sensor", "hour"], event_time="hour", depends_within="2 hours", recompute_by=["sensor"]'
     registry = plant(tmp_path, short=HOURS.format(given=""), long=HOURS.format(given=given))
     assert fingerprint(registry.find_table("short")) == fingerprint(registry.find_table("long"))
+    assert registry.find_table("short").redundant == ()
+    assert registry.find_table("long").redundant == ("primary_key", "recompute_by", "event_time", "depends_within")
+    longer = plant(tmp_path / "longer", mine=HOURS.format(given=', depends_within="3 hours", recompute_by=[]'))
+    assert longer.find_table("mine").redundant == ()
     wider = plant(tmp_path / "wider", short=edited(HOURS.format(given=""), '"2 hours", ', '"3 hours", '))
     assert wider.find_table("short").depends_within == "3 hours"
+
+
+def test_no_table_of_ours_says_what_its_function_says() -> None:
+    assert {name: table.redundant for name, table in load().tables.items() if table.redundant} == {}
 
 
 def test_a_table_of_a_table_takes_the_key_of_its_input(tmp_path: Path) -> None:
