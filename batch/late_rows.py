@@ -21,7 +21,7 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 
 @dataclass(frozen=True, kw_only=True)
 class Late:
-    """What of the log a version of a table may lack, though its stream has read it.
+    """Late records that a version of a table may lack, though its stream has read them.
 
     Attributes:
         table: whose stream may have dropped it; the table itself, or one that it is computed from.
@@ -38,14 +38,14 @@ class Late:
 
     @property
     def fault(self) -> str:
-        """What may be missing, for people; empty when nothing is."""
+        """The records that may be missing, for people; empty when none is."""
         found = [f"{self.records} late records of {self.topic} that no reconcile has looked at"] if self.records else []
         found += [f"what was late for {self.waiting} groups of rows that are still open"] if self.waiting else []
         return f"{self.table} may lack {' and '.join(found)}" if found else ""
 
 
 def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, int]) -> list[Late]:
-    """What the table may lack, and each table that it is computed from.
+    """The late records that the table, and each table that it is computed from, may lack.
 
     Args:
         taken: topic or table -> the version of it that is in; the table itself among them.
@@ -110,7 +110,7 @@ class Missed:
 def missed_by_streams(
     lake: Lake, name: str, after: int, through: int, columns: Sequence[str], late_from_ms: int | None
 ) -> Missed:
-    """What streams with a watermark delay of `late_from_ms` may have missed in versions `(after, through]`.
+    """The records of versions `(after, through]` that streams with a watermark delay of `late_from_ms` may have missed.
 
     Args:
         late_from_ms: None: the stream drops nothing.

@@ -107,7 +107,7 @@ class Log:
     def _require_all_before(
         self, topic: Topic, instant: datetime, ingested: Mapping[int, int], latest: Mapping[int, int]
     ) -> None:
-        """Everything appended before an instant is ingested: a later record is, or all that the broker has."""
+        """Require that all records before an instant are ingested: a later one is, or all that the broker has."""
         found = offsets_at(self.platform.lake, topic, instant)
         for partition, end in latest.items():
             reached = ingested[partition]
@@ -125,7 +125,7 @@ class Log:
         return within(some, {p: [(bounds.start, bounds.end) for bounds in here] for p, here in runs.items()})
 
     def still_on_broker(self, topic: str, some: Spans) -> dict[int, list[Range]]:
-        """What the broker has of them on its own disk, so that it need not fetch archived segments."""
+        """The part of them that the broker has on its own disk, so that it need not fetch archived segments."""
         return within(some, {p: [(on.earliest_local, on.latest)] for p, on in self._on_broker(topic).items()})
 
     def copies(self, topic: str, some: Spans) -> tuple[DataFrame, DataFrame]:

@@ -17,7 +17,7 @@ LogPosition = Mapping[int, int] | datetime
 
 @dataclass(frozen=True, kw_only=True)
 class OffsetSelection:
-    """Which records of a topic are selected: all, without parameters.
+    """A selection of records of a topic: all, without parameters.
 
     Attributes:
         start: the first; with offsets, partitions that it does not name are left out; None: the earliest that there is.
@@ -44,7 +44,7 @@ class OffsetSelection:
 
     @property
     def sql(self) -> str:
-        """What holds of the ingested records that are selected, in the SQL of DuckDB and of Spark."""
+        """The condition that selects ingested records, in the SQL of DuckDB and of Spark."""
         return " AND ".join(f"({part})" for part in self._conditions()) or "true"
 
     def takes(self, partition: int) -> bool:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 
 def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult] | None:
-    """What reconcile reports where nothing is to be done; None where a table has work.
+    """The result that reconcile reports where nothing is to be done; None where a table has work.
 
     Raises:
         BadArgument: an unknown table.
@@ -61,7 +61,7 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
 
 
 class _Facts(NamedTuple):
-    """What matters of a commit; `late_ms`: the greatest lateness of its rows, None where that is unknown."""
+    """Facts of a commit; `late_ms`: the greatest lateness of its rows, None where that is unknown."""
 
     changes: bool
     rewrites: bool
@@ -100,7 +100,7 @@ def _facts(commit: LoggedCommit) -> _Facts:
 
 
 def _after(logs: _Logs, registry: Registry, table: Table, before: ReconcilePosition | None) -> ReconcilePosition | None:
-    """Where reconcile stands with the table after a look at its logs; None where it has work."""
+    """The reconcile position of the table after a look at its logs; None where it has work."""
     name, mark = table.full_name, definition(table, registry)
     if not logs.lake.exists(name):
         return None

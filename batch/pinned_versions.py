@@ -38,7 +38,7 @@ _PATIENCE_S = 60.0
 
 @dataclass(frozen=True)
 class Touched:
-    """What forces a recomputation, and of what."""
+    """The scopes to recompute, by cause."""
 
     cause: Cause
     rows: int = 0
@@ -94,7 +94,7 @@ class Pinned:
         return {name: min(version, read.get(name, 0) - 1) for name, version in self.versions.items()}
 
     def before(self) -> ReconcilePosition:
-        """Where the last reconcile stands.
+        """The position of the last reconcile.
 
         Where another stream has written the table from the beginning, all that it may have dropped must be looked at.
         """
@@ -102,7 +102,7 @@ class Pinned:
         return before if before.stream == self.stream else ReconcilePosition(stream=self.stream)
 
     def after(self, pending: Mapping[Scope, int] | None = None) -> ReconcilePosition:
-        """Where the next reconcile begins once all that is pinned was looked through, and what is published by now."""
+        """The position of the next reconcile, once all that is pinned was read, and the versions published by now."""
         name = self.table.full_name
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
         consumed = {**self.settled, name: self.platform.lake.version(name), **seen}
@@ -135,7 +135,7 @@ class Pinned:
     def touched(
         self, before: ReconcilePosition, due: Sequence[Scope] = (), *, with_stream: bool = False
     ) -> Iterator[Touched]:
-        """What the inputs' new versions touch, by cause; pending scopes that are due come back as late.
+        """The scopes that new versions of inputs touch, by cause; pending scopes that are due come back as late.
 
         Args:
             with_stream: also what the stream of a table that follows changes has taken in by itself.

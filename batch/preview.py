@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 
 def preview(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> DataFrame:
-    """What the table would hold if it were computed now; tables that it reads, and that do not exist, are computed too.
+    """The rows that the table would hold if it were computed now; inputs that do not exist are computed, too.
 
     Raises:
         BadArgument: a topic of which nothing was ingested yet.

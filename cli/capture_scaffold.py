@@ -81,7 +81,7 @@ def ${name}(${name}_changes: DataFrame) -> DataFrame:
 
 @dataclass(frozen=True, kw_only=True)
 class CapturedTable:
-    """What is declared of a table.
+    """The declaration of a captured table.
 
     Attributes:
         columns: column -> declared type.
@@ -138,7 +138,7 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
 
 
 def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTable:
-    """What is declared of a table with these columns.
+    """The declaration of a table with these columns.
 
     Raises:
         BadArgument: there are none, or the primary key is missing or of a type that identifies no row.

@@ -98,7 +98,7 @@ def wait_for_tables(settings: Settings, registry: Registry) -> None:
 
 
 def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]:
-    """How the captured tables are; where none is declared, no code of theirs is loaded.
+    """The states of captured tables; where none is declared, no code of theirs is loaded.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -122,7 +122,7 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:
-    """What the doctor finds of captured tables; nothing while the platform is down."""
+    """The doctor's findings about captured tables; none while the platform is down."""
     from infra.process import supervisor
     from infra.process.doctor import Finding
 

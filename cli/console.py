@@ -76,7 +76,7 @@ err = Screen(stderr=True, highlight=False, emoji=False)
 
 @dataclasses.dataclass
 class Mode:
-    """How this run of the command line talks."""
+    """The output mode of this run of the command line."""
 
     json: bool = False
     debug: bool = False
@@ -241,7 +241,7 @@ def shown_span(seconds: float | None) -> str:
 
 
 def shown_age(then: datetime, now: datetime) -> str:
-    """How long ago something was, as a span."""
+    """The age of something, as a duration."""
     return shown_span((now - then).total_seconds())
 
 

@@ -89,7 +89,7 @@ def start_platform(
 
 
 def _chosen(settings: Settings, domains: Sequence[str]) -> Registry:
-    """What the platform runs from now on; says what of it is left out."""
+    """The domains that the platform runs from now on; says which are left out."""
     from infra.chosen_domains import choose_domains
     from tables.declare.registry import load, running
 
@@ -121,7 +121,7 @@ def restart_streams(settings: Settings, domains: Sequence[str]) -> None:
 
 
 def stream_program_name(domain: str) -> str:
-    """What the supervisor calls the stream driver of a domain."""
+    """The name by which the supervisor knows the stream driver of a domain."""
     return f"stream-{domain.replace('_', '-')}"
 
 

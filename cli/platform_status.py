@@ -246,7 +246,7 @@ class Observer:
 
 
 def declarations(registry: Registry) -> Finding:
-    """What the doctor finds of the files under tables/."""
+    """The doctor's findings about the files under tables/."""
     from infra.process.doctor import Finding
 
     faults = registry.faults.values()
@@ -260,7 +260,7 @@ def declarations(registry: Registry) -> Finding:
 
 
 def streams(settings: Settings, registry: Registry) -> Finding:
-    """What the doctor finds of the queries of all drivers."""
+    """The doctor's findings about the queries of all drivers."""
     from infra.process.doctor import Finding
 
     failed = [f"{p.domain}.{p.query}: {p.error}" for p in _progress(settings, registry) if p.error]

@@ -88,7 +88,7 @@ def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list
 
 
 def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
-    """What a publication has changed, and what takes it back."""
+    """Print the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
         out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
@@ -110,7 +110,7 @@ def plan_document(plan: Plan) -> dict[str, object]:
 
 
 def print_plan(plan: Plan, *, whole: bool = True) -> None:
-    """What the plan changes, table by table.
+    """Print the changes of a plan, table by table.
 
     Args:
         whole: also details of the tables below, and all examples.

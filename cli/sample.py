@@ -33,7 +33,7 @@ _HAPPENED = ("event_time", "occurred_at", "happened_at", "timestamp", "time", "t
 
 @dataclass(frozen=True, kw_only=True)
 class Sample:
-    """What the records of a sample have in common.
+    """The schema that the records of a sample share.
 
     Attributes:
         schema: column -> type, as a topic declares it.

@@ -18,7 +18,7 @@ ALLOWED = frozenset({"SELECT", "EXPLAIN", "PRAGMA", "SET", "VARIABLE_SET", "RELA
 
 
 class Places(Protocol):
-    """Where the Delta tables are; `infra.delta.lake.Lake` is one."""
+    """A source of paths of Delta tables; `infra.delta.lake.Lake` is one."""
 
     def names(self) -> list[str]: ...
 

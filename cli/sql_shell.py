@@ -81,7 +81,7 @@ def _command(line: str, analyst: Analyst) -> bool:
 
 
 def words(analyst: Analyst) -> list[str]:
-    """What Tab completes: tables by full and by bare name, their columns, and words of SQL; each once, sorted."""
+    """Words that Tab completes: tables by full and by bare name, columns, and words of SQL; each once, sorted."""
     columns = "SELECT column_name FROM duckdb_columns() WHERE NOT internal"
     bare = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'"
     found = analyst.rows(f"{columns} UNION {bare} UNION SELECT keyword_name FROM duckdb_keywords()")

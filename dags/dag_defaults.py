@@ -27,7 +27,7 @@ LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rul
 
 @dataclass(frozen=True, kw_only=True)
 class Domain:
-    """What the DAGs of a domain are made from; `tables` each after the tables that it reads."""
+    """The facts that the DAGs of a domain are made from; `tables` each after the tables that it reads."""
 
     name: str
     topics: tuple[Topic, ...]

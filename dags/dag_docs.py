@@ -275,7 +275,7 @@ PAGES = {
 
 
 def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[Topic], registry: Registry) -> str:
-    """What a DAG does, with which tables, and what to do when it fails."""
+    """The page of a DAG: its purpose, its tables, and what to do when it fails."""
     return PAGES[kind].format(
         domain=domain,
         driver=f"stream-{domain}",

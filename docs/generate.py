@@ -44,7 +44,7 @@ def purpose_of(documented: Any) -> str:
 
 
 def declarations() -> str:
-    """What a declaration takes: parameters, rules, and functions for its body."""
+    """The parts of a declaration: parameters, rules, and functions for its body."""
     from quality import rules
     from tables.declare import spark_names
     from tables.declare.functions import bloom_filters, event_patterns
@@ -246,7 +246,7 @@ def decisions(folder: Path = DOCS / "adr") -> str:
 
 
 def benchmarks() -> str:
-    """What was measured last, of each benchmark: figures, and which claims hold."""
+    """The last figures of each benchmark, and which claims hold."""
     parts = [
         "# Benchmarks\n\n"
         + GENERATED

@@ -1,4 +1,4 @@
-"""What the columns of ledgers mean, for the reference; the schemas give their names and types."""
+"""The meaning of the columns of ledgers, for the reference; the schemas give their names and types."""
 
 from __future__ import annotations
 

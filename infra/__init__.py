@@ -1,1 +1,1 @@
-"""Everything outside our process: settings, Spark session, JVM jars, broker, supervision."""
+"""Infrastructure: settings, Spark session, JVM jars, broker, supervision."""

@@ -51,7 +51,7 @@ class TwofoldError(Exception):
 
 
 class TryAgain(TwofoldError):
-    """What another try may heal: a task that ends so is tried again."""
+    """A failure that another try may heal: a task that ends so is tried again."""
 
     retryable = True
     exit_code = 75  # EX_TEMPFAIL
@@ -120,7 +120,7 @@ class SchemaMismatch(TwofoldError):
 
 
 class PlanVoid(TwofoldError):
-    """What a plan was computed from has changed since; nothing of it was published."""
+    """The pins of a plan have moved since it was computed; nothing of it was published."""
 
 
 class DefinitionChanged(TwofoldError):

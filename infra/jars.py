@@ -87,7 +87,7 @@ def is_complete(settings: Settings) -> bool:
 
 
 def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
-    """What differs between a directory of jars and the pinned ones; empty when nothing does. Reads every byte."""
+    """The differences between a directory of jars and the pinned ones; empty when there is none. Reads every byte."""
     expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
     files = {directory / path for path in expected if (directory / path).exists()} | {*directory.glob("*/*.jar")}
     found = {str(path.relative_to(directory)): path for path in files}
@@ -229,7 +229,7 @@ def _stamp(directory: Path) -> None:
 
 
 def _fingerprint(directory: Path) -> dict[str, list[int] | str]:
-    """What changes when a jar, or the list of them, does; costs one `stat` per jar."""
+    """A fingerprint of the jars; costs one `stat` per jar."""
     files: dict[str, list[int] | str] = {"lock": hashlib.sha256(LOCK.read_bytes()).hexdigest()}
     for path in directory.glob("*/*.jar"):
         stat = path.stat()

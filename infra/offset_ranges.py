@@ -16,7 +16,7 @@ Spans = Mapping[int, Sequence[Range]]
 
 
 def condition(ranges: Ranges, partition: str, offset: str) -> str:
-    """What holds of rows of these offsets, in the SQL of every engine; `partition` and `offset` are their columns."""
+    """The condition that selects rows of these offsets, of columns `partition` and `offset`, in any engine's SQL."""
     parts = (f"({partition} = {p} AND {offset} >= {start} AND {offset} < {end})" for p, (start, end) in ranges.items())
     return " OR ".join(parts) or "false"
 
@@ -38,7 +38,7 @@ def joined(some: Iterable[Range]) -> list[Range]:
 
 
 def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
-    """What is in both; partitions without any are left out."""
+    """The offsets that are in both; partitions without any are left out."""
     found = {}
     for partition, here in some.items():
         met = _met(here, joined(others.get(partition, ())))
@@ -49,7 +49,7 @@ def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
 
 
 def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
-    """What is left of a range, in order, once others are taken out of it; these may overlap."""
+    """The rest of a range, in order, without others, which may overlap."""
     start, end = whole
     left = []
     for low, high in sorted(taken):
@@ -60,7 +60,7 @@ def without(whole: Range, taken: Iterable[Range]) -> list[Range]:
 
 
 def subtract(some: Spans, taken: Spans) -> dict[int, list[Range]]:
-    """What is left of some; partitions without any are left out."""
+    """The rest of some ranges without others; partitions without any are left out."""
     left = {}
     for partition, here in some.items():
         met = _met(here, joined(taken.get(partition, ())))
@@ -76,7 +76,7 @@ def _met(here: Iterable[Range], others: Sequence[Range]) -> Iterator[tuple[Range
 
 
 def size(some: Spans) -> int:
-    """How many offsets they hold."""
+    """The number of offsets that they hold."""
     return sum(end - start for here in some.values() for start, end in here)
 
 

@@ -1,4 +1,4 @@
-"""Where everything is: facts about places, read once from the environment."""
+"""Settings: places, ports and limits, read once from the environment."""
 
 from __future__ import annotations
 

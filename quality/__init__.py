@@ -1,1 +1,1 @@
-"""What a good row and a good table are."""
+"""Rules for good rows and good tables, and their checks."""

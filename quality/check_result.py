@@ -12,7 +12,7 @@ from quality.rules import Rule
 
 @dataclass(frozen=True, kw_only=True)
 class RuleVerdict:
-    """How one rule fared on one table.
+    """The verdict of one rule on one table.
 
     Attributes:
         rows: that the table has.
@@ -49,7 +49,7 @@ class Sample:
 
 @dataclass(frozen=True, kw_only=True)
 class Verdict:
-    """How every rule fared on one table.
+    """The verdicts of all rules on one table.
 
     Attributes:
         table: full name, or empty.

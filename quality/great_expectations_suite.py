@@ -38,7 +38,7 @@ KEPT_RUNS = 100
 
 @dataclass(frozen=True, kw_only=True)
 class Outcome:
-    """What Great Expectations says about one rule."""
+    """The result of Great Expectations for one rule."""
 
     rule: Rule
     passed: bool
@@ -68,7 +68,7 @@ class Rows:
 
 
 def rows_to_judge(df: DataFrame, rules: Sequence[Rule], now: datetime, *, on_spark: bool) -> Rows:
-    """What the rules read of a table.
+    """The rows of a table that rules read.
 
     Args:
         now: the clock for `fresh_within`.
@@ -79,7 +79,7 @@ def rows_to_judge(df: DataFrame, rules: Sequence[Rule], now: datetime, *, on_spa
 
 @contextlib.contextmanager
 def open_suites(settings: Settings) -> Iterator[Suites]:
-    """What judges tables by the suites of their rules; builds the pages of all that were judged at its end.
+    """Open the suites of rules that judge tables; at its end the pages of all that were judged are built.
 
     One process at a time: others that share the home wait.
     """

@@ -165,7 +165,7 @@ def _reasons(df: DataFrame, rules: Sequence[Rule]) -> Column:
 
 
 def _aggregates(df: DataFrame, rule: Rule, now: datetime) -> Mapping[str, Column]:
-    """What one rule needs to know of the table: `failing`, `seen`, `least`, `most`."""
+    """The aggregates of a table that one rule needs: `failing`, `seen`, `least`, `most`."""
     from pyspark.sql import functions as F
 
     _require_fit(df, rule)

@@ -1,4 +1,4 @@
-"""What a good row and a good table are, as data.
+"""Rules for good rows and good tables, as data.
 
 Null passes every rule except `not_null`, as it passes a CHECK constraint in SQL: a rule is broken where its condition
 is false, not where it is unknown. An empty table keeps every rule.
@@ -30,7 +30,7 @@ ROW_RULES: frozenset[str] = RECORD_RULES | {"expression"}
 
 @dataclass(frozen=True)
 class Rule:
-    """What every rule has; `str()` of it is how people, quarantine and reports name it.
+    """The base of all rules; `str()` of one is how people, quarantine and reports name it.
 
     Attributes:
         kind: which rule it is.

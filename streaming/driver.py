@@ -135,7 +135,7 @@ def _ensure(platform: Platform, table: Table) -> None:
 
 
 def table_query(platform: Platform, table: Table) -> Maintain | ChangeDrivenStream:
-    """What keeps the table fresh, by its strategy."""
+    """The query that keeps the table fresh, by its strategy."""
     kind = ChangeDrivenStream if platform.registry.strategy(table).follows_changes else Maintain
     return kind(platform.spark, platform.lake, platform.registry, table)
 

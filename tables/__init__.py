@@ -1,4 +1,4 @@
-"""What exists and how its rows are computed; from here a declaration imports all that it needs."""
+"""Declarations of topics and tables; from here a declaration imports all that it needs."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ NOT_PLAIN = re.compile(
     r"|is meant|are meant|of which|fares?|lies?|lay|stands?|stood)\b",
     re.IGNORECASE,
 )
-OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But)\b")
+OPENERS = re.compile(r"(Of|The same|As|That|And|Or|But|What|Where|Everything|Until)\b")
 """An editor shows a docstring alone: it says of what it is."""
 NAMES_OF_NOTHING = {"told", "said", "named", "few", "many", "most", "of", "less"}
 

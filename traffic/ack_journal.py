@@ -40,7 +40,7 @@ class Row(msgspec.Struct, frozen=True):
 
 
 def checksum(value: bytes) -> int:
-    """What `Row.crc` holds of a value."""
+    """The checksum of a value, as `Row.crc` has it."""
     return crc32(value)
 
 
@@ -74,7 +74,7 @@ class AckJournal:
 
 
 def directory(settings: Settings, domain: str) -> Path:
-    """Where the files of a domain's journal lie."""
+    """The directory of a domain's journal."""
     return settings.home / "journal" / domain
 
 

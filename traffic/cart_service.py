@@ -28,7 +28,7 @@ class CartEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happen
 
 
 class Command(msgspec.Struct, frozen=True):
-    """What a customer asks of a cart; product and quantity are of a line that is added or removed."""
+    """A customer's command to a cart; product and quantity are of a line that is added or removed."""
 
     kind: Literal["add", "remove", "order"]
     product: str | None = None

@@ -29,7 +29,7 @@ _UNIT = 1 / 2**64
 
 
 class Message(NamedTuple):
-    """What is sent, in the order of sending.
+    """A message to send, in the order of sending.
 
     Attributes:
         send_at: when it would have reached us.
@@ -53,7 +53,7 @@ def encode(record: Record, topic: Topic, reported_at: datetime) -> bytes:
 
 @dataclass(frozen=True, kw_only=True)
 class FaultInjection:
-    """How imperfect the reporters are; shares are of all true records.
+    """The faults of the reporters; shares are of all true records.
 
     Args:
         seed: another one lets other records suffer.
@@ -99,7 +99,7 @@ class FaultInjection:
         return cls(prompt_s=0, minutes_share=0, hours_share=0, duplicate_share=0, corrupt_share=0)
 
     def messages(self, record: Record, topic: Topic) -> Iterator[Message]:
-        """What is sent of a true record, the record itself first.
+        """The messages that are sent of a true record, the record itself first.
 
         Args:
             topic: the declaration of the record's topic.

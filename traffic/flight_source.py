@@ -264,7 +264,7 @@ def zone_of(airport: str) -> ZoneInfo:
 
 @cache
 def source_directory() -> Path:
-    """Where the files lie. The package is not imported: it needs `pkg_resources` and pandas.
+    """The directory of the data files. The package is not imported: it needs `pkg_resources` and pandas.
 
     Raises:
         MissingTool: the package is not installed.

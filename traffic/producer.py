@@ -46,7 +46,7 @@ log = logging.getLogger(__name__)
 
 @dataclass(frozen=True, kw_only=True)
 class Progress:
-    """How far a run is.
+    """The progress of a run.
 
     Attributes:
         sent: records handed to the producer.
@@ -62,7 +62,7 @@ class Progress:
 
 @dataclass(frozen=True, kw_only=True)
 class Summary:
-    """What a run did.
+    """The summary of a run.
 
     Attributes:
         acknowledged: topic -> kind (`true`, `duplicate`, `corrupt:...`) -> records.
@@ -144,7 +144,7 @@ def run(
 def messages(
     domain: str, start: date, end: date, topics: Mapping[str, Topic], imperfections: FaultInjection
 ) -> Iterator[Message]:
-    """Everything that is sent for `[start, end)`, in the order in which it would reach us.
+    """The messages for `[start, end)`, in the order in which they would reach us.
 
     Args:
         topics: full name -> declaration, of every topic of the domain.
@@ -318,7 +318,7 @@ class _Outbox:
         )
 
     def summary(self, start: date, end: date) -> Summary:
-        """What the run that sent these days did."""
+        """The summary of the run that sent these days."""
         acknowledged: dict[str, dict[str, int]] = {}
         for (topic, kind), count in sorted(self._acknowledged.items()):
             acknowledged.setdefault(topic, {})[kind] = count

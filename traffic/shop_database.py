@@ -1,4 +1,4 @@
-"""What the shop's own programs do to its database, and a connection on which they do it.
+"""The shop's own programs: their changes of its database, and a connection for them.
 
 It follows from the records of `shop_source`: who logs in is noted and now and then moves, and what is paid is shipped,
 then sent and delivered, or cancelled. It can be done again: what is there already stays.
@@ -115,7 +115,7 @@ def create_tables(settings: Settings) -> None:
 
 
 def rows(settings: Settings, table: str) -> list[str]:
-    """What the database itself has of a table, each row as text, in order."""
+    """The rows of a table in the database itself, each as text, in order."""
     return sorted(postgres_server.query(settings, f"{ROWS[table]} FROM {table}"))
 
 

@@ -1,4 +1,4 @@
-"""What the customers of a shop do: visits with searches, carts, orders and payments, a day from its own random numbers.
+"""The customers of a shop: visits with searches, carts, orders and payments, a day from its own random numbers.
 
 The day decides everything that happens in a visit which begins on it, so that any range of days is the same in every
 run.
@@ -86,7 +86,7 @@ class Buyer(msgspec.Struct, frozen=True):
 
 
 class Wishes(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a customer asks for with a line of an order."""
+    """A customer's wishes about a line of an order."""
 
     note: str | None = None
     at: datetime | None = None

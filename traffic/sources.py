@@ -11,7 +11,7 @@ from traffic import flight_source, shop_database, shop_source
 
 
 class Record(Protocol):
-    """What a perfect reporter sends, a struct that msgspec encodes."""
+    """A record of a perfect reporter, a struct that msgspec encodes."""
 
     @property
     def topic(self) -> str: ...

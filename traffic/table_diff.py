@@ -22,7 +22,7 @@ EXAMPLES = 20
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How a live table differs from the expected one.
+    """The differences between a live table and the expected one.
 
     Attributes:
         rows: of the expected table.

@@ -21,7 +21,7 @@ _MOST = 5  # places that a message names
 
 @dataclass(frozen=True, kw_only=True)
 class LogCopies:
-    """What the archive and the broker have of the range.
+    """The copies of a range in the archive and on the broker, compared.
 
     Attributes:
         archive_alone, both, broker_alone: committed records by who has them: the archive, without asking the broker
@@ -41,7 +41,7 @@ class LogCopies:
     missing: Sequence[Place]
 
     def faults(self) -> Iterator[str]:
-        """What is wrong, for people."""
+        """The faults, for people."""
         if self.unlike:
             yield f"archive and broker have other records in {format_places([str(block) for block in self.unlike])}"
         if self.missing:
@@ -49,7 +49,7 @@ class LogCopies:
 
 
 def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, ranges: Ranges, empty: Spans) -> LogCopies:
-    """Where the records of ranges are, and what became of the offsets at which the log gives none.
+    """Find the records of ranges, and the reasons for offsets at which the log gives none.
 
     What transactions fill of them is noted in the ledger.
     """

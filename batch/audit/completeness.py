@@ -28,7 +28,7 @@ _NO_OFFSET = 2**63 - 1  # lies behind every one
 
 @dataclass(frozen=True, kw_only=True)
 class Coverage:
-    """What became of the offsets `[start, end)` of one partition.
+    """The fate of the offsets `[start, end)` of one partition.
 
     Attributes:
         start: where ingest began to read the partition.
@@ -65,7 +65,7 @@ class Coverage:
 
     @property
     def fault(self) -> str:
-        """What is wrong, for people; empty when nothing is."""
+        """The fault, for people; empty when there is none."""
         counts = {"missing": self.missing, "repeated": self.repeated, "out of range": self.astray}
         said = ", ".join(f"{count} {what}" for what, count in counts.items() if count)
         return f"{self.topic}, partition {self.partition}, [{self.start}, {self.end}): {said} offsets" if said else ""
@@ -100,7 +100,7 @@ class TopicIn:
 
 @dataclass(frozen=True, kw_only=True)
 class Certificate:
-    """What went into a version of a table, through all tables between it and the log.
+    """The offsets that went into a version of a table, through all tables between it and the log.
 
     Attributes:
         inputs: topic or table that it reads -> the version that it has taken in.
@@ -167,7 +167,7 @@ def certify(lake: Lake, registry: Registry, table: Table, version: int | None = 
 
 
 def coverage(lake: Lake, topic: Topic, version: int | None = None) -> list[Coverage]:
-    """Where every offset is that the events table had taken in at a version, or has now, by partition.
+    """The fate of every offset that the events table had ingested at a version, or has now, by partition.
 
     A replay moves records from one table to the other: both are read as they are now, up to what the version had.
     """

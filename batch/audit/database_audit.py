@@ -84,7 +84,7 @@ _LACKS = (
 
 @dataclass(frozen=True, kw_only=True)
 class ComparedTable:
-    """What a comparison with the database found.
+    """The result of a comparison with the database.
 
     Attributes:
         rows: of the database that were compared.
@@ -102,7 +102,7 @@ class ComparedTable:
 
     @property
     def fault(self) -> str:
-        """What differs, for people; empty when nothing does."""
+        """The difference, for people; empty when there is none."""
         kinds = {"missing": self.missing, "extra": self.extra, "different": self.different}
         found = [
             f"{len(keys):,} {kind} ({'; '.join(keys[:EXAMPLES])}{'; ...' if len(keys) > EXAMPLES else ''})"
@@ -114,7 +114,7 @@ class ComparedTable:
 
 @dataclass(frozen=True, kw_only=True)
 class _Seen:
-    """What a transaction of the database saw.
+    """The rows and marks that one transaction of the database saw.
 
     Attributes:
         before: the number of the first transaction that had not begun.

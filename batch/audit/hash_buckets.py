@@ -21,7 +21,7 @@ _ONE, HASH = "_one", "_hash"
 
 @dataclass(frozen=True)
 class Turn:
-    """Which share of a table's rows is looked at: those whose day, or key where none has a day, is this one's turn.
+    """The share of a table's rows that is audited: those whose day, or key where none has a day, is this one's turn.
 
     Attributes:
         number: 0 to `of` - 1.
@@ -37,7 +37,7 @@ class Turn:
 
 @dataclass(frozen=True, kw_only=True)
 class Group:
-    """What two sides hold of the rows that go together.
+    """The rows of one bucket, as both sides hold them.
 
     Attributes:
         place: what they have in common.
@@ -177,7 +177,7 @@ def row_hash(rows: DataFrame, columns: Sequence[str]) -> Column:
 
 
 def _hashable(column: Column, kind: DataType) -> Column:
-    """What can be hashed in the column's place: of arrays, structs and maps their JSON, a map's entries sorted.
+    """An expression that can be hashed: arrays, structs and maps as JSON, a map's entries sorted.
 
     A map has no hash, and nulls within a value could change places unseen.
     """

@@ -69,7 +69,7 @@ def explain_missing(platform: Platform, topic: Topic) -> bool:
 
 
 def note_transactions(platform: Platform, topic: Topic, log: Log, empty: Spans) -> dict[int, list[Range]]:
-    """What explains offsets at which the log gives no record; the ledger names it from then on.
+    """Note in the ledger which transactions explain offsets at which the log gives no record.
 
     Transactions fill some. Of a compacted topic the broker has removed the others; those that may have been tombstones
     which were removed before they were read are gaps, as long as nobody acknowledges them.

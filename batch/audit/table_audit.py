@@ -51,7 +51,7 @@ _FIRST_DAY = date(1970, 1, 1)
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedTopic:
-    """How the records of one topic fared.
+    """The audit of the records of one topic.
 
     Attributes:
         partitions: what became of the offsets that were ingested, or lost.
@@ -146,7 +146,7 @@ def audit(
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
-    """What was found in each table; one that cannot be looked at is skipped, and says why."""
+    """Audit each table; one that cannot be audited is skipped, and says why."""
     found = []
     for table in tables:
         failures: list[TwofoldError] = []
@@ -247,7 +247,7 @@ def _days(pinned: Pinned) -> tuple[int, int] | None:
 
 
 def audit_topics(platform: Platform, tables: Sequence[Table]) -> list[AuditedTopic]:
-    """What became of every record of the topics that these tables come from, directly or through others.
+    """Audit every record of the topics that these tables are computed from, directly or through others.
 
     The log is read only where offsets are missing, to see whether it has records there at all; markers and aborted
     records of transactions go to `ledger.transactions`.

@@ -30,7 +30,7 @@ _WHOLE = OffsetSelection()
 
 @dataclass(frozen=True, kw_only=True)
 class TopicReport:
-    """What was compared.
+    """The result of a topic's audit.
 
     Attributes:
         against: the log, or an earlier certificate.
@@ -55,7 +55,7 @@ class TopicReport:
 
     @property
     def faults(self) -> list[str]:
-        """What is wrong, for people; empty when nothing is."""
+        """The fault, for people; empty when there is none."""
         found = list(self.sides.faults()) if self.sides else []
         if self.differing:
             found.append(

@@ -47,7 +47,7 @@ _SCHEMA = pa.schema(
 
 @dataclass(frozen=True, kw_only=True, order=True)
 class Block:
-    """What of the offsets `[start, end)` of a partition is there.
+    """The offsets `[start, end)` of a partition, and how many of them were found.
 
     Attributes:
         events, quarantined: records.

@@ -52,7 +52,7 @@ class Run:
 
     @property
     def info(self) -> dict[str, Any]:
-        """What its commits say of themselves."""
+        """The information that its commits carry."""
         return {"cause": self._cause, "run": self.name}
 
     def note_causes(self, evidence: Sequence[CausingRecord]) -> None:

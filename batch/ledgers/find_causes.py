@@ -35,7 +35,7 @@ def causes_of(table: Table, source: Topic, rows: pa.Table) -> list[CausingRecord
 
 
 def touch(table: Table, source: Topic | Table, row: Mapping[str, Any]) -> dict[str, Any]:
-    """What of the table a row of an input can change: the facts of `CausingRecord` that say so."""
+    """The part of the table that a row of an input can change, as facts of `CausingRecord`."""
     time, within = source.event_time, table.depends_within_ms
     value = row.get(time) if time else None
     at = epoch_ms(_time(value))

@@ -29,7 +29,7 @@ _FAR = 100  # commits that are looked through again by each reconcile rather tha
 
 @dataclass(frozen=True, kw_only=True)
 class ReconcilePosition:
-    """What a finished reconcile of a table left for the next one.
+    """The position that a finished reconcile of a table leaves for the next one.
 
     Attributes:
         consumed: input -> version through which its changes were looked at; the table's own version, under its name,

@@ -102,7 +102,7 @@ def in_archive(history: RowHistory, archive: Archive) -> RowHistory:
 
 
 def read_history(lake: Lake, table: Table, key: Mapping[str, Any]) -> RowHistory:
-    """What happened to the row with this key, oldest first.
+    """The history of the row with this key, oldest first.
 
     Raises:
         ChangesGone: a VACUUM removed what commits that are left changed.

@@ -125,7 +125,7 @@ class Ledgers:
             self._ensure(name)
 
     def position(self, table: str) -> ReconcilePosition:
-        """Where the last finished reconcile of the table stands; nothing consumed when there was none."""
+        """The position of the last finished reconcile of the table; nothing consumed when there was none."""
         return reconcile_positions(self._lake).get(table, ReconcilePosition())
 
     def record_run(self, outcome: RunResult, position: ReconcilePosition | None, fingerprint: str) -> None:
@@ -232,7 +232,7 @@ class Ledgers:
     def corrections(
         self, table: str, after: int = -1, through: int | None = None, key: Mapping[str, Any] | None = None
     ) -> list[dict[str, Any]]:
-        """What batch runs changed in versions `(after, through]` of a table, oldest first.
+        """The changes by batch runs in versions `(after, through]` of a table, oldest first.
 
         Args:
             key: of one row, its columns in the order of the declaration; None: of all.

@@ -79,7 +79,7 @@ class RunResult:
 
 @dataclass(frozen=True, kw_only=True)
 class Audited:
-    """How one table fared in an audit.
+    """The audit of one table.
 
     Attributes:
         turn, of: the share that was looked at: part `turn` of `of`.

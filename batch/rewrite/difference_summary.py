@@ -23,7 +23,7 @@ _AHEAD = 0.2  # of its share in the whole table
 def summarise(
     difference: Path, table: Callable[[], object], key: Sequence[str], event_time: str | None
 ) -> Mapping[str, Any]:
-    """What a difference does to a table.
+    """Summarise what a difference does to a table.
 
     Args:
         difference: a Parquet file, or a folder of them, as `Target.difference` says rows.

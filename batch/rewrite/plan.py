@@ -35,7 +35,7 @@ _KEPT = timedelta(days=30)
 
 @dataclass(frozen=True, kw_only=True)
 class TableChange:
-    """What a plan changes in one Delta table: a declared table, or the events or the quarantine of a topic.
+    """The changes of a plan in one Delta table: a declared table, or the events or the quarantine of a topic.
 
     Attributes:
         cause: in the ledger of runs.
@@ -74,7 +74,7 @@ class TableChange:
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:
-    """What a rewrite of history would change, table by table, in the order in which it is published.
+    """The changes of a rewrite of history, table by table, in the order in which they are published.
 
     Attributes:
         id: cause, time and digest: who approves an id approves these very rows.

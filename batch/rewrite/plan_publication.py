@@ -159,7 +159,7 @@ class _Publication:
         return matching(undone, left, self._target.key, "SEMI")
 
     def _left(self, kept: Rows, now: Rows) -> Rows:
-        """How the rows as they are now differ from what the plan makes of them."""
+        """The differences between the rows as they are now and as the plan makes them."""
         return self._target.difference(rows_after(kept), now)
 
     def _now(self, kept: Rows) -> Rows:

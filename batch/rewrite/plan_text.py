@@ -43,7 +43,7 @@ def _parts(change: TableChange) -> str:
 
 
 def sections(change: TableChange) -> Iterator[Section]:
-    """What people want to see of the change of one table, most important first."""
+    """The sections that show the change of one table, most important first."""
     found = change.summary
     if totals := found.get("totals"):
         sums = [(t["column"], _value(t["before"]), _value(t["after"])) for t in totals]
@@ -91,7 +91,7 @@ def impact(plan: Plan) -> list[str]:
 
 
 def heading(plan: Plan) -> str:
-    """What the plan is of, in one line."""
+    """The title of a plan, in one line."""
     return shlex.join(plan.command)
 
 

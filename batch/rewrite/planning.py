@@ -110,7 +110,7 @@ def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
 
 
 def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path) -> TableChange | None:
-    """How a table of the copy differs from what it was when it was copied; None where it does not."""
+    """The change of a table of the copy since it was copied; None where there is none."""
     version, newest = versions.get(name, 0), copy.lake.version(name)
     commits = list(copy.lake.commits(name, version, newest))
     info = next((commit.info for commit in reversed(commits) if commit.info), {})
@@ -159,7 +159,7 @@ def _is_accepted_anew(table: Table | None, commits: Sequence[LoggedCommit]) -> b
 def _difference(
     copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
 ) -> Rows:
-    """How the rows of two versions of a table differ, in the columns that both have."""
+    """The differences between two versions of a table, in the columns that both have."""
     lake, changing = copy.lake, [commit for commit in commits if commit.changes]
     rows = sum(commit.rows_changed for commit in changing)
     if not replaces and changing and is_small(lake.settings, rows, CHANGED):

@@ -65,7 +65,7 @@ class Promotion:
 
     @cached_property
     def changes(self) -> DataFrame:
-        """How the settled rows of the live table differ from those of the new one: what is published."""
+        """The differences between the closed rows of the live table and of the new one, which are published."""
         live = self._target.live()
         both = [c for c in live.columns if c in self._made.columns]
         difference = self._target.difference(self._settled(self._made).select(both), self._settled(live).select(both))

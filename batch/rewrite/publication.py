@@ -105,7 +105,7 @@ def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
 
 
 class _Decoded:
-    """What records that were decoded again say of one of the two tables of a topic."""
+    """The rows of one of the two tables of a topic that were made by decoding records again."""
 
     def __init__(self, target: Target, should: DataFrame, work: Work) -> None:
         self._target, self._should, self._work = target, should, work

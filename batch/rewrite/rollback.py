@@ -107,7 +107,7 @@ def _versions_of(lake: Lake, name: str, run: Mapping[str, Any]) -> list[int]:
 
 
 def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
-    """How the table differs from what it was before some commits, without the rows that were changed since."""
+    """The differences between the table and what it was before some commits, without rows that were changed since."""
     before, after = sides_of(target.lake, target.name, versions, target.key)
     touched = pa.concat_tables([before, after]).select(list(target.key))
     now = here(target.rows_of(touched)).select(after.schema.names).cast(after.schema)

@@ -245,7 +245,7 @@ def _print_report(report: Report) -> None:
 
 
 def _print_databases(topics: Sequence[AuditedTopic]) -> None:
-    """What was compared with captured databases."""
+    """Print the comparisons with captured databases."""
     rows = [
         (
             topic.topic,

@@ -328,7 +328,7 @@ def _columns(declared: Topic | Table, lake: Lake | None) -> list[dict[str, str]]
 
 
 def _told(column: Mapping[str, str]) -> str:
-    """What a column is, and of which columns of inputs it is made where that is not the one of its name."""
+    """The description of a column, and the columns of inputs that it is made of, unless it is the one of its name."""
     of = column.get("made of", "")
     is_own = of.rpartition(".")[2] == column["name"] and "," not in of
     return "; of ".join(filter(None, [column.get("description", ""), "" if is_own else of]))
@@ -359,7 +359,7 @@ def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, obj
 
 
 def _described(audit: LastAudit) -> str:
-    """What the newest audit looked at and found."""
+    """The extent and the findings of the newest audit."""
     share = "all" if audit.of == 1 else f"part {audit.turn + 1} of {audit.of}"
     found = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
     since = f"; every row since {shown(audit.all_since)}" if audit.all_since and audit.of > 1 else ""

@@ -120,7 +120,7 @@ def doctor(as_json: Json = False) -> None:
 
 
 def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = True) -> None:
-    """Where to go from here."""
+    """Print the addresses of the platform's pages, and the next commands."""
     lines = []
     if airflow:
         from infra.airflow.airflow_processes import USER, base_url, password

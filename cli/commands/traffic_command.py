@@ -62,7 +62,7 @@ def traffic(
 
 
 def print_summary(summary: Summary) -> None:
-    """What was sent, by topic and kind."""
+    """Print how many records were sent, by topic and kind."""
     kinds = ["true", "duplicate", "corrupt"]
     rows = []
     for topic, counts in summary.acknowledged.items():

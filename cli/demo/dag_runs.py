@@ -32,7 +32,7 @@ class DagRun:
     run: str
 
     def result(self, task: str) -> Any:
-        """What a task of the run returned."""
+        """The return value of a task of the run."""
         return self.client.result(self.dag, self.run, task)
 
 
@@ -108,7 +108,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
 
 
 def _doing(tasks: Sequence[TaskState]) -> str:
-    """What is not done: states with the tasks that are in them, those of tables by the table's bare name."""
+    """The tasks that are not done, by state; those of tables by the table's bare name."""
     by_state: dict[str, list[str]] = {}
     for task in tasks:
         if task.state not in (None, "success", "skipped"):

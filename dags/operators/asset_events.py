@@ -21,7 +21,7 @@ ANNOUNCE = "announce"
 
 
 class TableOperator(ReportOperator):
-    """What a command reported about one table: fails on unexplained differences, is skipped when nothing changed.
+    """Shows a command's result for one table: fails on unexplained differences, is skipped when nothing changed.
 
     When it succeeds, the asset of the table gets an event with the rows, the cause and the version of the change.
     """

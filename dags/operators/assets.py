@@ -23,7 +23,7 @@ def domain_asset(domain: str) -> Asset:
 
 
 def change_facts(reports: Iterable[Report]) -> dict[str, str | int | None]:
-    """What an event of a table's asset carries."""
+    """The facts that an event of a table's asset carries."""
     several = list(reports)
     return {
         "changed": sum(report.changed for report in several),

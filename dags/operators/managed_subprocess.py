@@ -29,7 +29,7 @@ Log = Callable[[str], None]
 
 @dataclass(frozen=True, kw_only=True)
 class Ended:
-    """How a command ended: its exit code, 128 + n when signal n ended it, and the last lines that it wrote."""
+    """The end of a command: its exit code, 128 + n when signal n ended it, and the last lines that it wrote."""
 
     code: int
     stdout: Sequence[str]

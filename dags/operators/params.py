@@ -128,7 +128,7 @@ def audit_topic_arguments(params: Params, topics: Collection[str]) -> list[str]:
 
 
 def awaited_arguments(params: Params, topics: Collection[str]) -> list[str]:
-    """What asks whether the range of a run's params can be read whole; empty where no range is given.
+    """The arguments that ask whether the range of a run's params can be read whole; empty where no range is given.
 
     Raises:
         BadArgument: as `replay_arguments`.

@@ -38,7 +38,7 @@ class Bounds:
 
 @dataclass(frozen=True, kw_only=True)
 class Findings:
-    """What a look at the platform found.
+    """The findings of one look at the platform.
 
     Attributes:
         down: supervised processes that do not run -> their state.

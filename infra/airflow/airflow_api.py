@@ -36,7 +36,7 @@ class TaskState:
 
 @dataclass(frozen=True, kw_only=True)
 class Question:
-    """What a task asks a person: `body` is Markdown."""
+    """The question that a task asks a person: `body` is Markdown."""
 
     subject: str
     body: str
@@ -108,7 +108,7 @@ class Client:
         return [run["dag_run_id"] for run in newest if run["run_type"] == "asset_triggered"]
 
     def result(self, dag_id: str, run_id: str, task_id: str) -> Any:
-        """What a task of a run returned.
+        """The return value of a task of a run.
 
         Raises:
             BadArgument: it returned nothing.
@@ -135,7 +135,7 @@ class Client:
         return state
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskState]:
-        """How the tasks of a run are."""
+        """The states of the tasks of a run."""
         answer = self._call("GET", f"{_run(dag_id, run_id)}/taskInstances?limit=1000")
         return [
             TaskState(
@@ -148,13 +148,13 @@ class Client:
         ]
 
     def task_log(self, dag_id: str, run_id: str, task_id: str, try_number: int = 1, map_index: int = -1) -> str:
-        """What one try of a task logged, one line per event."""
+        """The log of one try of a task, one line per event."""
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/logs/{try_number}?map_index={map_index}"
         lines = self._call("GET", path)["content"]
         return "\n".join(line if isinstance(line, str) else str(line.get("event", line)) for line in lines)
 
     def question(self, dag_id: str, run_id: str, task_id: str) -> Question | None:
-        """What the task waits for a person to decide; None while it asks nothing."""
+        """The question that the task waits for a person to answer; None while it asks nothing."""
         asked = self._call("GET", f"{_run(dag_id, run_id)}/hitlDetails?task_id={_quoted(task_id)}")["hitl_details"]
         if not asked or asked[0]["response_received"]:
             return None

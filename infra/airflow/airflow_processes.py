@@ -61,7 +61,7 @@ def prepare(settings: Settings) -> None:
 
 
 def programs(settings: Settings, *, dags: Path = DAGS) -> list[Program]:
-    """What the supervisor runs; `prepare` must have been called once."""
+    """The programs that the supervisor runs; `prepare` must have been called once."""
     return [
         Program(
             name=f"airflow-{component}",
@@ -119,7 +119,7 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
 
 
 def base_url(settings: Settings) -> str:
-    """Where the Airflow UI is."""
+    """The address of the Airflow UI."""
     return f"http://{HOST}:{settings.airflow_port}"
 
 

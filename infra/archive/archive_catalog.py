@@ -43,7 +43,7 @@ def _uuid(identity: object) -> UUID:
 
 
 def _records(settings: Settings) -> Iterator[Record]:
-    """Everything that the broker wrote about archived segments until now."""
+    """The records that the broker wrote about archived segments until now."""
     from kafka import KafkaConsumer, TopicPartition
 
     consumer = KafkaConsumer(bootstrap_servers=settings.bootstrap_servers.split(","), enable_auto_commit=False)

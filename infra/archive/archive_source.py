@@ -86,7 +86,7 @@ class _Asked:
 
 
 def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending: str) -> Ranges:
-    """What the options of a read ask for, of what there is.
+    """The offset ranges that the options of a read ask for.
 
     Raises:
         NotArchived: nothing of the topic.

@@ -57,7 +57,7 @@ class Archive:
         self._unfinished: dict[Segment, list[int]] = {}
 
     def bounds(self, topic: str) -> dict[int, Bounds]:
-        """How far each partition of a topic reaches; a partition without archived records is left out.
+        """The archived bounds of each partition of a topic; a partition without archived records is left out.
 
         Raises:
             CorruptSegment: of the snapshot of producers that the frontier is computed from.

@@ -85,7 +85,7 @@ def copied_segments(records: Iterable[Record]) -> list[Segment]:
 
 
 def archived(segments: Sequence[Segment], topic_ids: Mapping[str, UUID]) -> dict[str, dict[int, ArchivedPartition]]:
-    """What is archived of each partition; partitions with nothing are left out.
+    """The archived offsets of each partition; partitions without any are left out.
 
     Args:
         topic_ids: of the topics that are asked for; segments of a deleted topic that had the same name have another id.

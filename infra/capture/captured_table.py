@@ -1,4 +1,4 @@
-"""What is captured: a table of the database for a topic. Declarations load it, so it loads no server's code."""
+"""A table of the database that is captured for a topic. Declarations load this module, so it loads no server's code."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _NAME = re.compile(rf"{PREFIX}(\d+)_\w+\Z")
 
 @dataclass(frozen=True, kw_only=True)
 class Capture:
-    """What one connector captures: a table of the database, from a snapshot on, for one topic.
+    """The capture by one connector: a table of the database, from a snapshot on, for one topic.
 
     Args:
         topic: full name of the topic.
@@ -84,7 +84,7 @@ def unfit_names(topics: Iterable[str]) -> Iterator[tuple[str, BadDeclaration]]:
 
 
 def again(topic: str) -> str:
-    """What to do where tables may lack changes."""
+    """The hint where tables may lack changes."""
     return f"`./twofold recapture {topic}` captures the table again"
 
 

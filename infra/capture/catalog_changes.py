@@ -58,7 +58,7 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
 
 
 def _unfit_key(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str]]:
-    """What is wrong with what tells the rows of a table apart."""
+    """The fault of the key that tells the rows of a table apart."""
     if not table.key:
         yield (
             f"{capture.table} has no primary key: once it is captured, PostgreSQL refuses to update and delete.",
@@ -103,7 +103,7 @@ def is_read_as(declared: str, column: CatalogColumn) -> bool:
 
 
 def lost_since(settings: Settings, capture: Capture, noted: CatalogTable | None, today: CatalogTable) -> str:
-    """What happened since the snapshot that no change says; empty: nothing.
+    """The events since the snapshot that no change record tells of; empty: there were none.
 
     Args:
         noted: what the catalog said before the snapshot, of partitions and files at the last look.
@@ -158,7 +158,7 @@ def _columns_changed(capture: Capture, noted: CatalogTable, today: CatalogTable)
 
 
 def to_note(noted: CatalogTable, today: CatalogTable) -> CatalogTable | None:
-    """What is noted after a look that found nothing wrong; None: what is noted already is as good.
+    """The catalog to note after a look without findings; None: the one noted already is as good.
 
     Partitions that came are noted, so that their end is seen; and once a day where the log is, for the next rewrite.
     Columns stay those of the snapshot.

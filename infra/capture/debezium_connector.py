@@ -25,7 +25,7 @@ WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK_PREFIX}', {_NOW})"
 
 @dataclass(frozen=True, kw_only=True)
 class CaptureState:
-    """How a capture is.
+    """The state of a capture.
 
     Args:
         state: of the connector's task, as Connect says it, or `MISSING`.
@@ -235,7 +235,7 @@ def _configure(settings: Settings, capture: Capture) -> None:
 
 
 def state(settings: Settings, capture: Capture) -> CaptureState:
-    """How the newest capture for the topic is now.
+    """The state of the newest capture for the topic.
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
@@ -412,7 +412,7 @@ def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
 
 
 def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, int]:
-    """What `pg_replication_slots` says of a slot, the bytes of the log that are kept for it, two places in the log.
+    """The row of `pg_replication_slots` for a slot, the bytes of the log that are kept for it, two places in the log.
 
     They are the LSN from which the slot goes on, and where the log ends.
     """

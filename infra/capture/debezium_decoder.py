@@ -163,7 +163,7 @@ class DebeziumParser:
 
     @cached_property
     def _markers(self) -> frozenset[bytes]:
-        """What stands for a value that did not travel, as JSON, in each of the forms that Debezium gives it."""
+        """The placeholders for a value that was not sent, as JSON, in each of the forms that Debezium gives them."""
         text = UNCHANGED.encode()
         # As Java's UUID.nameUUIDFromBytes.
         named = uuid.UUID(bytes=hashlib.md5(text, usedforsecurity=False).digest(), version=3)
@@ -234,7 +234,7 @@ def _place(source: _Source, operation: str) -> tuple[int, int | None, int]:
 
 
 def _position(sequence: str) -> tuple[int | None, int]:
-    """Where the transaction before was committed, and where the change is, as `source.sequence` says them."""
+    """The places of the previous commit and of the change, as `source.sequence` gives them."""
     commit, position = msgspec.json.decode(sequence, type=tuple[str | None, str])
     return None if commit is None else int(commit), int(position)
 

@@ -31,7 +31,7 @@ _LOGGING_JARS = ("log4j-api", "log4j-core", "log4j-slf4j-impl")
 
 
 def program(settings: Settings) -> Program:
-    """What the supervisor runs; `prepare` must have been called once."""
+    """The programs that the supervisor runs; `prepare` must have been called once."""
     places = [f"{settings.jars / 'connect'}/*"]
     places += [str(path) for name in _LOGGING_JARS for path in (settings.jars / "broker").glob(f"{name}-[0-9]*.jar")]
     command = [
@@ -67,7 +67,7 @@ def prepare(settings: Settings) -> None:
 
 
 def password_reference(settings: Settings) -> str:
-    """What a connector's configuration, which the broker keeps and Connect's interface shows, has for the password."""
+    """The password's reference in a connector's configuration, which the broker keeps and Connect shows."""
     return f"${{dir:{_secrets(settings)}:{_PASSWORD}}}"
 
 

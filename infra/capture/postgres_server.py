@@ -54,7 +54,7 @@ class Address(NamedTuple):
 
 
 def program(settings: Settings) -> Program:
-    """What the supervisor runs; `prepare` must have been called once."""
+    """The programs that the supervisor runs; `prepare` must have been called once."""
     options = {**OPTIONS, "port": settings.database_port}
     arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
     command = [str(_binary("postgres")), "-D", str(data_directory(settings)), *arguments]
@@ -117,7 +117,7 @@ def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
 
 
 def address(settings: Settings) -> Address:
-    """Where the captured database is: the supervised one, unless the settings name another."""
+    """The address of the captured database: the supervised one, unless the settings name another."""
     if not settings.database:
         return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
     at = urlsplit(settings.database)
@@ -173,7 +173,7 @@ def psql(settings: Settings) -> tuple[list[str], dict[str, str]]:
 
 
 def data_directory(settings: Settings) -> Path:
-    """Where the supervised database keeps its files."""
+    """The directory of the supervised database."""
     return settings.home / "database" / "data"
 
 

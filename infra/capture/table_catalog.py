@@ -1,4 +1,4 @@
-"""What the captured database's catalog says of its tables."""
+"""The tables of the captured database, as its catalog describes them."""
 
 from __future__ import annotations
 
@@ -110,7 +110,7 @@ class TablePart:
 
 @dataclass(frozen=True, kw_only=True)
 class CatalogTable:
-    """What the catalog says of a captured table.
+    """A captured table, as the catalog describes it.
 
     Attributes:
         named: the transaction that gave it its name, its schema or its owner.
@@ -167,7 +167,7 @@ def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
 
 
 def table_today(settings: Settings, table: str, publication: str) -> tuple[CatalogTable, CatalogTable | None] | None:
-    """What the catalog says of a table, and what was noted with the publication; None: there is no such table.
+    """A table as the catalog describes it, and the note on its publication; None: there is no such table.
 
     Raises:
         DatabaseUnreachable: retryable.

@@ -96,7 +96,7 @@ def _set(table: DeltaTable, properties: dict[str, str]) -> None:
 
 
 def after_commit() -> PostCommitHookProperties:
-    """What delta-rs does after a commit: not look through the whole log for what has expired, which `tidy` does.
+    """The post-commit options of delta-rs: it does not search the log for expired files, which `tidy` does.
 
     That took half of a commit's time in a log of a thousand commits, and six sevenths in one of twenty thousand.
     """

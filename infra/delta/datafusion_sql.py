@@ -35,7 +35,7 @@ def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = No
 
 
 def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
-    """What is true of every row that equals one of these in the columns; such a row may lie a millisecond beyond.
+    """A condition that holds for every row that equals one of these in the columns, and for some a millisecond beyond.
 
     Statistics of files are cut to the millisecond, so that a finer bound would pass over a file.
 

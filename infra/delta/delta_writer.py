@@ -43,7 +43,7 @@ _log = logging.getLogger("twofold.writer")
 
 @dataclass(frozen=True, kw_only=True)
 class CommitTag:
-    """What a commit says of itself.
+    """The tag that a commit carries.
 
     Attributes:
         app: the stream of commits that it belongs to; the table remembers the last `version` of each.
@@ -62,7 +62,7 @@ class CommitTag:
 
 @dataclass(frozen=True)
 class Written:
-    """What a commit did; all zero when it had been made before."""
+    """The effect of a commit; all zero when it had been made before."""
 
     inserted: int = 0
     updated: int = 0
@@ -284,7 +284,7 @@ class Writer:
         return int(self.newest().transaction_version(app) or 0) + 1
 
     def _written(self, stamp: CommitTag, before: int) -> Written:
-        """What the commit of this stamp says of itself; others may have committed before and after it."""
+        """The effect of the commit with this stamp; others may have committed before and after it."""
         commit = self.lake.commit_of(self.name, stamp.app, stamp.version, before)
         if commit is None:
             return Written(skipped=self.done(stamp))
@@ -319,7 +319,7 @@ class Writer:
         return are_here(rows) and self.lake.settings.engine != "spark"
 
     def _options(self, stamp: CommitTag) -> dict[str, str | int]:
-        """What makes a commit of Spark's say and be what the stamp says."""
+        """The options by which a commit of Spark's carries the stamp."""
         return {"txnAppId": stamp.app, "txnVersion": stamp.version, "userMetadata": stamp.metadata(self._id)}
 
     def _session(self, stamp: CommitTag) -> dict[str, str]:

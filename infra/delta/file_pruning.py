@@ -36,7 +36,7 @@ _PLAIN_READER = 1  # a table that asks for a newer reader may have deletion vect
 
 @dataclass(frozen=True, kw_only=True)
 class Bounds:
-    """What the rows asked for have in common; a superset of them is good enough.
+    """Bounds that the requested rows lie within; a superset of them is good enough.
 
     Attributes:
         time: the column of the ranges, a timestamp or a date.
@@ -79,7 +79,7 @@ class PrunedFiles:
 
     @property
     def _place(self) -> str:
-        """Where the table is, as Spark and DuckDB take it: an address has `%20` for a space, a path a space."""
+        """The location of the table, as Spark and DuckDB take it: an address has `%20` for a space, a path a space."""
         return unquote(self.table.table_uri).rstrip("/")
 
     def read_if_small(self, clauses: str, scopes: pa.Table, most: int, columns: Sequence[str]) -> pa.Table | None:

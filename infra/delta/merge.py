@@ -25,7 +25,7 @@ _guard = Lock()
 
 @dataclass(frozen=True, kw_only=True)
 class Merge:
-    """What a MERGE does with rows `s` and a table `t`, in Spark's spelling.
+    """The clauses of a MERGE of rows `s` into a table `t`, in Spark's spelling.
 
     Attributes:
         on: rows that meet.
@@ -100,7 +100,7 @@ class Merge:
 
 
 def _turn(spark: SparkSession) -> Lock:
-    """What a thread holds while it merges in a session."""
+    """The lock that a thread holds while it merges in a session."""
     with _guard:
         return _turns.setdefault(spark, Lock())
 

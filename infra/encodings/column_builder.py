@@ -74,7 +74,7 @@ class ColumnBuilder:
 
 
 def _sizes(values: list[Any], records: Numbers) -> tuple[pa.Array, Numbers]:
-    """Where the items of each value begin, and the record of each item."""
+    """The offsets of the items of each value, and the record of each item."""
     sizes = [len(value or ()) for value in values]
     return pa.array(np.cumsum([0, *sizes]), pa.int32()), np.repeat(records, sizes)
 

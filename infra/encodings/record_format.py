@@ -1,4 +1,4 @@
-"""What parsers know of a topic's records, and what they say of one that does not fit."""
+"""The format of a topic's records, and the errors of records that do not fit it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordFormat:
-    """What a parser knows of the records of a topic.
+    """The format of the records of a topic, as parsers need it.
 
     Attributes:
         topic: its full name.

@@ -15,7 +15,7 @@ _MAX_INDEXES = 32  # messages within messages
 
 @dataclass(frozen=True)
 class Framed:
-    """Where a record begins, and by which schema it was written.
+    """The framing of a record: the schema that it was written by, and where it begins.
 
     Attributes:
         schema: the id, or the GUID as text.

@@ -1,4 +1,4 @@
-"""What parsers of encodings share whose records name the schema that they were written by."""
+"""The base of parsers of encodings whose records name the schema that they were written by."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class SchemaParser(ABC, Generic[Reading]):
 
     @abstractmethod
     def read(self, record: bytes, reading: Reading) -> Any:
-        """What the encoding's library makes of a record.
+        """The value that the encoding's library reads from a record.
 
         Raises:
             Misfit: it is not what its schema says.
@@ -121,7 +121,7 @@ class SchemaParser(ABC, Generic[Reading]):
         return Parsed(rows, dict(zip(self.format.types, columns, strict=True)), faults, self.rests(values, reading))
 
     def _reason(self, record: bytes, reading: Reading) -> str:
-        """Where a record is not what its schema says; empty where it is."""
+        """The place at which a record is not what its schema says; empty where it is."""
         try:
             self.require_sound(record, reading)
         except Misfit as misfit:
@@ -196,7 +196,7 @@ def _text(misfit: Misfit) -> str:
 
 
 def _joined(parts: Sequence[Parsed], faults: dict[int, list[str]], format: RecordFormat) -> Parsed:
-    """What was parsed of the parts of a batch, in the order of the batch."""
+    """The parsed parts of a batch as one, in the order of the batch."""
     for part in parts:
         faults.update(part.faults)
     some = [part for part in parts if part.rows]

@@ -44,7 +44,7 @@ logger.recovery.level = info
 
 
 def program(settings: Settings) -> Program:
-    """What the supervisor runs; `prepare` must have been called once."""
+    """The programs that the supervisor runs; `prepare` must have been called once."""
     command = [
         str(java()),
         f"-Xmx{HEAP}",
@@ -90,12 +90,12 @@ def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
 
 
 def log_directory(settings: Settings) -> Path:
-    """Where the broker keeps what is not, or not yet, in the archive."""
+    """The directory of the broker's local log, for records that are not, or not yet, in the archive."""
     return settings.home / "kafka" / "log"
 
 
 def tiered_directory(settings: Settings) -> Path:
-    """Where closed segments of tiered topics are kept for ever."""
+    """The directory in which closed segments of tiered topics are kept for ever."""
     return settings.home / "tiered"
 
 

@@ -125,7 +125,7 @@ def ensure_topics(settings: Settings, topics: Sequence[TopicSpec]) -> list[str]:
 
 
 def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]]:
-    """How far every partition of these topics reaches; a topic that does not exist is left out.
+    """The first and the next offset of every partition of these topics; a topic that does not exist is left out.
 
     Raises:
         BrokerUnreachable: retryable.

@@ -77,7 +77,7 @@ def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, 
 
 
 def _answered(client: KafkaAdminClient, leader: int, topic: str, partition: int, offset: int) -> tuple[bytes, int]:
-    """What one request finds at an offset, and where the log ends.
+    """The answer to one request at an offset, and the end of the log.
 
     A consumer of kafka-python passes over markers without a word, so its own request is sent here.
     """

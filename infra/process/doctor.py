@@ -1,4 +1,4 @@
-"""What is wrong with this machine, and what to do about it."""
+"""The doctor: problems of this machine, and what to do about them."""
 
 from __future__ import annotations
 

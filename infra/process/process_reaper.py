@@ -38,7 +38,7 @@ CANNOT_RUN = 127
 
 @dataclass(frozen=True, kw_only=True)
 class ReaperCommand:
-    """What one guard runs.
+    """The command that one reaper runs.
 
     Args:
         mark: identifies the command's processes among all of this machine; two guards never share one at a time.

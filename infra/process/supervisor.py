@@ -34,7 +34,7 @@ BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
 
 @dataclass(frozen=True, kw_only=True)
 class ProcessState:
-    """How a supervised process is now.
+    """The state of a supervised process.
 
     Args:
         pid: of the program itself, not of its guard; None while it does not run.

@@ -83,7 +83,7 @@ def stages(settings: Settings) -> dict[int, list[str]]:
 
 
 def orders(settings: Settings) -> Iterator[ReaperCommand]:
-    """What the guards of this home run, as far as it can be read."""
+    """The commands that the reapers of this home run, as far as they can be read."""
     for path in (directory(settings) / "orders").glob("*.json"):
         with contextlib.suppress(OSError, ValueError, TypeError):
             yield ReaperCommand.load(path)
@@ -98,7 +98,7 @@ def rpc(settings: Settings, timeout_s: float = 10) -> Iterator[Any]:
 
 
 def process_tag(settings: Settings) -> str:
-    """What every process of this home, and of no other, carries in its environment."""
+    """The variable that every process of this home, and of no other, has in its environment."""
     return f"twofold-{hashlib.sha256(str(settings.home).encode()).hexdigest()[:16]}"
 
 
@@ -108,17 +108,17 @@ def directory(settings: Settings) -> Path:
 
 
 def configuration_file(settings: Settings) -> Path:
-    """What `supervisord -c` reads."""
+    """The file that `supervisord -c` reads."""
     return directory(settings) / "supervisord.conf"
 
 
 def record_file(settings: Settings, name: str) -> Path:
-    """Where the guard of a program says which process runs now."""
+    """The file in which the reaper of a program notes which process runs now."""
     return directory(settings) / "run" / f"{name}.json"
 
 
 def socket_path(settings: Settings) -> Path:
-    """Where the supervisor listens: in home, or where that path is too long for a socket, in a private place."""
+    """The socket of the supervisor: in home, or where that path is too long, in a private place."""
     path = directory(settings) / "supervisor.sock"
     if len(str(path)) <= LONGEST_SOCKET_PATH:
         return path

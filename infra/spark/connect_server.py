@@ -25,7 +25,7 @@ _JAVA_OPTIONS = [
 
 
 def program(settings: Settings) -> Program:
-    """What the supervisor runs; its definition changes with its settings, so that `up` replaces it then.
+    """The program that the supervisor runs; its definition changes with its settings, so that `up` replaces it then.
 
     Raises:
         MissingTool: no Java, or the jars were not resolved yet.
@@ -56,7 +56,7 @@ def url(settings: Settings) -> str:
 
 
 def token(settings: Settings) -> str:
-    """What a client must show; made once for this home, readable by its owner only."""
+    """The token that clients must show; made once for this home, readable by its owner only."""
     return ensure_secret(settings.home / "spark" / "token")
 
 

@@ -63,7 +63,7 @@ def watch(spark: SparkSession) -> None:
 
 
 def count(spark: SparkSession) -> int:
-    """How many executors the application has."""
+    """The number of executors of the application."""
     context = spark.sparkContext
     return len(context._jsc.sc().statusTracker().getExecutorInfos()) - 1
 

@@ -84,7 +84,7 @@ def in_spark(spark: SparkSession, rows: Rows) -> DataFrame:
 
 
 def count(rows: Rows) -> int:
-    """How many rows there are."""
+    """The number of rows."""
     return len(rows) if are_here(rows) else rows.count()
 
 

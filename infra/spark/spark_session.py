@@ -81,7 +81,7 @@ def tune_for_batch_size(spark: SparkSession, *, few: bool) -> None:
 
 
 def environment(settings: Settings) -> dict[str, str]:
-    """What the JVM and its Python workers need; workers import the platform's packages as this process does.
+    """The environment of the JVM and its Python workers; workers import the platform's packages as this process does.
 
     Raises:
         MissingTool: no Java.
@@ -179,7 +179,7 @@ def _bytes(memory: str) -> int:
 
 
 def _found_by_the_jvm(settings: Settings, jars: Sequence[str]) -> dict[str, str]:
-    """Where the JVM has our jars from: executors of a cluster are sent them.
+    """The options by which the JVM finds our jars; executors of a cluster are sent them.
 
     Of those on its own class path nothing is copied when it starts, and their classes are in the archive, which holds
     none of jars that are added later.

@@ -40,7 +40,7 @@ _log = logging.getLogger("twofold.fill")
 
 @dataclass(frozen=True, kw_only=True)
 class CatchUpPlan:
-    """What must be done before a query of several topics can go on.
+    """The work that must be done before a query of several topics can go on.
 
     Attributes:
         goes_on: topic -> partition -> the offset at which the query goes on afterwards; of a partition that was never
@@ -86,7 +86,7 @@ class CatchUp:
         return open_archive(self._settings, list(self._feeds))
 
     def plan(self, checkpointed: Offsets) -> CatchUpPlan:
-        """What is missing, asked of the broker alone; nothing is written.
+        """Find what a query has to catch up with; asks the broker alone, writes nothing.
 
         Args:
             checkpointed: topic -> partition -> where the query would go on by its checkpoint.
@@ -112,7 +112,7 @@ class CatchUp:
     def _missing(
         self, topic: str, known: Mapping[int, PartitionOffsets], log: str, checkpointed: Mapping[int, int]
     ) -> dict[int, tuple[int, list[OffsetSegment]]]:
-        """Where each partition goes on that was read, or that does not begin at 0, and what is to be filled."""
+        """The next offset of each partition that was read, or that does not begin at 0, and the gaps to fill."""
         feed = self._feeds[topic]
         feed.reload()
         require_same_log(feed, topic, {topic: log})
@@ -166,7 +166,7 @@ class CatchUp:
     def _legs(
         self, topic: str, partition: int, first: int | None, broker: PartitionOffsets
     ) -> tuple[int, list[OffsetSegment]]:
-        """Where a partition begins, and what of it is to be filled."""
+        """The first offset of a partition, and its gaps to fill."""
         archived, feed = self._archive.runs(topic).get(partition, []), self._feeds[topic]
         if first is None:
             first = min([broker.earliest, *(bounds.start for bounds in archived[:1])])

@@ -121,7 +121,7 @@ class Ingest:
         return query
 
     def _starting_offsets(self, starts: Offsets) -> dict[str, dict[str, int]]:
-        """Where a new checkpoint begins, as Spark writes it, of every partition.
+        """The offsets of every partition at which a new checkpoint begins, as Spark writes them.
 
         The newest micro-batch is read again, since its quarantine may not have been written.
         """
@@ -132,7 +132,7 @@ class Ingest:
         }
 
     def _checkpointed(self) -> dict[str, dict[int, int]]:
-        """Where the query goes on by its checkpoint: after the micro-batch that it ended last; nothing without one."""
+        """The offsets at which the query goes on by its checkpoint, after its last micro-batch; none without one."""
         committed = self._checkpoint.committed
         ends = self._checkpoint.initial() if committed is None else self._checkpoint.sources(committed)[0]
         return {
@@ -224,7 +224,7 @@ class Ingest:
         return self._each(moves)
 
     def _pulses(self) -> dict[str, Heartbeat]:
-        """Where each topic stands; one without records is waited for since the first record of any other."""
+        """The progress of each topic; one without records is waited for since the first record of any other."""
         feeds = {name: self._feeds[name] for name in self._active}
         appended = [feed.appended_ms for feed in feeds.values() if feed.appended_ms is not None]
         if not appended:

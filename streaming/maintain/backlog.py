@@ -85,7 +85,7 @@ class Backlog:
         return found
 
     def _read(self, name: str) -> _Log:
-        """What is known of a table's log, after a look for commits that are new."""
+        """The backlog of a table's log, after a look for new commits."""
         with self._lock:
             log = self._logs.get(name)
             if log is None:

@@ -163,7 +163,7 @@ class ChangeDrivenQuery:
         return self._thread.is_alive()
 
     def exception(self) -> Exception | None:
-        """What it failed with."""
+        """The error that it failed with."""
         return self._error
 
     def stop(self) -> None:

@@ -89,7 +89,7 @@ class TableStream:
         self._seen = version
 
     def _appended_ms(self, versions: Mapping[str, int], *, is_first: bool) -> int | None:
-        """When the broker got the newest record that the inputs have below these versions, and had not before.
+        """The time at which the broker got the newest record that is new in these versions of the inputs.
 
         None where no commit says it: batch work wrote it, or so many records that Spark did. None for the first
         micro-batch of a table, too, whose records were there before it.

@@ -1,1 +1,1 @@
-"""What every streaming query has: a name, progress, a pool."""
+"""The parts of every streaming query: a name, progress, a pool."""

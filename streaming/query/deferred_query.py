@@ -36,7 +36,7 @@ class DeferredQuery:
         return self._thread.is_alive() or (self._query is not None and self._query.isActive)
 
     def exception(self) -> Exception | None:
-        """What it failed with."""
+        """The error that it failed with."""
         return self._query.exception() if self._query is not None else self._error
 
     def stop(self) -> None:

@@ -41,7 +41,7 @@ _NAMED = 5
 
 @dataclass(frozen=True, kw_only=True)
 class Recovery:
-    """What was found of a stream's checkpoint, and what was done.
+    """The result of a recovery: the state of a stream's checkpoint, and what was done.
 
     Attributes:
         found: `whole`: nothing was lost, and nothing done, of a table without state; `lost`: it was made again and put
@@ -140,7 +140,7 @@ class Recover:
         return last
 
     def _remade(self, last: MicroBatch, *, from_archive: bool) -> tuple[Recovery, Platform, MicroBatch]:
-        """What was found, where the new checkpoint is, and where the stream goes on."""
+        """The recovery's result, the new checkpoint, and the offsets at which the stream goes on."""
         live, table = self.live, self.table
         source: Source
         plan: Iterable[MicroBatch] | None = None

@@ -57,7 +57,7 @@ def ingested(shadow: Platform, wanted: RangesOf, read: Read) -> Iterator[int]:
 
 
 def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
-    """What of these offsets the shadow has not ingested."""
+    """The offsets among these that the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():
         known = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends

@@ -28,7 +28,7 @@ _log = logging.getLogger("twofold.recover")
 
 
 def last_known(live: Platform, table: Table) -> MicroBatch | None:
-    """Where the lost stream had come to at least: by its checkpoint, else by the table's commits; None: nowhere.
+    """The position that the lost stream had reached, at least: by its checkpoint, else by the table's commits, or None.
 
     What it did after that it does again, to the same rows.
     """

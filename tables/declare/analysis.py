@@ -1,4 +1,4 @@
-"""What Spark's analysis finds wrong with tables: names and types, against empty frames of the declared schemas."""
+"""Mistakes that Spark's analysis finds in tables: names and types, against empty frames of the declared schemas."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ _AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 
 @dataclass(frozen=True, kw_only=True)
 class Analysis:
-    """What the analysis says of tables.
+    """The result of the analysis of tables.
 
     Attributes:
         mistakes: of the tables and of those that they read, in the order of their inputs.
@@ -98,7 +98,7 @@ def require_no_mistake(spark: SparkSession, registry: Registry, table: Table) ->
 
 
 def empty_input(spark: SparkSession, source: Topic, table: Table) -> DataFrame:
-    """What the table's function sees of a topic without records."""
+    """The frame that the table's function gets of a topic without records."""
     from pyspark.sql import types as T
     from pyspark.sql.pandas.types import from_arrow_type
 
@@ -220,7 +220,7 @@ def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
 
 
 def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclaration]:
-    """What the declaration names and the function does not return, or returns and must not."""
+    """Columns that the declaration names and the function does not return, or returns and must not."""
     for what in (*NAMING, "columns"):
         value = getattr(table, what)
         wanted = [value] if isinstance(value, str) else list(value or [])

@@ -205,7 +205,7 @@ class _Reader:
         yield from self._read_names(tree, vars(module) if module else {}, kind.__module__)
 
     def _read_names(self, tree: ast.AST, known: Mapping[str, object], module: str) -> Iterator[str]:
-        """What the names in the code mean: those that it imports itself, then those around it."""
+        """The values of names in the code: those that it imports itself, then those around it."""
         seen = {**known, **dict(_imported(tree, module))}
         for path in sorted(set(_paths(tree))):
             found, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
@@ -298,7 +298,7 @@ def _paths(tree: ast.AST) -> Iterator[tuple[str, ...]]:
 
 
 def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
-    """What the code imports from this repository when it runs."""
+    """The modules of this repository that the code imports when it runs."""
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             for alias in node.names:

@@ -174,6 +174,6 @@ def _check_heavy_imports(tree: ast.Module) -> None:
 
 
 def full_name_of(domain: str, name: str, known: Collection[str]) -> str:
-    """What a parameter of that name reads: `name` of its own domain before `domain__name`."""
+    """The input that a parameter of that name means: `name` of its own domain before `domain__name`."""
     own = f"{domain}.{name}"
     return own if own in known else name.replace("__", ".", 1)

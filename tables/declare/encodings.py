@@ -52,7 +52,7 @@ class Encoding:
         return cast("FieldTypes", resolve_name(self.field_types))(schema)
 
     def unreadable(self, writer: Schema, reader: Schema) -> Iterator[str]:
-        """What records of one schema have that the other one cannot read, for people.
+        """The parts of one schema that another one cannot read, for people.
 
         Raises:
             BadSchema: one of them cannot be read.

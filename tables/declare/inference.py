@@ -63,7 +63,7 @@ RECORD = "record"
 
 @dataclass(frozen=True)
 class Inference:
-    """What the plan of a function says.
+    """The parameters and facts that follow from the plan of a function.
 
     Attributes:
         parameters: parameter of `@table` -> its value.
@@ -108,7 +108,7 @@ def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[s
 def scope_columns(
     by: Sequence[str], inference: Inference, inputs: Mapping[str, Sequence[str] | None]
 ) -> dict[str, dict[str, str | None]] | None:
-    """What inputs call the columns of `recompute_by`, as far as it is not a column of that name; None: nothing is.
+    """The expressions by which inputs have the columns of `recompute_by`, where these are not columns of that name.
 
     Args:
         inputs: input -> its columns; None: not known.
@@ -140,7 +140,7 @@ def _meaning(name: str, value: Any) -> Any:
 
 
 def _missing(found: Mapping[str, Any], inference: Inference) -> Iterator[BadDeclaration]:
-    """What is needed and there is not, one mistake for each reason."""
+    """The parameters that are needed and missing, one mistake for each reason."""
     missing: dict[str, list[str]] = {}
     for name in ("primary_key", "recompute_by"):
         if name not in found:
@@ -167,7 +167,7 @@ def require_sound(function: str, mistakes: Sequence[PlanMistake]) -> None:
 
 
 def infer(draft: Draft, sources: Mapping[str, Source], columns: Mapping[str, Sequence[str] | None]) -> Inference:
-    """What the plan of the function says.
+    """Infer what follows from the plan of the function.
 
     Args:
         sources: parameter of the function -> what it reads.
@@ -425,7 +425,7 @@ def _contradictions(draft: Draft, inference: Inference) -> Iterator[BadDeclarati
 
 
 def _wrong_scopes(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]:
-    """What is given of scopes and is not so."""
+    """The scopes that are given and contradict the plan."""
     given, scopes, name = draft.given, inference.scopes, draft.derive.__name__
     if scopes is None or inference.columns is None:
         return

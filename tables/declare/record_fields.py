@@ -1,4 +1,4 @@
-"""Where in a record a column comes from, where that is not the field of its name: a path, the key, a header."""
+"""Sources of columns in a record, where that is not the field of the column's name: a path, the key, a header."""
 
 from __future__ import annotations
 

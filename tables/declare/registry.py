@@ -63,7 +63,7 @@ class Registry:
         return (*self.topics.values(), *self.tables.values())
 
     def restricted_to(self, domains: Collection[str]) -> Registry:
-        """What these domains declare, and those that they read; everything, where none is named."""
+        """The declarations of these domains, and of those that they read; all, where none is named."""
         if not domains:
             return self
         wanted = set(domains)
@@ -109,7 +109,7 @@ class Registry:
         return domain
 
     def upstream(self, table: Table) -> list[Topic | Table]:
-        """What the table reads, in the order of its function's parameters."""
+        """The inputs of the table, in the order of its function's parameters."""
         declared: dict[str, Topic | Table] = {**self.topics, **self.tables}
         return [declared[name] for name in self.input_names(table) if name in declared]
 
@@ -119,7 +119,7 @@ class Registry:
         return [full_name_of(table.domain, name, known) for name in table.inputs]
 
     def above(self, table: Table) -> Registry:
-        """What the table's rows are computed from, directly or through others, itself included."""
+        """The topics and tables that the table is computed from, directly or through others, itself included."""
         topics: dict[str, Topic] = {}
         tables: dict[str, Table] = {table.full_name: table}
         waiting = [table]
@@ -166,7 +166,7 @@ class Registry:
         return [table for table in self.in_order() if table.full_name in wanted]
 
     def removed(self, names: Iterable[str]) -> list[str]:
-        """Which of these Delta tables, ledgers apart, no file declares any more."""
+        """The Delta tables among these, ledgers apart, that no file declares any more."""
         declared = {*self.tables, *self.topics, *self.faults, *self.elsewhere}
         kept = declared | {f"{name}{QUARANTINE}" for name in declared}
         return [name for name in names if name not in kept and name.split(".")[0] not in RESERVED_DOMAINS]

@@ -220,7 +220,7 @@ class Table:
         return list(dict.fromkeys(column for column in columns if column))
 
     def scope_in(self, source: Topic | Table) -> tuple[str | None, ...]:
-        """What an input has for the columns of `recompute_by`, in order: a column, or an expression in Spark's SQL.
+        """The columns or expressions in Spark's SQL by which an input has the columns of `recompute_by`, in order.
 
         Without `scope_columns` it is the column of the same name, which the input need not have; None: nothing.
         """
@@ -247,7 +247,7 @@ class Table:
 
 
 class Parameters(TypedDict, total=False):
-    """What `@table` takes; `Table` says what each means."""
+    """The parameters of `@table`; `Table` says what each means."""
 
     primary_key: Sequence[str]
     recompute_by: Sequence[str]

@@ -319,7 +319,7 @@ class Topic:
 
     @property
     def record_format(self) -> RecordFormat:
-        """What a parser knows of the records."""
+        """The format of the records, as parsers need it."""
         return RecordFormat(
             topic=self.full_name,
             types=self.record_types,

@@ -58,7 +58,7 @@ def _fits(found: FieldType, declared: FieldType) -> bool:
 
 
 def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
-    """What records of each older schema have that the newest one cannot read; one fault for each such schema."""
+    """The parts of each older schema that the newest one cannot read; one fault for each such schema."""
     if not topic.has_schema_files:
         return []
     encoding, files = find_encoding(topic.encoding), topic.schema_files

@@ -70,7 +70,7 @@ def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Ta
 
 
 def input_of(source: Topic | Table, frame: DataFrame, table: Table, strategy: Strategy) -> DataFrame:
-    """What the table's function sees of the rows of one input; of a stream of events they bear a watermark already."""
+    """The rows of one input as the table's function sees them; a stream of events bears a watermark already."""
     if isinstance(source, Table):
         return frame
     if strategy.removes_repeats:
@@ -112,7 +112,7 @@ def one_of_each_key(rows: DataFrame, table: Table, strategy: Strategy, *, closed
 
 
 def payload(frame: DataFrame, topic: Topic, table: Table) -> DataFrame:
-    """What a declaration sees of events: the columns that the topic declares, neither heartbeats nor marks.
+    """Events as a declaration sees them: the columns that the topic declares, neither heartbeats nor marks.
 
     With `table.lineage_columns` also the place of each in the log, as the column `record`. On a stream this follows the
     watermark, which heartbeats are there to move.

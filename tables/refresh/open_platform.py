@@ -33,7 +33,7 @@ _log = logging.getLogger("twofold.setup")
 
 @dataclass(frozen=True)
 class Platform:
-    """What a stream driver or a batch job works with.
+    """The open platform that a stream driver or a batch job works with.
 
     Attributes:
         session: a Spark session, or what starts one when it is needed first.

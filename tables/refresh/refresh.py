@@ -61,7 +61,7 @@ _CLOSED = "_closed"
 
 @dataclass(frozen=True)
 class _Input:
-    """What is read of one input.
+    """The rows of one input that are read.
 
     Attributes:
         rows: at most so many, None where that is not known.
@@ -155,7 +155,7 @@ class Refresher:
         return should, wanted.exact(live)
 
     def difference(self, scopes: Sequence[Scope]) -> Rows:
-        """How the live rows of the scopes differ from what they should be, as `Target.difference` says it.
+        """The differences between the live rows of the scopes and what they should be, as of `Target.difference`.
 
         Returns:
             A table in memory where rows are few, else a frame.
@@ -174,7 +174,7 @@ class Refresher:
         return self._target.difference(should, live)
 
     def next_closing_ms(self, scope: Scope) -> int:
-        """Until when no row of a scope closes, as far as the last difference has seen its open rows.
+        """The time until which no row of a scope closes, by the open rows that the last difference saw.
 
         Where it has seen none, the scope waits for its end: a row that is made meanwhile is closed by then. Where rows
         are many it has looked at live ones alone.
@@ -187,7 +187,7 @@ class Refresher:
         return self._closings.get(scope, scope.interval.end + (self.table.depends_within_ms or 0))
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
-        """How many rows of the scopes the table has now."""
+        """The number of rows that the table has of the scopes."""
         table, wanted = self._target.newest(), self._wanted(scopes)
         schema = pa.schema(table.schema())
         found = query(
@@ -217,7 +217,7 @@ class Refresher:
         return self._open[name]
 
     def _info(self, info: Mapping[str, object]) -> Mapping[str, object]:
-        """What the commit of the last recomputation says of itself."""
+        """The information that the commit of the last recomputation carries."""
         closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
         read = {name: int(table.version()) for name, table in self._open.items()}
         return {**info, FINGERPRINT: definition(self.table, self.registry), **closed, "inputs": read}
@@ -349,7 +349,7 @@ class Refresher:
     def _next_closings(
         self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
     ) -> dict[Scope, int]:
-        """When the first open row of a scope closes, live or recomputed; a scope that has none is not in it."""
+        """Scope -> when its first open row closes, live or recomputed; a scope without open rows is not in it."""
         wanted = self._wanted(scopes)
         if not wanted.leaves_open_rows or not any(scope.interval for scope in scopes):
             return {}

@@ -90,7 +90,7 @@ def of_kinds(changes: R, kinds: Sequence[str]) -> R:
 
 
 def rows_before(changes: R) -> R:
-    """What the rows of a difference were; insertions were none."""
+    """The rows of a difference as they were; insertions were none."""
     columns = column_names(changes)
     names = [c for c in columns if c != CHANGE and not c.startswith(BEFORE)]
     chosen = [f"{quoted(BEFORE + c if BEFORE + c in columns else c)} AS {quoted(c)}" for c in names]
@@ -98,7 +98,7 @@ def rows_before(changes: R) -> R:
 
 
 def rows_after(changes: R) -> R:
-    """What the rows of a difference become; deletions become none."""
+    """The rows of a difference as they become; deletions become none."""
     names = [quoted(c) for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
     return run_sql(f"SELECT {', '.join(names)} FROM {{changes}} WHERE {CHANGE} <> 'delete'", changes=changes)
 

@@ -1,4 +1,4 @@
-"""What inputs have for the columns of `recompute_by`: columns, fields in them, or expressions that Spark computes."""
+"""Expressions by which inputs have the columns of `recompute_by`: columns, fields in them, or what Spark computes."""
 
 from __future__ import annotations
 

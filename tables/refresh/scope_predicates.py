@@ -28,7 +28,7 @@ _MANY_RANGES = 40
 
 @dataclass(frozen=True)
 class ScopeFilter:
-    """Which rows of a table, and of its inputs, a list of scopes means.
+    """The rows of a table, and of its inputs, that a list of scopes means.
 
     Attributes:
         closed_before_ms: only rows whose `closes_at` is before it; None: open rows too.

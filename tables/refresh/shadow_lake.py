@@ -99,7 +99,7 @@ def _decodings(registry: Registry) -> dict[str, str]:
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """How the live table differs from the rebuilt one.
+    """The differences between the live table and the rebuilt one.
 
     Attributes:
         rows: rows of the new one that are settled: neither open nor touched by later records.

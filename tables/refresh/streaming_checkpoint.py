@@ -284,7 +284,7 @@ class Checkpoint:
         return Splits(self.path.with_name(f"{self.path.name}.splits"))
 
     def initial(self, source: int = 0) -> Any:
-        """Where a Kafka source began, before the first micro-batch; None when it has not."""
+        """The offsets at which a Kafka source began, before the first micro-batch; None when it has not."""
         lines = self._lines("sources/" + str(source), 0)
         return json.loads(lines[1]) if len(lines) > 1 else None
 

@@ -1,4 +1,4 @@
-"""What happened to carts: the events into which their service turned the commands that it accepted."""
+"""The events of carts, into which their service turned the commands that it accepted."""
 
 from __future__ import annotations
 

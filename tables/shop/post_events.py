@@ -1,4 +1,4 @@
-"""What customers post about products, edit and delete."""
+"""Posts of customers about products: new, edited and deleted."""
 
 from __future__ import annotations
 

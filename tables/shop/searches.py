@@ -1,4 +1,4 @@
-"""What customers search for."""
+"""The searches of customers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where each shipment went: the customer's street when the shipment was made."""
+"""The street to which each shipment went: the customer's when the shipment was made."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What was sold of each product in an hour, by the lines of the orders."""
+"""The sales of each product in an hour, by the lines of the orders."""
 
 from __future__ import annotations
 

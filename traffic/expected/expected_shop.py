@@ -92,7 +92,7 @@ def load_records(
 
 
 def _load_changes(connection: duckdb.DuckDBPyConnection, start: date, end: date) -> None:
-    """What the shop's programs commit, as a relation of changes of each table of its database, `nth` in order."""
+    """The commits of the shop's programs, as a relation of changes of each table of its database, `nth` in order."""
     import pyarrow as pa
 
     for table, columns in shop_database.COLUMNS.items():

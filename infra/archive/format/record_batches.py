@@ -139,7 +139,7 @@ class Batches:
         return own
 
     def _walk(self) -> list[int]:
-        """Where batches begin that are here as a whole."""
+        """The positions of batches that are in the buffer as a whole."""
         starts, at, data = [], 0, self.data
         while at + HEADER_BYTES <= len(data):
             length = int.from_bytes(data[at + 8 : at + _LENGTH_COUNTS_FROM], "big", signed=True)

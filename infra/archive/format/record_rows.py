@@ -17,7 +17,7 @@ MAX_ROWS = 1 << 16  # of one Arrow batch
 
 
 class BadRecords(Exception):
-    """What is wrong in which batch of those that were given."""
+    """The first fault, and the batch in which it is."""
 
     def __init__(self, batch: int, reason: str) -> None:
         super().__init__(reason)
@@ -76,7 +76,7 @@ class _Strings:
 
 
 class _Room:
-    """What `records.parse` writes into, for one Arrow batch."""
+    """The buffers that `records.parse` writes, for one Arrow batch."""
 
     def __init__(self, rows: int, size: int, columns: Sequence[str]) -> None:
         with_headers = HEADERS in columns

@@ -134,7 +134,7 @@ def _branch_of(value: Any, branches: list[Step]) -> int:
 
 
 def _symbols(writer: Node, reader: Node) -> dict[str, str]:
-    """What each symbol of the writer is read as; an empty text: as nothing."""
+    """Symbol of the writer -> symbol of the reader; an empty text: there is none."""
     return {name: name if name in reader.names else reader.default_symbol for name in writer.names}
 
 

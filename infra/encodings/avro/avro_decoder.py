@@ -31,7 +31,7 @@ _JSON = msgspec.json.Encoder(decimal_format="number")
 
 @dataclass(frozen=True)
 class _Reading:
-    """How records of one schema are read.
+    """The way in which records of one schema are read.
 
     Attributes:
         step: the writer's schema resolved to the reader's.
@@ -60,7 +60,7 @@ class AvroParser(SchemaParser[_Reading]):
         require_sound(reading.writer.root, record, 0)
 
     def read(self, record: bytes, reading: _Reading) -> Any:
-        """What fastavro makes of a record.
+        """The value that fastavro reads from a record.
 
         fastavro takes much without a word: bytes behind the record, a symbol of the number -1, byte 2 as true. So a
         record counts where fastavro writes the same bytes of what it read; of one value there can be several, so where

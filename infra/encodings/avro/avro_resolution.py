@@ -121,7 +121,7 @@ def _differ(path: str, writer: Node, reader: Node) -> BadSchema:
 
 
 def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
-    """What records of one schema have that the other one cannot read.
+    """The parts of one schema that another one cannot read.
 
     Raises:
         BadSchema: one of them cannot be read.
@@ -130,7 +130,7 @@ def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
 
 
 def unreadable(step: Step, path: str = "") -> Iterator[str]:
-    """What of a writer's schema the reader has no value for: branches of unions, symbols of enums."""
+    """The parts of a writer's schema that the reader has no value for: branches of unions, symbols of enums."""
     if step.is_refused:
         yield f"`{path.removeprefix('.')}` was written as {shown(step.writer)}, which is not read"
         return

@@ -39,7 +39,7 @@ class _RepeatedKey(Exception):
 
 
 def python_type(kind: FieldType) -> Any:
-    """What msgspec parses a field of this type as; one that may be absent is `UNSET` then."""
+    """The Python type that msgspec parses a field as; one that may be absent is `UNSET` then."""
     python = _python_type(kind)
     return python | msgspec.UnsetType if kind.nullable else python
 
@@ -47,7 +47,7 @@ def python_type(kind: FieldType) -> Any:
 def struct_type(
     fields: Sequence[tuple[str, FieldType]], name: str = "struct", *, forbids: bool = False
 ) -> type[msgspec.Struct]:
-    """What msgspec parses an object as: its fields are attributes `f0`, `f1` and so on, since any name may be theirs.
+    """The struct that msgspec parses an object as: attributes `f0`, `f1` and so on, since fields may have any name.
 
     Args:
         forbids: a field of another name is a fault.

@@ -12,7 +12,7 @@ _LOWER = 0x20
 
 @compiled
 def count_names(data: Bytes, bounds: Numbers) -> tuple[Numbers, Bytes]:
-    """How often each text has `":`, and whether a name may hide from that count.
+    """Count `":` in each text, and say whether a name may hide from that count.
 
     It may behind white space before a colon, and where a quotation mark or a colon is written as its number.
 

@@ -26,7 +26,7 @@ from infra.encodings.schema_parser import SchemaParser
 
 @dataclass(frozen=True)
 class _Reading:
-    """How records of one message of one schema are read.
+    """The way in which records of one message of one schema are read.
 
     Attributes:
         writer, read_as: the message that they were written as, and the newest, as classes of the runtime.

@@ -127,7 +127,7 @@ def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:
 
 
 def unreadable_fields(writer: Schema, reader: Schema) -> Iterator[str]:
-    """What records of one schema have that the other one cannot read.
+    """The parts of one schema that another one cannot read.
 
     Raises:
         BadSchema: one of them cannot be read.
@@ -173,7 +173,7 @@ def _value_type(field: Any, path: str) -> FieldType:
 
 
 def differences(writer: Message, reader: Message, path: str = "") -> Iterator[str]:
-    """Where the reader's message cannot read what the writer's wrote: fields go by their numbers, not their names."""
+    """The fields that the reader's message cannot read as the writer's wrote them; they go by number, not by name."""
     known = reader.fields_by_number
     for field in writer.fields:
         other, place = known.get(field.number), f"{path}.{field.name}".removeprefix(".")

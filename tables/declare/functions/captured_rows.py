@@ -122,7 +122,7 @@ def history(changes: DataFrame, *, key: Sequence[str], columns: Sequence[str]) -
 
 
 def _order() -> Column:
-    """What orders the changes of a key: a snapshot precedes what is streamed after it, and all is before the next.
+    """The order of the changes of a key: a snapshot precedes what is streamed after it, and all is before the next.
 
     A row that the snapshot has, accepted late, is there though a deletion was made for it.
     """

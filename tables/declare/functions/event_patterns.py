@@ -94,7 +94,7 @@ def times_then(
 
 
 def _stated(events: DataFrame, key: Sequence[str], returns: str) -> DataFrame:
-    """What the plan of the matches says without running: several rows of each key, which hold its columns."""
+    """The plan of the matches, for inference alone: several rows of each key, which hold its columns."""
     from pyspark.sql import functions as F
 
     names = [part.split()[0].strip("`") for part in re.split(r",(?![^<(]*[>)])", returns)]

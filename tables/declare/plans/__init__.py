@@ -1,1 +1,1 @@
-"""What a table's function does, read from its plan without a JVM: relational algebra, and what follows from it."""
+"""Plans of tables' functions, read without a JVM: relational algebra, and what follows from it."""

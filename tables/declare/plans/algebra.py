@@ -146,7 +146,7 @@ class Relation:
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
-        """What it computes, conditions included."""
+        """The expressions that it computes, conditions included."""
         return ()
 
     @property
@@ -238,7 +238,7 @@ class Project(Relation):
         )
 
     def _own(self) -> list[Expr]:
-        """What it computes and its input does not have."""
+        """The expressions that it computes and its input does not have."""
         known = {part for column in self.input.columns for part in parts(column.value)}
         return [part for one in self.computed for part in parts(one) if part not in known]
 

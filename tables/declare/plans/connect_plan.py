@@ -38,7 +38,7 @@ _INTERVAL = re.compile(r"INTERVAL\s+'?(\d+)\s*'?\s*([A-Za-z]+)'?\Z", re.IGNORECA
 
 
 def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[str] | None]) -> Relation:
-    """What the function returns.
+    """The relation that the function returns.
 
     Args:
         inputs: parameter of the function -> the columns of that input; None: not known.

@@ -1,4 +1,4 @@
-"""What rows of a relation depend on: which rows of its inputs, by which values, and what identifies them."""
+"""Dependencies of rows: on which rows of inputs, by which values, and what identifies them."""
 
 from __future__ import annotations
 
@@ -109,7 +109,7 @@ def several(root: Relation) -> str:
 
 
 def unknown_in(root: Relation) -> str:
-    """What of the function is not understood, in words; empty: all is."""
+    """The part of the function that is not understood, in words; empty: all is."""
     return next((one.why for one in relations(root) if isinstance(one, Unknown)), "")
 
 
@@ -237,7 +237,7 @@ def _agreed(join: Join, a: Expr, b: Expr) -> Expr:
 
 
 def either(join: Join, a: Expr, b: Expr) -> tuple[Expr, ...]:
-    """What has the value in which both sides agree, also in a row without a match."""
+    """The expression of the value in which both sides agree, also in a row without a match."""
     sides = {"inner": (a, b), "cross": (a, b), "right_outer": (b,), "full_outer": ()}.get(join.how, (a,))
     (left,), (right,) = lifted(join, [a], "left"), lifted(join, [b], "right")
     return (*sides, Call("coalesce", (left, right)), Call("coalesce", (right, left)))

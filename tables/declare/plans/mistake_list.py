@@ -9,7 +9,7 @@ from infra.errors import BadDeclaration
 
 
 def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
-    """What each of the checks finds; a mistake that several find is in once."""
+    """The mistakes that the checks find; one that several find is in once."""
     found: dict[str, BadDeclaration] = {}
     for check in checks:
         try:

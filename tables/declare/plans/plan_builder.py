@@ -40,7 +40,7 @@ from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, IMPURE,
 
 
 class NotUnderstood(Exception):
-    """What of a relation the algebra cannot express, in words."""
+    """A part of a relation that the algebra cannot express, in words."""
 
 
 class PlanBuilder:
@@ -276,7 +276,7 @@ def conjuncts(condition: Expr) -> Iterator[Expr]:
 
 
 def windowed(made: Expr, node: int, partition: tuple[Expr, ...], order: tuple[Expr, ...], *, is_by_rows: bool) -> Expr:
-    """What a function makes over a window."""
+    """The value of a function over a window."""
     if isinstance(made, Aggregate | Call):
         return Windowed(node, made.function, made.arguments, partition, order, is_by_rows)
     if isinstance(made, Opaque):

@@ -185,7 +185,7 @@ def _of_limit(one: Limit, identities: Mapping[str, Sequence[str]]) -> Iterator[P
 def _missing(
     order: Sequence[Expr], values: Sequence[Expr], below: Relation, identities: Mapping[str, Sequence[str]]
 ) -> str | None:
-    """What to do so that an order is total, given the values that rows agree or are ordered in; None: nothing."""
+    """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
     # What identifies the rows of a join is more than it has to be: an order can be total without all of it.
     is_joined = any(isinstance(one, Join) for one in relations(below))
     known = [] if is_joined else keys(below, identities)

@@ -130,7 +130,7 @@ class SqlReader:
         return self._tail(rows, one)
 
     def _by(self, one: exp.Expr, columns: Sequence[Named], below: Relation, node: int) -> Named:
-        """What a term of GROUP BY is: a place in the result, or an expression."""
+        """The expression of a term of GROUP BY, which may be a place in the result."""
         if isinstance(one, exp.Literal) and not one.is_string and 0 < int(one.name) <= len(columns):
             return columns[int(one.name) - 1]
         value = self._value(one, [below], node)
@@ -138,7 +138,7 @@ class SqlReader:
         return Named(value.function if isinstance(value, Call) and is_window else one.alias_or_name, value)
 
     def _tail(self, rows: Relation, one: exp.Expr) -> Relation:
-        """What follows a query: alias, ORDER BY, LIMIT."""
+        """The end of a query: alias, ORDER BY, LIMIT."""
         if order := one.args.get("order") or one.args.get("sort"):
             values = self._values(order.expressions, [rows], self._build.node())
             rows = self._build.filtered(rows, values, is_sort=True)

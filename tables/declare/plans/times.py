@@ -38,7 +38,7 @@ class Shift:
 
 @dataclass(frozen=True)
 class TimeFacts:
-    """What the plan says of times.
+    """The facts about times that follow from a plan.
 
     Attributes:
         parameters: `event_time`, `depends_within`, `closes_at`, `ends_at`, as far as they follow.
@@ -52,7 +52,7 @@ class TimeFacts:
 
 
 def times_of(root: Relation, is_event_time: IsEventTime, *, has_tables: bool) -> TimeFacts:
-    """What the columns of the result are in time.
+    """The times of the columns of the result.
 
     Args:
         is_event_time: whether a value is the event time of the input that it is from.

@@ -63,12 +63,12 @@ class IngestedOffsets:
         return replace(self, newest_ms=newest_ms, number=self.number + 1)
 
     def within(self, ranges: Ranges) -> Ranges:
-        """What of these offsets lies before the frontier."""
+        """The offsets among these before the frontier."""
         found = {p: (start, min(end, self.ends.get(p, start))) for p, (start, end) in ranges.items()}
         return {p: (start, end) for p, (start, end) in found.items() if start < end}
 
     def beyond(self, ranges: Ranges) -> Ranges:
-        """What of these offsets does not lie before the frontier."""
+        """The offsets among these at or beyond the frontier."""
         found = {p: (max(start, self.ends.get(p, start)), end) for p, (start, end) in ranges.items()}
         return {p: (start, end) for p, (start, end) in found.items() if start < end}
 
