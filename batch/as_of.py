@@ -75,14 +75,14 @@ class AsOf:
         for source in self.platform.registry.upstream(table):
             if isinstance(source, Topic):
                 newest += self._events(source).agg(F.max(F.unix_millis(source.event_time))).collect()[0]
-        known = [ms for ms in newest if ms is not None]
-        return min(known) - table.watermark_ms if known and len(known) == len(newest) else None
+        instants = [ms for ms in newest if ms is not None]
+        return min(instants) - table.watermark_ms if instants and len(instants) == len(newest) else None
 
     def _require_all_topics(self, table: Table) -> None:
-        wanted, given = set(self.platform.registry.above(table).topics), set(self.before)
-        if wanted != given:
+        needed, given = set(self.platform.registry.above(table).topics), set(self.before)
+        if needed != given:
             raise BadArgument(
-                f"{table.full_name} is computed from {', '.join(sorted(wanted))}; offsets were given of "
+                f"{table.full_name} is computed from {', '.join(sorted(needed))}; offsets were given of "
                 f"{', '.join(sorted(given)) or 'none'}.",
                 hint="Give offsets for each of these topics, or an instant, which holds for all.",
             )

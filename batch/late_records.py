@@ -58,7 +58,7 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
     for run, e in ledgers.evidence(table.full_name):
         if since is None or (started_at(run) or since) >= since:
             seen.setdefault((e.source, e.partition, e.offset), []).append((run, e))
-    found = []
+    records = []
     for place, looks in seen.items():
         keys = {key for run, e in looks if run in more for key in more[run].keys_of(e)}
         rows = list({**corrected.get(place, {}), **{key: json.loads(key) for key in keys}}.values())
@@ -68,12 +68,12 @@ def late_records(platform: Platform, table: Table, since: datetime | None = None
             fate = "dropped"
         elif not rows and any(_waits(table, scope, e) for scope in pending for e in evidence):
             fate = "waits"
-        found.append(_record(evidence[0], fate, [run for run, _ in looks], rows))
+        records.append(_record(evidence[0], fate, [run for run, _ in looks], rows))
     pinned = Pinned(platform, table)
     for e in (e for touched in pinned.touched(pinned.before()) for e in touched.evidence):
         if (e.source, e.partition, e.offset) not in seen:
-            found.append(_record(e, "not looked at yet"))
-    return sorted(found, key=lambda r: (r.source, r.partition or 0, r.offset or 0))
+            records.append(_record(e, "not looked at yet"))
+    return sorted(records, key=lambda r: (r.source, r.partition or 0, r.offset or 0))
 
 
 def _record(
@@ -99,17 +99,17 @@ def _corrected(
     Returns:
         Also, by run, the rows of corrections that name the first of many records only.
     """
-    found: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
+    corrected: dict[tuple[Any, ...], dict[str, Mapping[str, Any]]] = {}
     more: dict[str, list[Changed]] = defaultdict(list)
     for correction in ledgers.corrections(table.full_name):
         key, named = correction["key"], correction["evidence"] or ()
         for record in named:
             place = (record["source"], record["partition"], record["offset"])
-            found.setdefault(place, {})[key] = json.loads(key)
+            corrected.setdefault(place, {})[key] = json.loads(key)
         if (correction["records"] or 0) > len(named):
             sides = [json.loads(correction[side]) for side in ("before", "after") if correction[side]]
             more[correction["run"]] += [Changed(key, row, *span_of(table, times_of(table, row))) for row in sides]
-    return found, {run: ChangedRows(rows) for run, rows in more.items()}
+    return corrected, {run: ChangedRows(rows) for run, rows in more.items()}
 
 
 def _waits(table: Table, scope: Scope, e: CausingRecord) -> bool:

@@ -39,9 +39,11 @@ class Late:
     @property
     def fault(self) -> str:
         """The records that may be missing, for people; empty when none is."""
-        found = [f"{self.records} late records of {self.topic} that no reconcile has looked at"] if self.records else []
-        found += [f"what was late for {self.waiting} groups of rows that are still open"] if self.waiting else []
-        return f"{self.table} may lack {' and '.join(found)}" if found else ""
+        reasons = (
+            [f"{self.records} late records of {self.topic} that no reconcile has looked at"] if self.records else []
+        )
+        reasons += [f"what was late for {self.waiting} groups of rows that are still open"] if self.waiting else []
+        return f"{self.table} may lack {' and '.join(reasons)}" if reasons else ""
 
 
 def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, int]) -> list[Late]:
@@ -50,16 +52,16 @@ def late_rows(lake: Lake, registry: Registry, table: Table, taken: Mapping[str, 
     Args:
         taken: topic or table -> the version of it that is in; the table itself among them.
     """
-    known = reconcile_positions(lake)
-    found: dict[tuple[str, str], Late] = {}
+    positions = reconcile_positions(lake)
+    late: dict[tuple[str, str], Late] = {}
     for one in registry.above(table).tables.values():
         if one.full_name not in taken or not one.closes_at:
             continue
-        standing = _of_version(lake, one, known.get(one.full_name), taken[one.full_name])
+        standing = _of_version(lake, one, positions.get(one.full_name), taken[one.full_name])
         for source in registry.upstream(one):
             if isinstance(source, Topic) and source.full_name in taken:
-                found[one.full_name, source.full_name] = _late(lake, one, source, standing, taken[source.full_name])
-    return list(found.values())
+                late[one.full_name, source.full_name] = _late(lake, one, source, standing, taken[source.full_name])
+    return list(late.values())
 
 
 def _of_version(lake: Lake, table: Table, standing: ReconcilePosition | None, version: int) -> ReconcilePosition | None:

@@ -89,14 +89,14 @@ class Log:
             archived, frontier_of = self._archive.runs(topic.full_name), "the archive"
             reach = {p: min(reach[p], archived[p][-1].end if p in archived else there) for p, there in earliest.items()}
         start, end = self._resolved(topic, span.start, earliest), self._resolved(topic, span.end, reach)
-        found = {}
+        ranges_of = {}
         for partition, there in earliest.items():
             if span.takes(partition):
                 asked = start[partition], end[partition]
                 require_there(topic, partition, asked, (there, reach[partition]), frontier_of)
                 if asked[0] < asked[1]:
-                    found[partition] = asked
-        return found
+                    ranges_of[partition] = asked
+        return ranges_of
 
     def _resolved(self, topic: Topic, edge: LogPosition | None, otherwise: Mapping[int, int]) -> Mapping[int, int]:
         """The offset of each partition."""
@@ -108,10 +108,10 @@ class Log:
         self, topic: Topic, instant: datetime, ingested: Mapping[int, int], latest: Mapping[int, int]
     ) -> None:
         """Require that all records before an instant are ingested: a later one is, or all that the broker has."""
-        found = offsets_at(self.platform.lake, topic, instant)
+        offsets = offsets_at(self.platform.lake, topic, instant)
         for partition, end in latest.items():
             reached = ingested[partition]
-            if found.get(partition, reached) == reached < end:
+            if offsets.get(partition, reached) == reached < end:
                 raise NotArchived(
                     f"{topic.full_name}, partition {partition}: records before {instant.isoformat()} may be missing; "
                     f"ingest has reached the offset {reached}, its frontier, of {end}.",
@@ -143,11 +143,11 @@ class Log:
             BrokerUnreachable: retryable.
         """
         # The reader of the archive refuses a segment in which an offset is missing: what it gives no record of is none.
-        found = self.archived(topic, holes)
-        if rest := subtract(holes, found):
+        archived = self.archived(topic, holes)
+        if rest := subtract(holes, archived):
             for partition, here in in_transactions(self.platform.lake.settings, topic, rest).items():
-                found[partition] = sorted([*found.get(partition, ()), *here])
-        return found
+                archived[partition] = sorted([*archived.get(partition, ()), *here])
+        return archived
 
     def read(self, topic: Topic, ranges: Ranges) -> DataFrame:
         """The records of `[start, end)` of each partition, with the columns of `raw_columns(topic)`, in no order.
@@ -180,7 +180,7 @@ def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
     It follows from events and quarantine, so that the log need not be asked; the end of what was ingested where nothing
     came since.
     """
-    found = dict(read_ingested_offsets(lake, topic).ends)
+    ends = dict(read_ingested_offsets(lake, topic).ends)
     connection = duckdb_utc()
     for name in (topic.full_name, topic.full_name + QUARANTINE):
         connection.register("rows", lake.open(name).scan(columns=[PARTITION, OFFSET, APPENDED_AT]))
@@ -188,5 +188,5 @@ def offsets_at(lake: Lake, topic: Topic, instant: datetime) -> dict[int, int]:
             f"SELECT {PARTITION}, min({OFFSET}) FROM rows WHERE {APPENDED_AT} >= ? AND {OFFSET} IS NOT NULL GROUP BY 1",
             [instant],
         ).fetchall():
-            found[partition] = min(offset, found.get(partition, offset))
-    return found
+            ends[partition] = min(offset, ends.get(partition, offset))
+    return ends

@@ -30,10 +30,10 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
     """
     began = time.monotonic()
     registry, lake = load(), Lake(settings)
-    wanted = registry.chosen(tables)
-    if registry.left_out(tables) or not nothing_to_do(lake, registry, wanted):
+    chosen = registry.chosen(tables)
+    if registry.left_out(tables) or not nothing_to_do(lake, registry, chosen):
         return None
-    return [RunResult.idle(table.full_name, time.monotonic() - began) for table in wanted]
+    return [RunResult.idle(table.full_name, time.monotonic() - began) for table in chosen]
 
 
 def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:
@@ -42,13 +42,13 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
     True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
     ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
     """
-    known, logs = reconcile_positions(lake), _Logs(lake)
+    positions, logs = reconcile_positions(lake), _Logs(lake)
     passed: dict[str, ReconcilePosition] = {}
     for table in tables:
-        standing = _after(logs, registry, table, known.get(table.full_name))
+        standing = _after(logs, registry, table, positions.get(table.full_name))
         if standing is None:
             return False
-        before = known.get(table.full_name)
+        before = positions.get(table.full_name)
         if is_far(before.consumed if before else {}, standing.consumed):
             passed[table.full_name] = standing
     if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
@@ -94,8 +94,8 @@ class _Logs:
 
 def _facts(commit: LoggedCommit) -> _Facts:
     late = [added.greatest.get(LATE_BY_MS) for added in commit.added]
-    known = [ms for ms in late if isinstance(ms, int)]
-    late_ms = max(known, default=-1) if len(known) == len(late) else None
+    lateness = [ms for ms in late if isinstance(ms, int)]
+    late_ms = max(lateness, default=-1) if len(lateness) == len(late) else None
     return _Facts(commit.changes, commit.rewrites, commit.info.get("cause"), "run" in commit.info, late_ms)
 
 

@@ -176,24 +176,24 @@ class Pinned:
         when this was pinned, or takes in right now.
         """
         now = Pinned(self.platform, self.table)
-        found = [*before.pending, *now._scopes_touched(before)]
+        scopes = [*before.pending, *now._scopes_touched(before)]
         if self.table.late == "drop":
-            found += Pinned(self.platform, replace(self.table, late="correct"))._scopes_touched(
+            scopes += Pinned(self.platform, replace(self.table, late="correct"))._scopes_touched(
                 ReconcilePosition(stream=self.stream)
             )
         if not self.table.closes_at:
-            found += self._before_stream()
-        return merged(found)
+            scopes += self._before_stream()
+        return merged(scopes)
 
     def outside(self, rows: pa.Table, scopes: Sequence[Scope]) -> pa.Table:
         """The rows of a difference that none of the scopes covers; one that lasts is covered where a scope meets it."""
         table = self.table
         by = {*table.recompute_by, *([table.event_time] if table.event_time else [])}
         ends = [c for c in (str(table.ends_at), f"{BEFORE}{table.ends_at}") if c in rows.column_names]
-        found = rows.select(sorted({*by, *ends})).to_pylist()
-        places = [scope_of_row(table, row) for row in found]
+        distinct = rows.select(sorted({*by, *ends})).to_pylist()
+        places = [scope_of_row(table, row) for row in distinct]
         if ends:
-            last = [max((ms for c in ends if (ms := epoch_ms(row[c])) is not None), default=0) for row in found]
+            last = [max((ms for c in ends if (ms := epoch_ms(row[c])) is not None), default=0) for row in distinct]
             lasting = zip(places, last, strict=True)
             scopes = whole(scopes, ((p.values, p.interval.start, end) for p, end in lasting if p.interval))
         return rows.filter(pa.array([not any(s.covers(place) for s in scopes) for place in places], pa.bool_()))

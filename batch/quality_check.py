@@ -32,8 +32,8 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
     """
     from quality.gate import Subject, gate
 
-    wanted = load().chosen(tables)
-    with opened(settings, "quality", [table.domain for table in wanted]) as p:
+    chosen = load().chosen(tables)
+    with opened(settings, "quality", [table.domain for table in chosen]) as p:
         spark = p.spark
         subjects = (
             Subject(
@@ -42,6 +42,6 @@ def quality(settings: Settings, tables: Sequence[str] = ()) -> list[Verdict]:
                 rules=table.checks,
                 key=table.primary_key,
             )
-            for table in wanted
+            for table in chosen
         )
         return gate(subjects, settings, datetime.now(UTC))

@@ -57,9 +57,9 @@ def reconcile(settings: Settings, tables: Sequence[str] = (), *, verify: bool = 
     from tables.declare.registry import load
 
     registry = load()
-    wanted = registry.chosen(tables)
-    with opened(settings, "reconcile", [table.domain for table in wanted]) as platform:
-        return reconcile_tables(platform, wanted, verify=verify, refused=registry.left_out(tables).values())
+    chosen = registry.chosen(tables)
+    with opened(settings, "reconcile", [table.domain for table in chosen]) as platform:
+        return reconcile_tables(platform, chosen, verify=verify, refused=registry.left_out(tables).values())
 
 
 def reconcile_tables(
@@ -87,14 +87,14 @@ def reconcile_tables(
         if not verify and not repair and nothing_to_do(platform.lake, platform.registry, [table]):
             outcomes.append(RunResult.idle(table.full_name))
             continue
-        found: list[RunResult] = []
+        results: list[RunResult] = []
         with failing_alone(table.full_name, refused):
-            found = Reconcile(platform, table).run(verify=verify or repair)
-            if repair and found[-1].unexplained:
-                found[-1:] = Reconcile(platform, table).repair(found[-1])
-            if verify and found and (rows := unexplained_changes(platform.lake, table)):
+            results = Reconcile(platform, table).run(verify=verify or repair)
+            if repair and results[-1].unexplained:
+                results[-1:] = Reconcile(platform, table).repair(results[-1])
+            if verify and results and (rows := unexplained_changes(platform.lake, table)):
                 unfolded.append(f"{table.full_name}: {rows} rows are not what its stream and its corrections say")
-        outcomes += found
+        outcomes += results
     require_explained(outcomes, unfolded, refused)
     return outcomes
 

@@ -37,16 +37,16 @@ def check(
     from tables.declare.registry import load, mistakes_in
     from tables.declare.topic_schemas import incompatible_changes
 
-    registry, wanted = load(quietly=True), names or []
-    faults = [fault for full, fault in registry.faults.items() if not wanted or _is_named(full, wanted)]
+    registry, chosen = load(quietly=True), names or []
+    faults = [fault for full, fault in registry.faults.items() if not chosen or _is_named(full, chosen)]
     mistakes = [mistake for fault in faults for mistake in mistakes_in(fault)]
-    sound = [name for name in wanted if not any(_is_named(full, [name]) for full in registry.faults)]
-    sound += [name for name in wanted if name in registry.domains and name not in sound]
-    tables = registry.chosen(sound) if sound or not wanted else []
+    sound = [name for name in chosen if not any(_is_named(full, [name]) for full in registry.faults)]
+    sound += [name for name in chosen if name in registry.domains and name not in sound]
+    tables = registry.chosen(sound) if sound or not chosen else []
     mistakes += [
         mistake
         for full, topic in registry.topics.items()
-        if not wanted or _is_named(full, wanted)
+        if not chosen or _is_named(full, chosen)
         for mistake in incompatible_changes(topic)
     ]
     whole: Mapping[str, Sequence[str]] = {}

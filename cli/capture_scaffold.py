@@ -120,21 +120,21 @@ def write_captures(settings: Settings, tables: Sequence[str], *, domain: str, ro
     for table in tables:
         if not _TABLE.match(table):
             raise BadArgument(f"{table!r}: expected a table as `schema.name`, in lower case.")
-    found = [captured_table(table, columns_of(settings, table)) for table in dict.fromkeys(tables)]
+    captured = [captured_table(table, columns_of(settings, table)) for table in dict.fromkeys(tables)]
     registry = load(root / "tables")
     texts: dict[Path, str] = {}
-    for one in found:
+    for one in captured:
         for name, text in {f"{one.name}_changes": topic_text(one), one.name: copy_text(one)}.items():
             require_name(name, domain, registry)
             path = root / "tables" / domain / f"{name}.py"
             if path in texts or path.exists():
                 raise BadArgument(f"{path} exists already.", hint="Remove the file, or use another domain.")
             texts[path] = text
-    for _, mistake in unfit_names([f"{domain}.{one.name}_changes" for one in found]):
+    for _, mistake in unfit_names([f"{domain}.{one.name}_changes" for one in captured]):
         raise BadArgument(mistake.message, hint=mistake.hint)
     for path, text in texts.items():
         path.write_text(text, encoding="utf-8")
-    return found
+    return captured
 
 
 def captured_table(table: str, columns: Sequence[CatalogColumn]) -> CapturedTable:

@@ -113,12 +113,12 @@ def capture_states(settings: Settings, registry: Registry) -> list[CaptureState]
     from infra.capture.debezium_connector import state
     from infra.delta.lake import Lake
 
-    found, lake = [], Lake(settings)
+    states, lake = [], Lake(settings)
     for capture in declared:
         now = state(settings, capture)
         lost = "" if now.fault or capture.is_outbox else changes_fault(lake, capture.topic)
-        found.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
-    return found
+        states.append(replace(now, fault=lost, hint=f"{again(capture.topic)}.") if lost else now)
+    return states
 
 
 def capture_findings(settings: Settings, registry: Registry) -> list[Finding]:

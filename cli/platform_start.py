@@ -95,8 +95,8 @@ def _chosen(settings: Settings, domains: Sequence[str]) -> Registry:
 
     if domains:
         declared = load()
-        known = [declared.require_domain(domain) for domain in domains]
-        choose_domains(settings, declared.restricted_to(known).domains)
+        chosen = [declared.require_domain(domain) for domain in domains]
+        choose_domains(settings, declared.restricted_to(chosen).domains)
     registry = running(settings)
     for fault in registry.faults.values():
         print_fault(fault, "It is left out; all else runs.")
@@ -245,9 +245,9 @@ def _failed(settings: Settings, registry: Registry, domain: str) -> list[Progres
     uptime_s = next((p.uptime_s for p in supervisor.state(settings) if p.name == name), None)
     if uptime_s is None:
         return []
-    known = {"ingest", *(table.name for table in registry.in_order(domain))}
+    programs = {"ingest", *(table.name for table in registry.in_order(domain))}
     return [
         p
         for p in read(settings, domain)
-        if p.query in known and p.failed_at is not None and p.failed_at >= now - timedelta(seconds=uptime_s)
+        if p.query in programs and p.failed_at is not None and p.failed_at >= now - timedelta(seconds=uptime_s)
     ]

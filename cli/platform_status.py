@@ -392,12 +392,12 @@ def _behind(progress: Progress, registry: Registry, lake: Lake) -> int | None:
 def _waiting(lake: Lake, name: str, start: int) -> int:
     """Commits from a version on that changed rows; of many the older ones are all counted, since each takes a look."""
     end = lake.version(name) + 1
-    known = max(start, end - _MOST_LOOKS)
+    looked_from = max(start, end - _MOST_LOOKS)
     try:
-        looked_at = list(lake.commits(name, known - 1, end - 1))
+        looked_at = list(lake.commits(name, looked_from - 1, end - 1))
     except FileNotFoundError:  # the log was cleaned up
         return max(end - start, 0)
-    return known - start + sum(commit.changes and commit.info.get("cause") not in ROWLESS for commit in looked_at)
+    return looked_from - start + sum(commit.changes and commit.info.get("cause") not in ROWLESS for commit in looked_at)
 
 
 def _tolerant(problems: list[str], part: str, read: Callable[[], T]) -> T | None:
@@ -417,5 +417,5 @@ def _count(analyst: Analyst, query: str) -> int:
 
 
 def _sum(values: Iterable[int | None]) -> int | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None
+    numbers = [value for value in values if value is not None]
+    return sum(numbers) if numbers else None

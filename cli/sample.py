@@ -134,18 +134,18 @@ class _Types:
 
     def of_fields(self, path: str, rows: Sequence[Mapping[str, Any]]) -> dict[str, str]:
         """Field -> type, of objects at this path; fields that no declaration can name are left out."""
-        found: dict[str, str] = {}
+        types: dict[str, str] = {}
         for name in dict.fromkeys(name for row in rows for name in row):
             place = f"{path}.{name}" if path else name
-            if not _can_name(name, is_column=not path) or name.lower() in {known.lower() for known in found}:
+            if not _can_name(name, is_column=not path) or name.lower() in {name_of.lower() for name_of in types}:
                 self.notes.append(f"{place} cannot name a column: it is left out, and kept in _rest.")
                 continue
-            found[name] = self._type(place, [row.get(name) for row in rows])
-        return found
+            types[name] = self._type(place, [row.get(name) for row in rows])
+        return types
 
     def _type(self, path: str, values: Sequence[Any]) -> str:
-        known = [value for value in values if value is not None]
-        return self._known(path, known) + ("?" if len(known) < len(values) else "")
+        present = [value for value in values if value is not None]
+        return self._known(path, present) + ("?" if len(present) < len(values) else "")
 
     def _known(self, path: str, values: Sequence[Any]) -> str:
         kinds = {type(value) for value in values}
@@ -233,12 +233,12 @@ def _opened(
 
 def _scalars(schema: Mapping[str, str]) -> dict[str, str]:
     """Path -> type of the scalars that every record has; the fewer names lead to one, the earlier."""
-    found: dict[str, str] = {}
+    scalars: dict[str, str] = {}
     places = [(column, parse_type(column, kind)) for column, kind in schema.items()]
     while places:
-        found |= {path: kind.text for path, kind in places if not kind.fields and not kind.nullable}
+        scalars |= {path: kind.text for path, kind in places if not kind.fields and not kind.nullable}
         places = [(f"{path}.{name}", part) for path, kind in places if not kind.nullable for name, part in kind.fields]
-    return found
+    return scalars
 
 
 def _times(schema: Mapping[str, str]) -> list[str]:

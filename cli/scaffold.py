@@ -409,8 +409,8 @@ def _quoted(text: str) -> str:
 def _literal(column: str, registry: Registry) -> str:
     """A value for a column of that name, as Python writes it."""
     kinds = {t.types[column].name for t in registry.topics.values() if column in t.types}
-    known = {"int": "1", "long": "1", "double": "1.0", "boolean": "True", "timestamp": '"2013-01-01T10:00"'}
-    return known.get(next(iter(sorted(kinds)), ""), '"a"')
+    literals = {"int": "1", "long": "1", "double": "1.0", "boolean": "True", "timestamp": '"2013-01-01T10:00"'}
+    return literals.get(next(iter(sorted(kinds)), ""), '"a"')
 
 
 def require_name(name: str, domain: str, registry: Registry) -> None:
@@ -428,12 +428,12 @@ def require_name(name: str, domain: str, registry: Registry) -> None:
 
 def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
     bare = reads.removeprefix(f"{domain}.")
-    known: Mapping[str, Topic | Table] = {**registry.topics, **registry.tables}
-    found = known.get(f"{domain}.{bare}")
-    if found is None:
-        names = ", ".join(d.name for d in known.values() if d.domain == domain)
+    declared: Mapping[str, Topic | Table] = {**registry.topics, **registry.tables}
+    source = declared.get(f"{domain}.{bare}")
+    if source is None:
+        names = ", ".join(d.name for d in declared.values() if d.domain == domain)
         raise BadArgument(f"--input={reads!r} is no topic or table of the domain {domain}.", hint=f"It has {names}.")
-    return found
+    return source
 
 
 def _declaration(name: str, source: Topic | Table) -> str:

@@ -78,8 +78,8 @@ class Analyst:
 
     def _holds_events(self, full_name: str) -> bool:
         """Whether it is a topic's events table, which may also hold heartbeats."""
-        known = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
-        return self.connection.execute(known, full_name.split(".", 1)).fetchone() is not None
+        query_text = "FROM duckdb_columns() WHERE schema_name = ? AND table_name = ? AND column_name = '_late_by_ms'"
+        return self.connection.execute(query_text, full_name.split(".", 1)).fetchone() is not None
 
     def define(self, name: str, function: Callable[[Any], Any], parameter: str, result: str) -> None:
         """Let queries call a function of one value; what it raises is what `run` raises."""

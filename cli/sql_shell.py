@@ -84,14 +84,14 @@ def words(analyst: Analyst) -> list[str]:
     """Words that Tab completes: tables by full and by bare name, columns, and words of SQL; each once, sorted."""
     columns = "SELECT column_name FROM duckdb_columns() WHERE NOT internal"
     bare = "SELECT view_name FROM duckdb_views() WHERE NOT internal AND schema_name = 'main'"
-    found = analyst.rows(f"{columns} UNION {bare} UNION SELECT keyword_name FROM duckdb_keywords()")
-    return sorted({*analyst.names, *(str(name) for (name,) in found)})
+    names = analyst.rows(f"{columns} UNION {bare} UNION SELECT keyword_name FROM duckdb_keywords()")
+    return sorted({*analyst.names, *(str(name) for (name,) in names)})
 
 
 def matching(text: str, known: Sequence[str]) -> list[str]:
     """The words that begin with the text, in its case: SQL does not mind it."""
-    found = [word for word in known if word.lower().startswith(text.lower())]
-    return [word.upper() for word in found] if text.isupper() else found
+    matches = [word for word in known if word.lower().startswith(text.lower())]
+    return [word.upper() for word in matches] if text.isupper() else matches
 
 
 @contextlib.contextmanager

@@ -90,13 +90,13 @@ def problems(directory: Path, jars: Sequence[Jar] | None = None) -> list[str]:
     """The differences between a directory of jars and the pinned ones; empty when there is none. Reads every byte."""
     expected = {jar.path: jar.sha256 for jar in (pinned() if jars is None else jars)}
     files = {directory / path for path in expected if (directory / path).exists()} | {*directory.glob("*/*.jar")}
-    found = {str(path.relative_to(directory)): path for path in files}
-    missing = [f"{path} is missing" for path in expected if path not in found]
-    extra = [f"{path} is not in {LOCK.name}" for path in found if path not in expected]
+    files_by_name = {str(path.relative_to(directory)): path for path in files}
+    missing = [f"{path} is missing" for path in expected if path not in files_by_name]
+    extra = [f"{path} is not in {LOCK.name}" for path in files_by_name if path not in expected]
     wrong = [
         f"{path} has SHA-256 {digest}, expected {expected[path]}"
-        for path in expected.keys() & found.keys()
-        if (digest := hashlib.sha256(found[path].read_bytes()).hexdigest()) != expected[path]
+        for path in expected.keys() & files_by_name.keys()
+        if (digest := hashlib.sha256(files_by_name[path].read_bytes()).hexdigest()) != expected[path]
     ]
     return sorted(missing + extra + wrong)
 
@@ -178,10 +178,10 @@ def _resolve(target: Path, *, jars: Sequence[Jar], cache: Path, scratch: Path) -
 
 def _ivy_jar() -> Path:
     spec = importlib.util.find_spec("pyspark")
-    found = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
-    if not found:
+    jars = sorted((Path(spec.origin).parent / "jars").glob("ivy-*.jar")) if spec and spec.origin else []
+    if not jars:
         raise MissingTool("pyspark, with Ivy inside it, is not installed.", hint="Run `make setup`.")
-    return found[-1]
+    return jars[-1]
 
 
 def _ivy_file(jars: Sequence[Jar]) -> bytes:

@@ -45,8 +45,8 @@ def java_version(launcher: Path) -> int | None:
         ran = subprocess.run([launcher, "-version"], capture_output=True, text=True, timeout=30, check=False)
     except (OSError, subprocess.TimeoutExpired):
         return None
-    found = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
-    return int(found.group(1)) if found else None
+    match = re.search(r'version "(?:1\.)?(\d+)', ran.stderr + ran.stdout)
+    return int(match.group(1)) if match else None
 
 
 def late_c2(times: int) -> list[str]:

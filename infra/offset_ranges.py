@@ -28,24 +28,24 @@ def spans(ranges: Ranges) -> dict[int, list[Range]]:
 
 def joined(some: Iterable[Range]) -> list[Range]:
     """Join ranges that overlap or touch, in order."""
-    found: list[Range] = []
+    ranges: list[Range] = []
     for start, end in sorted(some):
-        if found and start <= found[-1][1]:
-            found[-1] = (found[-1][0], max(end, found[-1][1]))
+        if ranges and start <= ranges[-1][1]:
+            ranges[-1] = (ranges[-1][0], max(end, ranges[-1][1]))
         else:
-            found.append((start, end))
-    return found
+            ranges.append((start, end))
+    return ranges
 
 
 def within(some: Spans, others: Spans) -> dict[int, list[Range]]:
     """The offsets that are in both; partitions without any are left out."""
-    found = {}
+    common = {}
     for partition, here in some.items():
         met = _met(here, joined(others.get(partition, ())))
         shared = [(max(a, c), min(b, d)) for (a, b), there in met for c, d in there]
         if shared:
-            found[partition] = shared
-    return found
+            common[partition] = shared
+    return common
 
 
 def without(whole: Range, taken: Iterable[Range]) -> list[Range]:

@@ -24,8 +24,8 @@ T = TypeVar("T")
 
 
 def _setting(default: T, doc: str) -> T:
-    found: T = field(default=default, metadata={"doc": doc})
-    return found
+    setting: T = field(default=default, metadata={"doc": doc})
+    return setting
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -135,18 +135,18 @@ class Settings:
             BadSetting: a value of the wrong type, or a variable that no setting has.
         """
         environment = os.environ if environment is None else environment
-        known = {f.name: f for f in fields(cls)}
+        declared = {f.name: f for f in fields(cls)}
         values: dict[str, object] = {}
         for variable, text in environment.items():
             if not variable.startswith(PREFIX):
                 continue
             name = variable.removeprefix(PREFIX).lower()
-            if name not in known:
+            if name not in declared:
                 raise BadSetting(
                     f"{variable} is not a setting.",
-                    hint=f"The settings are {', '.join(PREFIX + n.upper() for n in known)}.",
+                    hint=f"The settings are {', '.join(PREFIX + n.upper() for n in declared)}.",
                 )
-            values[name] = _parse(variable, text, known[name].type)
+            values[name] = _parse(variable, text, declared[name].type)
         return cls(**values)  # type: ignore[arg-type]
 
     def environment(self) -> dict[str, str]:

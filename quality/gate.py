@@ -91,9 +91,9 @@ def gate(
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
         following = deque(ahead.submit(next, measured, None) for _ in range(_AHEAD))
         with open_suites(settings) as suites:
-            while (found := following.popleft().result()) is not None:
+            while (verdict := following.popleft().result()) is not None:
                 following.append(ahead.submit(next, measured, None))
-                verdicts.append(_judged(suites, found, settings, now))
+                verdicts.append(_judged(suites, verdict, settings, now))
     return verdicts
 
 

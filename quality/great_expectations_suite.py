@@ -116,8 +116,8 @@ class Suites:
         self._judged.append(result)
         _forget(self._home, table)
         # They come grouped by column.
-        found = {one.expectation_config.meta["rule"]: one for one in result.results}
-        outcomes = tuple(_outcome(rule, found[str(rule)]) for rule in rules)
+        by_rule = {one.expectation_config.meta["rule"]: one for one in result.results}
+        outcomes = tuple(_outcome(rule, by_rule[str(rule)]) for rule in rules)
         return Report(index=self._home / "docs" / "index.html", outcomes=outcomes, validation=result.to_json_dict())
 
     def write_pages(self) -> None:

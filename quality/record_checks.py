@@ -76,8 +76,8 @@ def _judge(column: pa.Array, rule: RecordRule) -> pa.Array:
             if pa.types.is_integer(column.type):
                 # A listed value may be wider than the column, or have a fraction.
                 column = column.cast(allowed.type, safe=False)
-            found = pc.is_in(column, value_set=allowed.cast(column.type))
-            return pc.if_else(column.is_valid(), found, None) if column.null_count else found
+            is_allowed = pc.is_in(column, value_set=allowed.cast(column.type))
+            return pc.if_else(column.is_valid(), is_allowed, None) if column.null_count else is_allowed
         case Matches(portable=pattern):
             return pc.match_substring_regex(column, rf"\A(?:{pattern})\z")
         case _:

@@ -76,16 +76,16 @@ def measure(
         raise BadArgument(f"now={now} has no offset.", hint="Pass datetime.now(UTC).")
     from pyspark.sql import functions as F
 
-    wanted = [F.count(F.lit(1)).alias("rows")]
+    aggregates = [F.count(F.lit(1)).alias("rows")]
     for number, rule in enumerate(rules):
-        wanted += [column.alias(f"{name}_{number}") for name, column in _aggregates(df, rule, now).items()]
+        aggregates += [column.alias(f"{name}_{number}") for name, column in _aggregates(df, rule, now).items()]
     with naming(rules):
-        found = df.agg(*wanted).first()
-        assert found is not None
-        verdicts = [_judged(df, rule, found, number) for number, rule in enumerate(rules)]
+        row = df.agg(*aggregates).first()
+        assert row is not None
+        verdicts = [_judged(df, rule, row, number) for number, rule in enumerate(rules)]
         broken = [verdict.rule for verdict in verdicts if not verdict.passed]
         samples = tuple(_samples(df, broken, key)) if broken else ()
-    return Verdict(table=table, rows=found["rows"], rules=tuple(verdicts), samples=samples)
+    return Verdict(table=table, rows=row["rows"], rules=tuple(verdicts), samples=samples)
 
 
 @contextmanager

@@ -297,10 +297,10 @@ def expression(sql: str) -> Expression:
     """
     if not isinstance(sql, str) or not sql.strip():
         raise BadDeclaration(f"expression({sql!r}): expected a condition in SQL.", hint="Write 'landed <= flights'.")
-    found = _UNDECIDED.search(_QUOTED.sub(_blank, sql))
-    if found or (found := _RELATIVE_LITERAL.search(sql)):
+    match = _UNDECIDED.search(_QUOTED.sub(_blank, sql))
+    if match or (match := _RELATIVE_LITERAL.search(sql)):
         raise BadDeclaration(
-            f"expression({sql}) uses {found[0].strip('( ')}, which the row does not decide.",
+            f"expression({sql}) uses {match[0].strip('( ')}, which the row does not decide.",
             hint="Compare columns with each other or with literals; for age use fresh_within; quote a column `so`.",
         )
     return Expression((), sql.strip())

@@ -104,10 +104,10 @@ def drain(settings: Settings, domain: str, *, ingest: bool, tables: Sequence[str
     """
     failures: list[TwofoldError] = []
     with _domain(settings, domain) as p:
-        wanted = _chosen(p, domain, tables)
+        chosen = _chosen(p, domain, tables)
         if ingest:
             finish(Ingest(p.spark, p.lake, p.registry, domain).start(available_now=True))
-        for table in wanted:
+        for table in chosen:
             with failing_alone(table.full_name, failures):
                 _drain_table(p, table)
     for failure in failures:
@@ -174,8 +174,8 @@ def _noting_errors(settings: Settings, domain: str) -> Iterator[None]:
 def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> list[Table]:
     """The tables of the domain that are wanted, each after its inputs."""
     registry = platform.registry
-    wanted = None if tables is None else {registry.find_table(name).full_name for name in tables}
-    return [table for table in registry.in_order(domain) if wanted is None or table.full_name in wanted]
+    names_of = None if tables is None else {registry.find_table(name).full_name for name in tables}
+    return [table for table in registry.in_order(domain) if names_of is None or table.full_name in names_of]
 
 
 def _starters(

@@ -22,12 +22,12 @@ def by_input(lake: Lake, registry: Registry, table: Table) -> dict[str, int | No
     """
     if not table.closes_at:
         return {}
-    found: dict[str, int | None] = {}
+    watermarks: dict[str, int | None] = {}
     for source in registry.upstream(table):
         if isinstance(source, Topic):
             newest_ms = read_ingested_offsets(lake, source).newest_ms if lake.exists(source.full_name) else None
-            found[source.full_name] = None if newest_ms is None else newest_ms - table.watermark_ms
-    return found
+            watermarks[source.full_name] = None if newest_ms is None else newest_ms - table.watermark_ms
+    return watermarks
 
 
 def held_back_by(marks: Mapping[str, int | None]) -> str | None:

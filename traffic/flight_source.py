@@ -300,11 +300,11 @@ def _lines_by_day(lines: Iterator[str], columns: tuple[str, ...], days: Iterable
             hint="Install the version that requirements.txt pins.",
         )
     first = columns.index("year")
-    wanted = {(str(day.year), str(day.month), str(day.day)): day for day in days}
+    by_date = {(str(day.year), str(day.month), str(day.day)): day for day in days}
     found: dict[date, list[str]] = defaultdict(list)
     for line in lines:
         year, month, day_of_month = line.split(",", first + 3)[first : first + 3]
-        day = wanted.get((year, month, day_of_month))
+        day = by_date.get((year, month, day_of_month))
         if day is not None:
             found[day].append(line)
     return found

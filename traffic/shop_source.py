@@ -304,14 +304,14 @@ class _Visit:
 
     def _search(self) -> Iterator[Record]:
         for n in range(self._dice.randint(1, 3)):
-            wanted = self._product()
+            product = self._product()
             search_id = f"s{self._name}-{n}"
-            yield Search(search_id=search_id, customer=self._who, terms=f"a {wanted}", at=self._after(5, 90))
+            yield Search(search_id=search_id, customer=self._who, terms=f"a {product}", at=self._after(5, 90))
             for click in range(self._dice.choice([0, 0, 1, 1, 2])):
                 # One click in twenty comes when the search is long forgotten.
                 pause = (600, 1_800) if self._dice.random() < 0.05 else (2, 120)
                 yield Click(
-                    click_id=f"i{self._name}-{n}-{click}", search_id=search_id, product=wanted, at=self._after(*pause)
+                    click_id=f"i{self._name}-{n}-{click}", search_id=search_id, product=product, at=self._after(*pause)
                 )
 
     def _fill_cart(self, products: list[str]) -> Iterator[CartEvent]:

@@ -54,11 +54,11 @@ def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, range
     What transactions fill of them is noted in the ledger.
     """
     name, identity = topic.full_name, read_ingested_offsets(platform.lake, topic).log
-    known = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
-    holes = subtract(empty, places(known))
+    lost = [gap for gap in gaps(platform.lake, name) if gap.log == identity]
+    holes = subtract(empty, places(lost))
     transactions = note_transactions(platform, topic, log, holes)
     missing = [(p, *hole) for p, here in subtract(holes, transactions).items() for hole in here]
-    missing += [(gap.partition, gap.start, gap.end) for gap in known if gap.is_open and gap.partition in ranges]
+    missing += [(gap.partition, gap.start, gap.end) for gap in lost if gap.is_open and gap.partition in ranges]
 
     def records(some: Spans) -> int:
         return size(some) - size(within(empty, some))
@@ -71,7 +71,7 @@ def compare_archive_and_broker(platform: Platform, topic: Topic, log: Log, range
         broker_alone=records(spans(ranges)) - records(archived),
         unlike=find_mismatches(*log.copies(name, both)) if both else [],
         in_transactions=size(transactions),
-        lost=sum(gap.end - gap.start for gap in known if not gap.is_open),
+        lost=sum(gap.end - gap.start for gap in lost if not gap.is_open),
         missing=sorted(missing),
     )
 

@@ -122,9 +122,9 @@ class Certificate:
     @property
     def faults(self) -> list[str]:
         """Why it is not complete; empty when it is."""
-        found = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
-        found += [late.fault for late in self.late if late.fault]
-        return [*found, *(f"{name}: no commit says how far it was read" for name in self.untold)]
+        reasons = [p.fault for topic in self.topics for p in topic.partitions if p.fault]
+        reasons += [late.fault for late in self.late if late.fault]
+        return [*reasons, *(f"{name}: no commit says how far it was read" for name in self.untold)]
 
     @property
     def is_complete(self) -> bool:
@@ -239,10 +239,10 @@ def _stored(lake: Lake, topic: Topic, version: int | None) -> tuple[DuckDBPyConn
 def _absent(lake: Lake, topic: Topic, version: int | None) -> dict[int, list[Range]]:
     """The offsets that were taken in by a version and that neither table has."""
     connection, _ = _stored(lake, topic, version)
-    found: dict[int, list[Range]] = {}
+    absent: dict[int, list[Range]] = {}
     for partition, start, end in connection.execute(_ABSENT).fetchall():
-        found.setdefault(int(partition), []).append((int(start), int(end)))
-    return found
+        absent.setdefault(int(partition), []).append((int(start), int(end)))
+    return absent
 
 
 def _explained(
@@ -253,8 +253,8 @@ def _explained(
         return {}, {}, {}
     lost = within(absent, places(gap for gap in gaps(lake, topic.full_name) if gap.log == log))
     rest = subtract(absent, lost)
-    known = within(rest, in_transactions(lake, topic.full_name, log))
-    return lost, known, subtract(rest, known)
+    explained = within(rest, in_transactions(lake, topic.full_name, log))
+    return lost, explained, subtract(rest, explained)
 
 
 def _in(partition: int, some: Spans) -> int:
@@ -275,7 +275,7 @@ def _names(registry: Registry, table: Table) -> set[str]:
 def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tuple[dict[str, int], list[str]]:
     """Every topic and table above -> its version that is in by every way to the table; and those of which none is."""
     info: Mapping[str, Any] = lake.newest_info(table.full_name, "versions", at=version) or {}
-    found: dict[str, int] = {}
+    versions: dict[str, int] = {}
     untold: list[str] = []
     for source in registry.upstream(table):
         next_version = int(info.get("versions", {}).get(source.full_name, 0))
@@ -284,10 +284,10 @@ def _taken_in(lake: Lake, registry: Registry, table: Table, version: int) -> tup
         if next_version == 0:
             untold.append(source.full_name)
             continue
-        found[source.full_name] = min(next_version - 1, found.get(source.full_name, next_version))
+        versions[source.full_name] = min(next_version - 1, versions.get(source.full_name, next_version))
         if isinstance(source, Table):
             above, unknown = _taken_in(lake, registry, source, next_version - 1)
             untold += unknown
             for name, taken in above.items():
-                found[name] = min(taken, found.get(name, taken))
-    return found, list(dict.fromkeys(untold))
+                versions[name] = min(taken, versions.get(name, taken))
+    return versions, list(dict.fromkeys(untold))

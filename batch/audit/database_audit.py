@@ -104,12 +104,16 @@ class ComparedTable:
     def fault(self) -> str:
         """The difference, for people; empty when there is none."""
         kinds = {"missing": self.missing, "extra": self.extra, "different": self.different}
-        found = [
+        differences = [
             f"{len(keys):,} {kind} ({'; '.join(keys[:EXAMPLES])}{'; ...' if len(keys) > EXAMPLES else ''})"
             for kind, keys in kinds.items()
             if keys
         ]
-        return f"its changes do not give the rows of {self.table} in the database: {', '.join(found)}" if found else ""
+        return (
+            f"its changes do not give the rows of {self.table} in the database: {', '.join(differences)}"
+            if differences
+            else ""
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -194,14 +198,16 @@ def compare_with_database(lake: Lake, topic: Topic, capture: Capture, turn: Turn
             "or of a type that two systems write in two ways.",
             topic=topic.full_name,
         )
-    wanted = f"{{0}} % {turn.of} = {turn.number}"
-    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, wanted.format("bucket")))
-    ours = comparison.ours(seen, _TOTALS, wanted).to_pylist()
+    bucket_filter = f"{{0}} % {turn.of} = {turn.number}"
+    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, bucket_filter.format("bucket")))
+    ours = comparison.ours(seen, _TOTALS, bucket_filter).to_pylist()
     one = {int(bucket): (int(rows), total) for bucket, rows, total in (line.split("|") for line in lines)}
     other = {row["bucket"]: (row["rows"], row["total"]) for row in ours}
-    found = ComparedTable(table=capture.table, rows=sum(rows for rows, _ in one.values()), left_out=comparison.left_out)
+    compared = ComparedTable(
+        table=capture.table, rows=sum(rows for rows, _ in one.values()), left_out=comparison.left_out
+    )
     differing = [bucket for bucket in one.keys() | other.keys() if one.get(bucket) != other.get(bucket)]
-    return comparison.by_row(found, differing) if differing else found
+    return comparison.by_row(compared, differing) if differing else compared
 
 
 @dataclass(frozen=True)
@@ -302,10 +308,12 @@ class _Comparison:
 
     def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
         """The result with the rows of these buckets that differ, at a later moment."""
-        wanted = f"{{0}} IN ({', '.join(map(str, buckets))})"
+        bucket_filter = f"{{0}} IN ({', '.join(map(str, buckets))})"
         rows = "SELECT {0} FROM ({1}) placed WHERE {2}"
-        seen, lines = self.asked(rows.format("jsonb_build_array(key, hashes)", self.theirs, wanted.format("bucket")))
-        ours = self.ours(seen, "SELECT key, hashes FROM ({0}) placed WHERE {1}", wanted).to_pylist()
+        seen, lines = self.asked(
+            rows.format("jsonb_build_array(key, hashes)", self.theirs, bucket_filter.format("bucket"))
+        )
+        ours = self.ours(seen, "SELECT key, hashes FROM ({0}) placed WHERE {1}", bucket_filter).to_pylist()
         one = {tuple(key): hashes for key, hashes in map(json.loads, lines)}
         other = {tuple(row["key"]): row["hashes"] for row in ours}
         columns = [name for name in self.written if name not in self.key]

@@ -81,13 +81,13 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Compari
     """
     from pyspark.sql import functions as F
 
-    wanted = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
+    expected = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
     compared = [c for c in live.columns if not (table.tolerances or {}).get(c)]
-    found = compare_groups(live, wanted, {_DAY: _day(table), _PART: _part(table)}, compared)
+    differing = compare_groups(live, expected, {_DAY: _day(table), _PART: _part(table)}, compared)
     return Comparison(
-        buckets=len(found),
-        rows=sum(group.one for group in found),
-        differing=sorted((group.place[0], group.place[1]) for group in found if not group.is_equal),
+        buckets=len(differing),
+        rows=sum(group.one for group in differing),
+        differing=sorted((group.place[0], group.place[1]) for group in differing if not group.is_equal),
     )
 
 
@@ -105,9 +105,9 @@ def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], c
     both = one.withColumn(_ONE, F.lit(True)).unionByName(other.withColumn(_ONE, F.lit(False)))
     numbers = [number.alias(name) for name, number in by.items()]
     hashed = both.select(*numbers, _ONE, row_hash(one, columns).alias(HASH))
-    found: dict[tuple[int, ...], dict[bool, tuple[int, str, int]]] = {}
+    groups: dict[tuple[int, ...], dict[bool, tuple[int, str, int]]] = {}
     for row in hashed.groupBy(*by, _ONE).agg(F.count("*").alias("rows"), *totals()).toArrow().to_pylist():
-        sides = found.setdefault(tuple(row[name] for name in by), {})
+        sides = groups.setdefault(tuple(row[name] for name in by), {})
         sides[row[_ONE]] = row["rows"], row["total"], row["xor"]
     none = (0, "", 0)
     return [
@@ -117,7 +117,7 @@ def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], c
             other=sides.get(False, none)[0],
             is_equal=sides.get(True) == sides.get(False),
         )
-        for place, sides in found.items()
+        for place, sides in groups.items()
     ]
 
 
@@ -134,9 +134,9 @@ def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]
     from pyspark.sql import functions as F
 
     spark, columns = frame.sparkSession, frame.columns
-    wanted = spark.createDataFrame(list(buckets), f"{_DAY} bigint, {_PART} bigint")
+    buckets_frame = spark.createDataFrame(list(buckets), f"{_DAY} bigint, {_PART} bigint")
     placed = frame.withColumn(_DAY, _day(table)).withColumn(_PART, _part(table))
-    return placed.join(F.broadcast(wanted), [_DAY, _PART], "left_semi").select(*columns)
+    return placed.join(F.broadcast(buckets_frame), [_DAY, _PART], "left_semi").select(*columns)
 
 
 def _day(table: Table) -> Column:

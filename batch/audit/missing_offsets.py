@@ -44,10 +44,10 @@ def missing_offsets(records: DataFrame, ranges: Ranges) -> dict[int, list[Range]
     offsets = records.select(PARTITION, OFFSET).unionByName(around)
     in_order = Window.partitionBy(PARTITION).orderBy(OFFSET)
     behind_holes = offsets.withColumn(_BEFORE, F.lag(OFFSET).over(in_order)).where(f"{OFFSET} > {_BEFORE} + 1")
-    found: dict[int, list[Range]] = {}
+    missing: dict[int, list[Range]] = {}
     for row in behind_holes.orderBy(PARTITION, OFFSET).toArrow().to_pylist():
-        found.setdefault(row[PARTITION], []).append((row[_BEFORE] + 1, row[OFFSET]))
-    return found
+        missing.setdefault(row[PARTITION], []).append((row[_BEFORE] + 1, row[OFFSET]))
+    return missing
 
 
 def explain_missing(platform: Platform, topic: Topic) -> bool:
@@ -105,7 +105,7 @@ def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> 
     events = lake.open(topic.full_name)
     if now - _EPOCH - timedelta(milliseconds=events.metadata().created_time or 0) < kept:
         return []
-    found = []
+    unread = []
     for partition, holes in empty.items():
         for start, end in holes:
             before = f"{PARTITION} = {partition} AND {OFFSET} < {start}"
@@ -116,7 +116,7 @@ def unread_tombstones(lake: Lake, topic: Topic, empty: Spans, now: datetime) -> 
                     f"a tombstone may have been removed before it was read, the record before is of {last:%Y-%m-%d}; "
                     "publish a tombstone again for each key that is gone"
                 )
-                found.append(
+                unread.append(
                     Gap(topic=topic.full_name, partition=partition, start=start, end=end, recorded_at=now, why=why)
                 )
-    return found
+    return unread

@@ -135,25 +135,25 @@ def audit(
     turn = turn_of(share, day or datetime.now(UTC).date())
     registry = load()
     spans = [(registry.find_topic(name), span) for name, span in (logs or {}).items()]
-    wanted = registry.chosen(tables) if tables or not spans else []
+    chosen = registry.chosen(tables) if tables or not spans else []
     faults = registry.left_out(tables) if tables or not spans else {}
-    domains = [table.domain for table in wanted] + [topic.domain for topic, _ in spans]
+    domains = [table.domain for table in chosen] + [topic.domain for topic, _ in spans]
     with opened(settings, "audit", domains) as platform:
-        topics = compare_databases(platform, audit_topics(platform, wanted), turn)
-        audited = audit_tables(platform, wanted, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
+        topics = compare_databases(platform, audit_topics(platform, chosen), turn)
+        audited = audit_tables(platform, chosen, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
         return Report(tables=audited, topics=topics, logs=compared)
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:
     """Audit each table; one that cannot be audited is skipped, and says why."""
-    found = []
+    audited = []
     for table in tables:
         failures: list[TwofoldError] = []
         with failing_alone(table.full_name, failures):
-            found.append(audit_table(platform, table, turn))
-        found += [_skipped(table.full_name, turn, failure) for failure in failures]
-    return found
+            audited.append(audit_table(platform, table, turn))
+        audited += [_skipped(table.full_name, turn, failure) for failure in failures]
+    return audited
 
 
 def _skipped(table: str, turn: Turn, why: TwofoldError) -> Audited:
@@ -208,11 +208,11 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
     table = pinned.table
     pinned.wait_for_stream()
     should, live = (of_turn(table, side, turn) for side in pinned.refresher().sides(_scopes(pinned, turn)))
-    found = compare_buckets(table, should, live)
-    result = replace(result, rows=found.rows, buckets=found.buckets, differing=len(found.differing))
-    if not found.differing:
+    differing = compare_buckets(table, should, live)
+    result = replace(result, rows=differing.rows, buckets=differing.buckets, differing=len(differing.differing))
+    if not differing.differing:
         return result
-    sides = [in_buckets(table, side, found.differing) for side in (should, live)]
+    sides = [in_buckets(table, side, differing.differing) for side in (should, live)]
     rows = pa.table(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides).toArrow())
     unexplained = pinned.outside(rows, pinned.in_flight(pinned.before()))
     return replace(
@@ -239,10 +239,10 @@ def _days(pinned: Pinned) -> tuple[int, int] | None:
     depends_within = table.depends_within_ms or 0
     bounds = [_span(lake, table.full_name, table.event_time)]
     bounds += [_span(lake, s.full_name, s.event_time) for s in pinned.sources]
-    known = [bound for bound in bounds if bound]
-    if not known or None in bounds:
+    bounded = [bound for bound in bounds if bound]
+    if not bounded or None in bounds:
         return None
-    first, last = min(first for first, _ in known), max(last for _, last in known)
+    first, last = min(first for first, _ in bounded), max(last for _, last in bounded)
     return (first - depends_within) // DAY_MS, (last + depends_within) // DAY_MS
 
 
@@ -275,29 +275,29 @@ def _with_database(platform: Platform, topic: AuditedTopic, capture: Capture, tu
         return topic
     small = lake.rows(name) <= most_rows(lake.settings, COMMITTED)
     try:
-        found = compare_with_database(lake, platform.registry.topics[name], capture, Turn() if small else turn)
+        compared = compare_with_database(lake, platform.registry.topics[name], capture, Turn() if small else turn)
     except TwofoldError as error:
         return replace(topic, faults=[*topic.faults, f"{name} is not compared with the database: {error.message}"])
-    faults = [f"{name}: {found.fault}; {again(name)}"] if found.fault else []
-    return replace(topic, faults=[*topic.faults, *faults], database=found)
+    faults = [f"{name}: {compared.fault}; {again(name)}"] if compared.fault else []
+    return replace(topic, faults=[*topic.faults, *faults], database=compared)
 
 
 def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, PartitionOffsets] | None) -> AuditedTopic:
     name, lake = topic.full_name, platform.lake
-    found = coverage(lake, topic) if lake.exists(name) else []
+    coverages = coverage(lake, topic) if lake.exists(name) else []
     for _ in range(_LOOKS - 1):
         # The quarantine of a large micro-batch is written after its events.
-        if all(c.is_complete for c in found) or not is_held(lake.settings.driver_lock(topic.domain)):
+        if all(c.is_complete for c in coverages) or not is_held(lake.settings.driver_lock(topic.domain)):
             break
         time.sleep(_PAUSE_S)
-        found = coverage(lake, topic)
-    if bounds is not None and any(c.missing for c in found) and explain_missing(platform, topic):
-        found = coverage(lake, topic)
-    faults = [c.fault for c in found if c.fault]
+        coverages = coverage(lake, topic)
+    if bounds is not None and any(c.missing for c in coverages) and explain_missing(platform, topic):
+        coverages = coverage(lake, topic)
+    faults = [c.fault for c in coverages if c.fault]
     faults += [f"{gap}; `./twofold acknowledge` notes who knows of it" for gap in gaps(lake, name) if gap.is_open]
     if bounds is None:
-        return AuditedTopic(topic=name, partitions=found, waiting=None, faults=faults)
-    reached = {c.partition: c for c in found}
+        return AuditedTopic(topic=name, partitions=coverages, waiting=None, faults=faults)
+    reached = {c.partition: c for c in coverages}
     waiting = 0
     for partition, bound in bounds.items():
         ingested = reached.get(partition)
@@ -309,7 +309,7 @@ def _audit_topic(platform: Platform, topic: Topic, bounds: Mapping[int, Partitio
                 f"{name}, partition {partition}: ingested up to offset {ingested.end}, "
                 f"and the log ends at {bound.latest}"
             )
-    return AuditedTopic(topic=name, partitions=found, waiting=waiting, faults=faults)
+    return AuditedTopic(topic=name, partitions=coverages, waiting=waiting, faults=faults)
 
 
 def _on_broker(settings: Settings, topics: Sequence[str]) -> dict[str, dict[int, PartitionOffsets]] | None:

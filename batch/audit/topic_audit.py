@@ -56,13 +56,13 @@ class TopicReport:
     @property
     def faults(self) -> list[str]:
         """The fault, for people; empty when there is none."""
-        found = list(self.sides.faults()) if self.sides else []
+        reasons = list(self.sides.faults()) if self.sides else []
         if self.differing:
-            found.append(
+            reasons.append(
                 f"events and quarantine are not what {self.against} says, in {len(self.differing)} of {self.blocks} "
                 f"blocks of offsets: {format_places([format_place(place) for place in self.differing])}"
             )
-        return found
+        return reasons
 
     def raise_if_wrong(self) -> None:
         """Raises:
@@ -135,13 +135,13 @@ def check_certificate(platform: Platform, topic: Topic, version: int | None = No
         BadArgument: there is none.
     """
     began = time.monotonic()
-    found = read_certificate(platform.lake, topic, version)
-    if found is None:
+    certificate = read_certificate(platform.lake, topic, version)
+    if certificate is None:
         what = f"version {version} of {topic.full_name}" if version is not None else topic.full_name
         raise BadArgument(
             f"There is no certificate of {what}.", hint=f"`./twofold audit {topic.full_name}` writes one."
         )
-    versions, certified = found
+    versions, certified = certificate
     starts = {b.partition: min(o.start for o in certified if o.partition == b.partition) for b in certified}
     ranges = {p: (start, max(b.end for b in certified if b.partition == p)) for p, start in starts.items()}
     return _report(topic, "its certificate", _held(platform, topic, versions, ranges), certified, versions, began)
@@ -151,9 +151,9 @@ def _held(
     platform: Platform, topic: Topic, versions: tuple[int, int], ranges: Ranges, places: DataFrame | None = None
 ) -> list[Block]:
     """The blocks of the two tables; with `places`, of the records there alone."""
-    wanted = condition(ranges, PARTITION, OFFSET)
+    predicate = condition(ranges, PARTITION, OFFSET)
     events, quarantine = (
-        platform.lake.frame(platform.spark, name, version).where(wanted)
+        platform.lake.frame(platform.spark, name, version).where(predicate)
         for name, version in zip((topic.full_name, topic.full_name + QUARANTINE), versions, strict=True)
     )
     if places is not None:

@@ -131,13 +131,13 @@ def read_certificate(
     """The newest certificate of the topic, or the newest of a version of its events; None when there is none."""
     if not lake.exists(CERTIFICATES):
         return None
-    wanted = f"topic = {literal(topic.full_name)}" + ("" if version is None else f" AND events_version = {version}")
+    predicate = f"topic = {literal(topic.full_name)}" + ("" if version is None else f" AND events_version = {version}")
     runs = ["run", "recorded_at", "events_version", "quarantine_version"]
-    found = select(lake.open(CERTIFICATES), runs, wanted)
+    found = select(lake.open(CERTIFICATES), runs, predicate)
     newest = found.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
     if not newest:
         return None
-    of_run = f"{wanted} AND run = {literal(newest[0]['run'])}"
+    of_run = f"{predicate} AND run = {literal(newest[0]['run'])}"
     rows = select(lake.open(CERTIFICATES), list(Block.__dataclass_fields__), of_run)
     versions = newest[0]["events_version"], newest[0]["quarantine_version"]
     return versions, sorted(Block(**row) for row in rows.to_pylist())

@@ -65,14 +65,14 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
 
 def _changes(registry: Registry, table: Table) -> list[Topic]:
     sources = registry.upstream(table)
-    found = [source for source in sources if isinstance(source, Topic) and source.has_marks]
-    if len(found) < len(sources):
-        other = next(source.full_name for source in sources if source not in found)
+    with_marks = [source for source in sources if isinstance(source, Topic) and source.has_marks]
+    if len(with_marks) < len(sources):
+        other = next(source.full_name for source in sources if source not in with_marks)
         raise BadArgument(
             f"{table.full_name} reads {other}, which is no topic of changes.",
             hint="Expected tables that read topics declared by changes_of, and nothing else.",
         )
-    return found
+    return with_marks
 
 
 def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> set[Mark]:
@@ -98,8 +98,8 @@ def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> set[Mark]:
         columns=["cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"], predicate=f"{OFFSET} IS NOT NULL AND cdc_snapshot > 0"
     )
     [newest] = query(_NEWEST, rows=of_snapshots).to_pylist() or [{"snapshot": 1, "since": 0}]
-    wanted = f"cdc_op = '{MARK}' AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
-    marks = pa.table(changes.scan(columns=["cdc_lsn", "cdc_at"], predicate=wanted))
+    predicate = f"cdc_op = '{MARK}' AND cdc_snapshot = {newest['snapshot']} AND cdc_lsn > {newest['since']}"
+    marks = pa.table(changes.scan(columns=["cdc_lsn", "cdc_at"], predicate=predicate))
     if not len(marks):
         raise CaptureFailed(
             f"{table.full_name} has met no mark since the newest snapshot of {topic.captures}.",

@@ -63,6 +63,6 @@ def refused_changes(lake: Lake, topic: str, snapshot: int, since: int = 0) -> li
     """
     if not lake.exists(f"{topic}{QUARANTINE}"):
         return []
-    found = pa.table(lake.open(f"{topic}{QUARANTINE}").scan(columns=["value"], predicate=f"{OFFSET} >= {since}"))
-    values: list[bytes | None] = found["value"].to_pylist()
+    quarantined = pa.table(lake.open(f"{topic}{QUARANTINE}").scan(columns=["value"], predicate=f"{OFFSET} >= {since}"))
+    values: list[bytes | None] = quarantined["value"].to_pylist()
     return [value for value in values if (snapshot_of(value) or snapshot) >= snapshot]

@@ -31,14 +31,14 @@ def current(settings: Settings, lake: Lake, capture: Capture) -> Capture:
         CaptureFailed: Connect has lost the place of the topic's capture.
         ConnectUnreachable: retryable.
     """
-    known = debezium_connector.known(settings, capture)
-    if not known and newest_snapshot(lake, capture):
+    captures = debezium_connector.known(settings, capture)
+    if not captures and newest_snapshot(lake, capture):
         raise CaptureFailed(
             f"{capture.topic} has changes, but Kafka Connect knows no capture of it: later changes may be lost.",
             hint=f"{again(capture.topic)}.",
             topic=capture.topic,
         )
-    return known[-1] if known else capture
+    return captures[-1] if captures else capture
 
 
 def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
@@ -51,10 +51,10 @@ def begin(settings: Settings, lake: Lake, capture: Capture) -> Capture:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
     debezium_connector.require_table(settings, capture)
-    known = debezium_connector.known(settings, capture)
-    following = known[-1] if len(known) > 1 and _is_whole(settings, known[-1]) else None
+    captures = debezium_connector.known(settings, capture)
+    following = captures[-1] if len(captures) > 1 and _is_whole(settings, captures[-1]) else None
     if following is None:
-        last = max([newest_snapshot(lake, capture), *(before.snapshot for before in known)])
+        last = max([newest_snapshot(lake, capture), *(before.snapshot for before in captures)])
         if last:
             debezium_connector.ensure_retired(settings, replace(capture, snapshot=last))
         following = replace(capture, snapshot=last + 1)
@@ -69,14 +69,14 @@ def wait_ingested(settings: Settings, lake: Lake, topic: Topic, *, stalled_s: fl
         ProcessFailed: the stream has taken nothing for `stalled_s`.
     """
     name = topic.full_name
-    wanted = topic_admin.offsets(settings, [name])[name][0].latest
+    ends = topic_admin.offsets(settings, [name])[name][0].latest
     before, since = -1, time.monotonic()
-    while (now := read_ingested_offsets(lake, topic).ends.get(0, 0) if lake.exists(name) else 0) < wanted:
+    while (now := read_ingested_offsets(lake, topic).ends.get(0, 0) if lake.exists(name) else 0) < ends:
         if now > before:
             before, since = now, time.monotonic()
         elif time.monotonic() - since > stalled_s:
             raise ProcessFailed(
-                f"The stream is at offset {now:,} of {name}; the snapshot ends before {wanted:,}.",
+                f"The stream is at offset {now:,} of {name}; the snapshot ends before {ends:,}.",
                 hint=f"./twofold status shows how it is; then `./twofold recapture {name}` continues.",
             )
         time.sleep(0.3)

@@ -118,11 +118,11 @@ class ChangedRows:
 
     def causes(self, evidence: Iterable[CausingRecord]) -> dict[str, Causes]:
         """By key, of records in the order of their logs."""
-        found: dict[str, Causes] = defaultdict(Causes)
+        by_row: dict[str, Causes] = defaultdict(Causes)
         for e in evidence:
             for key in self.keys_of(e):
-                found[key].add(e)
-        return found
+                by_row[key].add(e)
+        return by_row
 
 
 class _Group:

@@ -224,8 +224,8 @@ class Ledgers:
 
     def newest_run(self, table: str, causes: Sequence[str] = (), run: str = "") -> dict[str, Any] | None:
         """The newest run of one of these causes, or of this name, that changed the table, by the ledger's columns."""
-        wanted = f"run = {literal(run)}" if run else f"cause IN ({', '.join(map(literal, causes))})"
-        rows = self._read(RUNS, table, None, wanted, "version_after > version_before")
+        predicate = f"run = {literal(run)}" if run else f"cause IN ({', '.join(map(literal, causes))})"
+        rows = self._read(RUNS, table, None, predicate, "version_after > version_before")
         newest = rows.sort_by([("recorded_at", "descending")]).slice(0, 1).to_pylist()
         return newest[0] if newest else None
 

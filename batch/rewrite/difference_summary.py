@@ -93,7 +93,7 @@ def _segments(
 
 
 def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
-    found = []
+    changes = []
     for column in others:
         name, before = _name(column), _name(BEFORE + column)
         differs = f"{CHANGE} = 'update' AND {name} IS DISTINCT FROM {before}"
@@ -104,7 +104,7 @@ def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
         ).fetchone()
         if row is not None:
             *values, was, becomes, rows = map(to_plain_json, row)
-            found.append(
+            changes.append(
                 {
                     "column": column,
                     "rows": rows,
@@ -113,7 +113,7 @@ def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
                     "after": becomes,
                 }
             )
-    return sorted(found, key=lambda one: -one["rows"])
+    return sorted(changes, key=lambda one: -one["rows"])
 
 
 def _totals(

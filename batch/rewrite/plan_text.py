@@ -44,27 +44,27 @@ def _parts(change: TableChange) -> str:
 
 def sections(change: TableChange) -> Iterator[Section]:
     """The sections that show the change of one table, most important first."""
-    found = change.summary
-    if totals := found.get("totals"):
+    summary = change.summary
+    if totals := summary.get("totals"):
         sums = [(t["column"], _value(t["before"]), _value(t["after"])) for t in totals]
         yield Section("Sums of all rows", ["column", "before", "after"], sums)
-    if segments := found.get("segments"):
+    if segments := summary.get("segments"):
         shares = [(f"{s['column']}={_value(s['value'])}", f"{s['share']:.0%}", f"{s['of_all']:.0%}") for s in segments]
         yield Section("Where it is concentrated", ["rows with", "of the changed", "of all"], shares)
-    if days := found.get("days"):
+    if days := summary.get("days"):
         counts = [
             (str(d["day"]), *(f"{d[kind]:,}" for kind in ("inserted", "deleted", "updated"))) for d in days[:_DAYS]
         ]
         left = len(days) - _DAYS
         note = f"and {left:,} more days, to {days[-1]['day']}" if left > 0 else ""
         yield Section("By day", ["day", "added", "removed", "changed"], counts, note)
-    if columns := found.get("columns"):
+    if columns := summary.get("columns"):
         rows = [
             (c["column"], f"{c['rows']:,}", f"{c['rows'] / change.updated:.0%}", _pair(c["before"], c["after"]))
             for c in columns
         ]
         yield Section("By column", ["column", "rows", "of the changed", "for example"], rows)
-    if samples := found.get("samples"):
+    if samples := summary.get("samples"):
         rows = [line for sample in samples for line in _lines(sample)]
         total = f"{len(samples):,} of {change.changed:,}, the same each time" if len(samples) < change.changed else ""
         yield Section("Rows", ["row", "", "column", "was -> becomes"], rows, total)

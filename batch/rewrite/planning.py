@@ -172,8 +172,8 @@ def _difference(
 def _counts(changed: Rows) -> dict[str, int]:
     if not are_here(changed):
         return {row[CHANGE]: row["count"] for row in changed.groupBy(CHANGE).count().collect()}
-    found = query(f"SELECT {CHANGE} AS kind, count(*) AS n FROM changed GROUP BY 1", changed=changed)
-    return {row["kind"]: row["n"] for row in found.to_pylist()}
+    rows = query(f"SELECT {CHANGE} AS kind, count(*) AS n FROM changed GROUP BY 1", changed=changed)
+    return {row["kind"]: row["n"] for row in rows.to_pylist()}
 
 
 def _with_results(

@@ -49,12 +49,12 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
 def below(registry: Registry, names: Collection[str]) -> list[Table]:
     """The tables that read one of these, directly or through others, each after those that it reads."""
     reached = set(names)
-    found = []
+    tables = []
     for table in registry.in_order():
         if any(source.full_name in reached for source in registry.upstream(table)):
             reached.add(table.full_name)
-            found.append(table)
-    return found
+            tables.append(table)
+    return tables
 
 
 def _settings_of_copy(settings: Settings, home: Path) -> Settings:

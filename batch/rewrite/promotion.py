@@ -123,11 +123,11 @@ class Promotion:
         """The earliest event time of the records that only the live platform has ingested; None when there are none."""
         from pyspark.sql import functions as F
 
-        found: list[int | None] = []
+        instants: list[int | None] = []
         for name, topic in self.shadow.registry.topics.items():
             here, there = (read_ingested_offsets(platform.lake, topic).ends for platform in (self.live, self.shadow))
             beyond = {p: (there.get(p, 0), end) for p, end in here.items() if end > there.get(p, 0)}
             if beyond:
                 rows = self.live.lake.frame(self.live.spark, name).where(condition(beyond, PARTITION, OFFSET))
-                found += rows.agg(F.min(F.unix_millis(topic.event_time))).collect()[0]
-        return min((ms for ms in found if ms is not None), default=None)
+                instants += rows.agg(F.min(F.unix_millis(topic.event_time))).collect()[0]
+        return min((ms for ms in instants if ms is not None), default=None)

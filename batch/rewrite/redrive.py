@@ -46,11 +46,11 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
     outcomes = []
     if len(places):
         spark, ranges = platform.spark, _ranges(places)
-        wanted = condition(ranges, PARTITION, OFFSET)
+        predicate = condition(ranges, PARTITION, OFFSET)
         chosen = spark.createDataFrame(places)
 
         def covered(live: DataFrame) -> DataFrame:
-            return live.where(wanted).join(chosen, list(KEY), "left_semi").select(*live.columns)
+            return live.where(predicate).join(chosen, list(KEY), "left_semi").select(*live.columns)
 
         work = Work(
             run=run_name("redrive"),
@@ -82,5 +82,5 @@ def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None)
 
 def _ranges(places: pa.Table) -> dict[int, tuple[int, int]]:
     """Partition -> the range from the first to the last of its chosen offsets."""
-    found = places.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
-    return {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"] + 1) for row in found}
+    bounds = places.group_by(PARTITION).aggregate([(OFFSET, "min"), (OFFSET, "max")]).to_pylist()
+    return {row[PARTITION]: (row[f"{OFFSET}_min"], row[f"{OFFSET}_max"] + 1) for row in bounds}

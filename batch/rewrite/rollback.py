@@ -117,10 +117,10 @@ def _undone(target: Target, versions: Sequence[int]) -> pa.Table:
 
 def _changing_run(ledgers: Ledgers, name: str, run: str) -> Mapping[str, Any]:
     """The run of this name, or the newest that gave the table other rows as a whole."""
-    found = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
-    if found is None:
+    newest = ledgers.newest_run(name, ("rebuild", "definition")) if not run else ledgers.newest_run(name, run=run)
+    if newest is None:
         raise _no_run(name, f"has no run {run} that changed it" if run else "was never promoted from a rebuild")
-    return found
+    return newest
 
 
 def _no_run(name: str, why: str) -> BadArgument:

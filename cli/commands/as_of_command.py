@@ -58,19 +58,19 @@ def as_of(
     from tables.refresh.open_platform import opened
 
     documents = []
-    with opened(settings, "as-of", [found.domain for found in declared]) as platform:
-        for found in declared:
-            topics = registry.above(found).topics
+    with opened(settings, "as-of", [table_of.domain for table_of in declared]) as platform:
+        for table_of in declared:
+            topics = registry.above(table_of).topics
             own = {name: place for name, place in before.items() if name in topics} if is_domain else before
-            rows = AsOf(platform, own).rows(found)
+            rows = AsOf(platform, own).rows(table_of)
             if to is not None:
-                _write(rows, found, to / f"{found.name}.parquet" if is_domain else to)
+                _write(rows, table_of, to / f"{table_of.name}.parquet" if is_domain else to)
                 continue
-            first, count = _first(rows, found)
+            first, count = _first(rows, table_of)
             if as_json:
-                documents.append({"table": found.full_name, "rows": count, "first": first})
+                documents.append({"table": table_of.full_name, "rows": count, "first": first})
             else:
-                _print(found, " ".join(at), first, count)
+                _print(table_of, " ".join(at), first, count)
     if as_json and to is None:
         print_json(documents if is_domain else documents[0])
 
@@ -84,10 +84,10 @@ def _write(rows: DataFrame, table: Table, to: Path) -> None:
 
 def _first(rows: DataFrame, table: Table) -> tuple[list[dict[str, Any]], int]:
     rows = rows.persist()  # or all of it is computed twice
-    found = rows.orderBy(*table.primary_key).limit(MOST_ROWS).toArrow().to_pylist()
+    first = rows.orderBy(*table.primary_key).limit(MOST_ROWS).toArrow().to_pylist()
     count = rows.count()
     rows.unpersist()
-    return found, count
+    return first, count
 
 
 def _print(table: Table, position: str, first: Sequence[Mapping[str, Any]], count: int) -> None:

@@ -47,7 +47,7 @@ def audit(
     """
     from tables.declare.registry import running_domains
 
-    wanted = 1.0 if everything else require_share(share, "--share")
+    audited_share = 1.0 if everything else require_share(share, "--share")
     settings = Settings.from_environment()
     tables, topics = _told_apart(names) if names else (running_domains(settings), [])
     if first or last or partitions:
@@ -55,7 +55,7 @@ def audit(
     spans = {topic: parse_selection(topic, first, last, partitions)[1] for topic in topics}
     from batch.audit.table_audit import audit as run
 
-    report = run(settings, tables, spans, share=wanted)
+    report = run(settings, tables, spans, share=audited_share)
     if as_json:
         print_json(dataclasses.asdict(report) | {"passed": report.passed, "logs": [_log(log) for log in report.logs]})
         return
@@ -196,13 +196,15 @@ def acknowledge(
     declared = load().find_topic(topic)
     with opened(settings, "acknowledge", []) as platform:
         session = platform.spark if settings.engine == "spark" else None
-        known = lost_offsets.acknowledge(platform.lake, declared.full_name, because, session)
+        acknowledged = lost_offsets.acknowledge(platform.lake, declared.full_name, because, session)
     if as_json:
-        print_json(known)
+        print_json(acknowledged)
         return
-    for gap in known:
+    for gap in acknowledged:
         out.print(escape(str(gap)), soft_wrap=True)
-    out.print(f"{len(known)} acknowledged." if known else f"{declared.full_name} has no gap that waits for it.")
+    out.print(
+        f"{len(acknowledged)} acknowledged." if acknowledged else f"{declared.full_name} has no gap that waits for it."
+    )
 
 
 def _print_report(report: Report) -> None:

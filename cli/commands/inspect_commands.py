@@ -361,9 +361,9 @@ def _newest(lake: Lake, name: str, event_time: str | None) -> list[dict[str, obj
 def _described(audit: LastAudit) -> str:
     """The extent and the findings of the newest audit."""
     share = "all" if audit.of == 1 else f"part {audit.turn + 1} of {audit.of}"
-    found = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
+    outcome = f"{audit.unexplained:,} that nothing explains" if audit.unexplained else "all right"
     since = f"; every row since {shown(audit.all_since)}" if audit.all_since and audit.of > 1 else ""
-    return f"{shown(audit.at)}, {share}, {audit.rows:,} rows, {found}{since}"
+    return f"{shown(audit.at)}, {share}, {audit.rows:,} rows, {outcome}{since}"
 
 
 def _print_page(page: Page) -> None:

@@ -71,13 +71,13 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     from cli.platform_start import restart_streams
 
     settings = Settings.from_environment()
-    found = Plans(settings).find(plan)
-    outcomes = publish_now(settings, found, approved_by)
-    restart_streams(settings, list(dict.fromkeys(change.table.partition(".")[0] for change in found.changes)))
+    kept = Plans(settings).find(plan)
+    outcomes = publish_now(settings, kept, approved_by)
+    restart_streams(settings, list(dict.fromkeys(change.table.partition(".")[0] for change in kept.changes)))
     if as_json:
         print_outcomes(outcomes, as_json)
     else:
-        print_published(found, outcomes)
+        print_published(kept, outcomes)
 
 
 def plans(
@@ -121,12 +121,12 @@ def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = Fals
     from batch.rewrite.plan import Plans
 
     settings = Settings.from_environment()
-    found = Plans(settings).find(plan)
-    outcomes = publish_now(settings, found, approved_by)
+    kept = Plans(settings).find(plan)
+    outcomes = publish_now(settings, kept, approved_by)
     if as_json:
         print_outcomes(outcomes, as_json)
     else:
-        print_published(found, outcomes)
+        print_published(kept, outcomes)
 
 
 def discard(plan: PlanName, as_json: Json = False) -> None:

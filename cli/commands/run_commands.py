@@ -324,10 +324,10 @@ def full_names(names: Sequence[str], domain: str | None = None) -> list[str]:
 
     if not names:
         return []
-    found = [table.full_name for table in load().chosen(names)]
-    if domain and (foreign := [name for name in found if not name.startswith(f"{domain}.")]):
+    names_of = [table.full_name for table in load().chosen(names)]
+    if domain and (foreign := [name for name in names_of if not name.startswith(f"{domain}.")]):
         raise BadArgument(f"{foreign[0]} is not a table of the domain {domain}.")
-    return found
+    return names_of
 
 
 def table_names(names: Sequence[str]) -> list[str]:

@@ -186,10 +186,10 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
         run_after(settings, quality, earlier)
     else:
         run_dag(settings, quality)
-    found: dict[str, int] = {}
+    corrected: dict[str, int] = {}
     for outcome in outcomes:
-        found[outcome["table"]] = found.get(outcome["table"], 0) + int(outcome["unexplained"])
-    return found
+        corrected[outcome["table"]] = corrected.get(outcome["table"], 0) + int(outcome["unexplained"])
+    return corrected
 
 
 def print_account(account: Account) -> None:

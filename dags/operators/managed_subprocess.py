@@ -102,18 +102,18 @@ def end_leftover(place: Path) -> None:
     import psutil
 
     try:
-        found = json.loads(place.read_text())
+        noted = json.loads(place.read_text())
     except (OSError, ValueError):
         return
     with contextlib.suppress(psutil.NoSuchProcess):
-        guard = psutil.Process(found["pid"])
+        guard = psutil.Process(noted["pid"])
         # A process id is used again; with the same time of its start it is the same process.
-        if guard.create_time() == found["started"]:
+        if guard.create_time() == noted["started"]:
             guard.terminate()
             _, alive = psutil.wait_procs([guard], timeout=STOP_WAIT_S + 2)
             for process in alive:
                 process.kill()
-    kill_tagged(found["mark"])
+    kill_tagged(noted["mark"])
     place.unlink(missing_ok=True)
 
 
@@ -121,8 +121,8 @@ def _take(place: Path, pid: int, mark: str) -> None:
     import psutil
 
     with contextlib.suppress(psutil.NoSuchProcess):
-        known = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
-        write_atomically(place, json.dumps(known))
+        noted = {"pid": pid, "started": psutil.Process(pid).create_time(), "mark": mark}
+        write_atomically(place, json.dumps(noted))
 
 
 @contextlib.contextmanager

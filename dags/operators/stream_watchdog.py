@@ -71,7 +71,7 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
         broker: the broker is one of the supervised processes.
     """
     processes = {process["name"]: process for process in status["processes"]}
-    wanted = [*([BROKER] if broker else []), driver_name(domain)]
+    programs = [*([BROKER] if broker else []), driver_name(domain)]
     states = {name: process["state"] for name, process in processes.items()}
     driver = processes.get(driver_name(domain), {})
     queries = {query["query"]: query for query in status["queries"] if query["domain"] == domain}
@@ -81,8 +81,8 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
     idle_s = {name: (at - _instant(query["updated_at"])).total_seconds() for name, query in queries.items()}
     long_up = (driver.get("uptime_s") or 0) > bounds.stalled_s
     return Findings(
-        down={name: states[name] for name in wanted if states.get(name, "RUNNING") not in ("RUNNING", "STARTING")},
-        missing=tuple(name for name in wanted if name not in processes),
+        down={name: states[name] for name in programs if states.get(name, "RUNNING") not in ("RUNNING", "STARTING")},
+        missing=tuple(name for name in programs if name not in processes),
         stalled=tuple(
             f"{name}: {waiting[name]}, no micro-batch for {bounds.stalled_s:.0f} s"
             for name in waiting

@@ -49,12 +49,12 @@ def log_frame(
         BrokerUnreachable: retryable.
         as Archive.plan: before a job starts.
     """
-    found = split(topic, ranges, archive.runs(topic), offsets(settings, [topic]).get(topic, {}))
+    parts = split(topic, ranges, archive.runs(topic), offsets(settings, [topic]).get(topic, {}))
     frames = [
         frame(spark, archive, {topic: part}, columns)
         if source == "archive"
         else broker_frame(spark, settings, topic, part, columns)
-        for source, part in _rounds(found)
+        for source, part in _rounds(parts)
     ]
     return reduce(lambda one, other: one.unionByName(other), frames or [frame(spark, archive, {}, columns)])
 
@@ -88,19 +88,19 @@ def stretches(start: int, end: int, archived: Sequence[Bounds]) -> list[Stretch]
     Args:
         archived: ranges that the archive has, in order.
     """
-    found: list[Stretch] = []
+    joined: list[Stretch] = []
     at = start
     for bounds in archived:
         first, until = max(at, bounds.start), min(end, bounds.end)
         if first >= until:
             continue
         if at < first:
-            found.append(Stretch(start=at, end=first, source="broker"))
-        found.append(Stretch(start=first, end=until, source="archive"))
+            joined.append(Stretch(start=at, end=first, source="broker"))
+        joined.append(Stretch(start=first, end=until, source="archive"))
         at = until
     if at < end:
-        found.append(Stretch(start=at, end=end, source="broker"))
-    return found
+        joined.append(Stretch(start=at, end=end, source="broker"))
+    return joined
 
 
 def _require_meeting(topic: str, partition: int, asked: tuple[int, int], found: Sequence[Stretch]) -> None:

@@ -121,22 +121,22 @@ class Archive:
         """The pieces without a hole between them that hold the range."""
         asked = f"{topic}, partition {partition}: offsets [{start}, {end}) are asked for, and the archive "
         facts = {"topic": topic, "partition": partition, "asked": (start, end)}
-        found = self.partitions.get(topic, {}).get(partition)
-        if found is None:
+        archived = self.partitions.get(topic, {}).get(partition)
+        if archived is None:
             raise NotArchived(
                 asked + "has nothing of the partition yet.",
                 hint="A segment comes when the broker has closed and copied it; the topic must be tiered.",
                 frontier=None,
                 **facts,
             )
-        if start < found.start:
+        if start < archived.start:
             raise LogGap(
-                asked + f"begins at {found.start}.",
-                hint=f"Ask for offsets from {found.start} on; segments before it were deleted.",
-                start=found.start,
+                asked + f"begins at {archived.start}.",
+                hint=f"Ask for offsets from {archived.start} on; segments before it were deleted.",
+                start=archived.start,
                 **facts,
             )
-        for low, high in found.holes():
+        for low, high in archived.holes():
             if low < end and start < high:
                 raise LogGap(
                     asked + f"has no segment for [{low}, {high}).",
@@ -144,8 +144,8 @@ class Archive:
                     hole=(low, high),
                     **facts,
                 )
-        run = found.run(start)
-        frontier = self._frontier(run) if run else found.pieces[-1].end
+        run = archived.run(start)
+        frontier = self._frontier(run) if run else archived.pieces[-1].end
         if end > frontier:
             raise NotArchived(
                 asked + f"reaches up to {frontier}, its frontier.",

@@ -94,12 +94,14 @@ def archived(segments: Sequence[Segment], topic_ids: Mapping[str, UUID]) -> dict
     for segment in segments:
         if topic_ids.get(segment.topic) == segment.topic_id:
             grouped.setdefault((segment.topic, segment.partition), []).append(segment)
-    found: dict[str, dict[int, ArchivedPartition]] = {}
+    by_topic: dict[str, dict[int, ArchivedPartition]] = {}
     for (topic, partition), group in sorted(grouped.items()):
         pieces = tuple(_pieces(group))
         if pieces:
-            found.setdefault(topic, {})[partition] = ArchivedPartition(topic=topic, partition=partition, pieces=pieces)
-    return found
+            by_topic.setdefault(topic, {})[partition] = ArchivedPartition(
+                topic=topic, partition=partition, pieces=pieces
+            )
+    return by_topic
 
 
 def _pieces(segments: Sequence[Segment]) -> Iterable[Piece]:

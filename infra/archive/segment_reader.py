@@ -57,10 +57,10 @@ def read(part: Part, store: Store, columns: Sequence[str] = record_columns.COLUM
     visibility = Visibility(part.segment, part.aborted, (part.start, part.end), complete=part.contiguous)
     arena = _Arena(part, columns)
     for batches in batches_of(part, store, lambda: not visibility.is_settled):
-        wanted = np.flatnonzero((batches.base < part.end) & (batches.last >= part.start))
+        overlapping = np.flatnonzero((batches.base < part.end) & (batches.last >= part.start))
         markers = np.flatnonzero((batches.base >= part.end) & ((batches.attributes & CONTROL) != 0))
-        _hold_against_checksums(batches, wanted)
-        yield from arena.add(batches, visibility.visible(batches, wanted))
+        _hold_against_checksums(batches, overlapping)
+        yield from arena.add(batches, visibility.visible(batches, overlapping))
         if not visibility.is_settled:
             _hold_against_checksums(batches, markers)
             visibility.settle(batches, markers)

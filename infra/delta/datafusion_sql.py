@@ -30,8 +30,8 @@ def instant(kind: pa.DataType, ms: int) -> str:
 def select(table: DeltaTable, columns: Sequence[str], predicate: str | None = None) -> pa.Table:
     """Rows of a table, in its own types; read from the files, and parts of files, that can hold them."""
     schema = pa.schema(table.schema())
-    found = table.scan(columns=list(columns), predicate=predicate)
-    return pa.table(found).cast(pa.schema([schema.field(name) for name in columns]))
+    rows = table.scan(columns=list(columns), predicate=predicate)
+    return pa.table(rows).cast(pa.schema([schema.field(name) for name in columns]))
 
 
 def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
@@ -55,8 +55,8 @@ def span(rows: pa.Table, columns: Sequence[str], alias: str = "") -> str:
 
 
 def _has_literals(kind: pa.DataType) -> bool:
-    known = (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_date32)
-    return any(is_kind(kind) for is_kind in known) or kind == pa.timestamp("us", "UTC")
+    predicates = (pa.types.is_string, pa.types.is_signed_integer, pa.types.is_date32)
+    return any(is_kind(kind) for is_kind in predicates) or kind == pa.timestamp("us", "UTC")
 
 
 def _literal(kind: pa.DataType, value: Any, slack_ms: int) -> str:

@@ -358,10 +358,10 @@ def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
     Spark says of the items of arrays that they may be null wherever it has cast them; delta-rs casts them to no others.
     """
     types = {field.name: field.type for field in pa.schema(table.schema()) if pa.types.is_nested(field.type)}
-    wanted = [(field, types.get(field.name.removeprefix(BEFORE))) for field in rows.schema]
-    if all(kind is None or kind == field.type for field, kind in wanted):
+    typed = [(field, types.get(field.name.removeprefix(BEFORE))) for field in rows.schema]
+    if all(kind is None or kind == field.type for field, kind in typed):
         return rows
-    return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in wanted]))
+    return rows.cast(pa.schema([field if kind is None else field.with_type(kind) for field, kind in typed]))
 
 
 def _require_unique(name: str, rows: Rows, key: Sequence[str]) -> None:

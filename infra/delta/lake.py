@@ -152,14 +152,14 @@ class Lake:
         from deltalake.exceptions import CommitFailedError
 
         table = self.open(name)
-        wanted = ",".join(with_true_bounds(pa.schema(table.schema()), columns))
-        if table.metadata().configuration.get(_STATISTICS) == wanted:
+        names = ",".join(with_true_bounds(pa.schema(table.schema()), columns))
+        if table.metadata().configuration.get(_STATISTICS) == names:
             return
         try:
             # First, since entries show the bounds of those columns alone that the property names.
             if forget_untrue_bounds(table):
                 table = self.open(name)
-            table.alter.set_table_properties({_STATISTICS: wanted})
+            table.alter.set_table_properties({_STATISTICS: names})
         except CommitFailedError as error:
             _log.info("bounds left table=%s error=%s", name, error)
             return
@@ -188,18 +188,18 @@ class Lake:
         from deltalake import Schema
         from deltalake.exceptions import CommitFailedError
 
-        wanted = Schema.from_arrow(schema).fields
+        fields_of = Schema.from_arrow(schema).fields
         for attempt in range(_ATTEMPTS):
             table = self.open(name)
             types = {column.name: column.type for column in table.schema().fields}
-            for column in wanted:
+            for column in fields_of:
                 if column.name in types and column.type != types[column.name]:
                     raise SchemaMismatch(
                         f"{name}: the column {column.name} is declared as {_type(column.type)}, and its rows have "
                         f"{_type(types[column.name])}.",
                         hint="Declare it under a new name, or the topic under a new name.",
                     )
-            new = [column for column in wanted if column.name not in types]
+            new = [column for column in fields_of if column.name not in types]
             if not new:
                 return
             try:
@@ -214,8 +214,8 @@ class Lake:
     def names(self) -> list[str]:
         """Every Delta table that exists, sorted."""
         filesystem, root = _filesystem(self.settings.lake_uri)
-        found = filesystem.glob(f"{root}/*/*/_delta_log")
-        return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in found)
+        logs = filesystem.glob(f"{root}/*/*/_delta_log")
+        return sorted(".".join(path.rstrip("/").split("/")[-3:-1]) for path in logs)
 
     def version(self, name: str) -> int:
         """The newest version, without reading the log: from its last checkpoint on, files are numbered without a gap.
@@ -226,13 +226,13 @@ class Lake:
         filesystem, root = _filesystem(self.uri(name))
         there = partial(self.has_version, name)
         try:
-            known = int(json.loads(filesystem.cat_file(f"{root}/_delta_log/_last_checkpoint"))["version"])
+            least = int(json.loads(filesystem.cat_file(f"{root}/_delta_log/_last_checkpoint"))["version"])
         except FileNotFoundError:
-            known = 0 if there(0) else int(self.open(name).version())
+            least = 0 if there(0) else int(self.open(name).version())
         step = 1
-        while there(known + step):
+        while there(least + step):
             step *= 2
-        return known + bisect_left(range(1, step), True, key=lambda ahead: not there(known + ahead))
+        return least + bisect_left(range(1, step), True, key=lambda ahead: not there(least + ahead))
 
     def has_version(self, name: str, version: int) -> bool:
         """Whether the log holds the commit of a version; one that was cleaned up it holds no more."""
@@ -267,9 +267,9 @@ class Lake:
         """
         if through <= after or self.has_version(name, after + 1):
             return after + 1
-        found = after + 1 + bisect_left(range(after + 1, through + 1), True, key=partial(self.has_version, name))
-        _log.warning("cleaned table=%s first=%d last=%d", name, after + 1, found - 1)
-        return found
+        oldest = after + 1 + bisect_left(range(after + 1, through + 1), True, key=partial(self.has_version, name))
+        _log.warning("cleaned table=%s first=%d last=%d", name, after + 1, oldest - 1)
+        return oldest
 
     def commit_of(self, name: str, app: str, number: int, after: int) -> LoggedCommit | None:
         """The commit with `version > after` that carries this transaction id; None when there is none yet."""

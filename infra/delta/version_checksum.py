@@ -28,13 +28,13 @@ def write_checksum(filesystem: Any, log: str, version: int) -> None:
     base = _newest_checksum(filesystem, log, version)
     if base is None:
         return
-    known, checksum = base
+    of_version, checksum = base
     try:
-        for number in range(known + 1, version + 1):
+        for number in range(of_version + 1, version + 1):
             _add_commit(checksum, filesystem.cat_file(f"{log}/{number:020d}.json"))
     except (FileNotFoundError, KeyError):
         return
-    if known < version and checksum["metadata"] and checksum["protocol"]:
+    if of_version < version and checksum["metadata"] and checksum["protocol"]:
         filesystem.pipe_file(f"{log}/{version:020d}.crc", json.dumps(checksum, separators=(",", ":")).encode())
     if version % _REMOVE_EVERY == 0:
         _remove_old_checksums(filesystem, log, version)
@@ -56,10 +56,10 @@ def _newest_checksum(filesystem: Any, log: str, version: int) -> tuple[int, dict
     """The newest checksum up to a version, without its optional parts, or the empty one that precedes version 0."""
     for number in range(version, max(-1, version - _FURTHEST), -1):
         try:
-            found = json.loads(filesystem.cat_file(f"{log}/{number:020d}.crc"))
+            checksum = json.loads(filesystem.cat_file(f"{log}/{number:020d}.crc"))
         except (FileNotFoundError, ValueError):  # another process is writing it, or was killed before it was whole
             continue
-        return number, {name: found.get(name) for name in _EMPTY}
+        return number, {name: checksum.get(name) for name in _EMPTY}
     return (-1, dict(_EMPTY)) if version < _FURTHEST else None
 
 

@@ -40,37 +40,37 @@ class ColumnBuilder:
     def lists(self, kind: FieldType, values: list[Any], records: Numbers, items: Build) -> pa.Array:
         """Lists, null where the value is None."""
         offsets, owners = _sizes(values, records)
-        found = items(list(chain.from_iterable(filter(None, values))), owners)
-        return pa.ListArray.from_arrays(offsets, found, type=kind.arrow, mask=_mask(values))
+        inner = items(list(chain.from_iterable(filter(None, values))), owners)
+        return pa.ListArray.from_arrays(offsets, inner, type=kind.arrow, mask=_mask(values))
 
     def maps(self, kind: FieldType, values: list[Any], records: Numbers, items: Build) -> pa.Array:
         """Maps, whose entries are in the order of their keys, null where the value is None."""
         offsets, owners = _sizes(values, records)
         entries = list(chain.from_iterable(sorted(value.items()) for value in values if value))
         keys = pa.array([key for key, _ in entries], pa.string())
-        found = items([value for _, value in entries], owners)
-        return pa.MapArray.from_arrays(offsets, keys, found, type=kind.arrow, mask=_mask(values))
+        inner = items([value for _, value in entries], owners)
+        return pa.MapArray.from_arrays(offsets, keys, inner, type=kind.arrow, mask=_mask(values))
 
     def whole_numbers(
         self, kind: FieldType, values: list[Any], records: Numbers, bounds: tuple[int, int, int]
     ) -> pa.Array:
         """Numbers between two others, times the first of the bounds; null where the value is None."""
         factor, least, greatest = bounds
-        found = pa.array(values, pa.int64())
-        span = pc.min_max(found)
+        numbers = pa.array(values, pa.int64())
+        span = pc.min_max(numbers)
         if (span["min"].as_py() or 0) < least or (span["max"].as_py() or 0) > greatest:
-            bad = pc.fill_null(pc.or_(pc.less(found, least), pc.greater(found, greatest)), False)
+            bad = pc.fill_null(pc.or_(pc.less(numbers, least), pc.greater(numbers, greatest)), False)
             self.refuse(bad.to_numpy(zero_copy_only=False), records, f"Expected {kind.text}, got a number beyond it")
-            found = pc.if_else(bad, 0, found)
-        found = found if factor == 1 else pc.multiply(found, factor)
-        return (found.cast(pa.int32()) if kind.name == "date" else found).cast(kind.arrow)
+            numbers = pc.if_else(bad, 0, numbers)
+        numbers = numbers if factor == 1 else pc.multiply(numbers, factor)
+        return (numbers.cast(pa.int32()) if kind.name == "date" else numbers).cast(kind.arrow)
 
     def doubles(self, values: list[Any], records: Numbers) -> pa.Array:
         """Finite numbers that a double can be, null where the value is None."""
-        found = pa.array(values, pa.float64())
-        finite = pc.fill_null(pc.is_finite(found), True).to_numpy(zero_copy_only=False)
+        numbers = pa.array(values, pa.float64())
+        finite = pc.fill_null(pc.is_finite(numbers), True).to_numpy(zero_copy_only=False)
         self.refuse(~finite, records, "Expected a number that is finite")
-        return found
+        return numbers
 
 
 def _sizes(values: list[Any], records: Numbers) -> tuple[pa.Array, Numbers]:

@@ -99,32 +99,32 @@ class _Parser:
         self._tokens = _TOKEN.findall(text) if _TOKEN.sub("", text).strip() == "" else [text.strip()]
 
     def parse(self) -> FieldType:
-        found = self._type(inner=False)
+        kind = self._type(inner=False)
         if self._tokens:
             raise self._bad(f"nothing after {self._text[: self._text.rindex(self._tokens[0])].strip()!r}")
-        return found
+        return kind
 
     def _type(self, *, inner: bool) -> FieldType:
         name = self._take("a type")
         if name == "decimal":
-            found = self._decimal()
+            kind = self._decimal()
         elif name == "array":
             self._expect("<")
-            found = FieldType(name="array", element=self._type(inner=True))
+            kind = FieldType(name="array", element=self._type(inner=True))
             self._expect(">")
         elif name == "map":
-            found = self._map(inner=inner)
+            kind = self._map(inner=inner)
         elif name == "struct":
-            found = self._struct()
+            kind = self._struct()
         elif name in SCALARS:
-            found = FieldType(name=name)
+            kind = FieldType(name=name)
         else:
             near = difflib.get_close_matches(name, [*SCALARS, "decimal", "array", "map", "struct"], n=1)
             raise self._bad(f"one of {', '.join(SCALARS + NESTED)}", near)
         if self._tokens[:1] == ["?"]:
             self._tokens.pop(0)
-            return replace(found, nullable=True)
-        return found
+            return replace(kind, nullable=True)
+        return kind
 
     def _decimal(self) -> FieldType:
         self._expect("(")
@@ -142,16 +142,16 @@ class _Parser:
         self._expect("<")
         self._expect("string")
         self._expect(",")
-        found = FieldType(name="map", element=self._type(inner=True))
+        kind = FieldType(name="map", element=self._type(inner=True))
         self._expect(">")
-        return found
+        return kind
 
     def _struct(self) -> FieldType:
         self._expect("<")
         fields: dict[str, FieldType] = {}
         while True:
             name = self._take("the name of a field")
-            if not name.isidentifier() or name.lower() in (known.lower() for known in fields):
+            if not name.isidentifier() or name.lower() in (other.lower() for other in fields):
                 raise self._bad(f"the name of another field in the place of {name!r}")
             self._expect(":")
             fields[name] = self._type(inner=True)
@@ -167,9 +167,9 @@ class _Parser:
         return int(text)
 
     def _expect(self, token: str) -> None:
-        found = self._take(repr(token))
-        if found != token:
-            raise self._bad(f"{token!r} in the place of {found!r}")
+        came = self._take(repr(token))
+        if came != token:
+            raise self._bad(f"{token!r} in the place of {came!r}")
 
     def _take(self, expected: str) -> str:
         if not self._tokens:

@@ -42,8 +42,8 @@ class SchemaFiles:
 
     def find(self, name: int | str) -> Schema | None:
         """The schema of an id or a GUID; None where no file has it."""
-        found = self.guids.get(name) if isinstance(name, str) else name
-        return None if found is None else self.by_id.get(found)
+        number = self.guids.get(name) if isinstance(name, str) else name
+        return None if number is None else self.by_id.get(number)
 
 
 def read_schemas(subject: str, suffix: str) -> SchemaFiles:
@@ -69,12 +69,12 @@ def _guids(subject: str, by_id: Mapping[int, Schema]) -> dict[str, int]:
     if not path.exists():
         return {}
     try:
-        found = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
+        guids = msgspec.json.decode(path.read_bytes(), type=dict[str, int])
     except msgspec.MsgspecError as error:
         raise BadDeclaration(
             f"schemas/{subject}/{GUIDS}: {error}.", hint='Expected GUID -> id, like {"f4b0...": 2}.'
         ) from None
-    unknown = sorted(set(found.values()) - set(by_id))
+    unknown = sorted(set(guids.values()) - set(by_id))
     if unknown:
         raise BadDeclaration(f"schemas/{subject}/{GUIDS} names the id {unknown[0]}, of which there is no file.")
-    return {guid.lower(): id_ for guid, id_ in found.items()}
+    return {guid.lower(): id_ for guid, id_ in guids.items()}

@@ -39,8 +39,8 @@ def framed(value: bytes, headers: Sequence[dict[str, Any]] | None, *, indexed: b
     """
     for header in reversed(headers or ()):
         if header["key"] == HEADER and header["value"] is not None:
-            found, _ = _read(header["value"], f"the header {HEADER}", indexed=indexed)
-            return Framed(found.schema, 0, found.message)
+            frame, _ = _read(header["value"], f"the header {HEADER}", indexed=indexed)
+            return Framed(frame.schema, 0, frame.message)
     return _read(value, "the value", indexed=indexed)[0]
 
 
@@ -66,11 +66,11 @@ def _indexes(data: bytes, at: int, where: str) -> tuple[tuple[int, ...], int]:
         return (0,), at
     if not 0 < count <= _MAX_INDEXES:
         raise ValueError(f"no message: {where} names {count} messages within each other")
-    found = []
+    indexes = []
     for _ in range(count):
         index, at = _varint(data, at, where)
-        found.append(index)
-    return tuple(found), at
+        indexes.append(index)
+    return tuple(indexes), at
 
 
 def _varint(data: bytes, at: int, where: str) -> tuple[int, int]:

@@ -16,9 +16,9 @@ def find_schema(files: SchemaFiles, name: int | str) -> Schema:
         LookupError: neither has it; says what there is.
         RegistryUnreachable: the registry does not answer. Retryable.
     """
-    found = files.find(name)
-    if found is not None:
-        return found
+    schema = files.find(name)
+    if schema is not None:
+        return schema
     url = Settings.from_environment().schema_registry
     if url:
         answer = _registry(url).find(name)

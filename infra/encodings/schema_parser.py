@@ -171,7 +171,7 @@ class SchemaParser(ABC, Generic[Reading]):
         names = pc.struct_field(pc.list_flatten(raw[HEADERS]), "key")
         has_headers = bool(pc.any(pc.equal(names, HEADER)).as_py())
         headers: list[Any] = raw[HEADERS].to_pylist() if has_headers else [None] * len(raw)
-        found: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, bytes]]] = {}
+        by_schema: dict[tuple[int | str, tuple[int, ...]], list[tuple[int, bytes]]] = {}
         faults: dict[int, list[str]] = {}
         for row, value in enumerate(values.to_pylist()):
             unfit = sized(value, self.format.max_bytes, self.expected)
@@ -181,12 +181,12 @@ class SchemaParser(ABC, Generic[Reading]):
                 except ValueError as error:
                     unfit = str(error)
                 else:
-                    found.setdefault((frame.schema, frame.message), []).append((row, value[frame.start :]))
+                    by_schema.setdefault((frame.schema, frame.message), []).append((row, value[frame.start :]))
             if unfit is not None:
                 faults[row] = [unfit]
         groups = [
             Group(Framed(schema, 0, message), *zip(*records, strict=True))
-            for (schema, message), records in found.items()
+            for (schema, message), records in by_schema.items()
         ]
         return groups, faults
 

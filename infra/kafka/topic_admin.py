@@ -145,16 +145,16 @@ def offsets(settings: Settings, names: Sequence[str]) -> dict[str, dict[int, Par
             client.list_partition_offsets(dict.fromkeys(partitions, spec))
             for spec in (OffsetSpec.EARLIEST, OffsetSpec.EARLIEST_LOCAL, OffsetSpec.LATEST, OffsetSpec.LATEST_TIERED)
         )
-    found: dict[str, dict[int, PartitionOffsets]] = {}
+    by_topic: dict[str, dict[int, PartitionOffsets]] = {}
     for partition in partitions:
         last_tiered = tiered[partition].offset
-        found.setdefault(partition.topic, {})[partition.partition] = PartitionOffsets(
+        by_topic.setdefault(partition.topic, {})[partition.partition] = PartitionOffsets(
             earliest=earliest[partition].offset,
             earliest_local=local[partition].offset,
             latest=latest[partition].offset,
             tiered=last_tiered + 1 if last_tiered >= 0 else None,
         )
-    return found
+    return by_topic
 
 
 def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> dict[str, dict[int, int]]:
@@ -172,10 +172,10 @@ def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> 
     from kafka import KafkaConsumer, TopicPartition
     from kafka.errors import KafkaConnectionError, KafkaTimeoutError
 
-    wanted = {TopicPartition(topic, p): offset for topic, offsets in places.items() for p, offset in offsets.items()}
-    found: dict[str, dict[int, int]] = {}
-    if not wanted:
-        return found
+    places_of = {TopicPartition(topic, p): offset for topic, offsets in places.items() for p, offset in offsets.items()}
+    instants: dict[str, dict[int, int]] = {}
+    if not places_of:
+        return instants
     try:
         consumer = KafkaConsumer(
             bootstrap_servers=settings.bootstrap_servers.split(","),
@@ -185,20 +185,20 @@ def appended_ms(settings: Settings, places: Mapping[str, Mapping[int, int]]) -> 
             max_partition_fetch_bytes=1,  # one batch all the same
         )
         try:
-            consumer.assign(list(wanted))
-            for partition, offset in wanted.items():
+            consumer.assign(list(places_of))
+            for partition, offset in places_of.items():
                 consumer.seek(partition, offset)
             deadline = time.monotonic() + TIMEOUT_S
-            while wanted and time.monotonic() < deadline:
+            while places_of and time.monotonic() < deadline:
                 for partition, records in consumer.poll(timeout_ms=200).items():
-                    if records and wanted.pop(partition, None) is not None:
-                        found.setdefault(partition.topic, {})[partition.partition] = records[0].timestamp
+                    if records and places_of.pop(partition, None) is not None:
+                        instants.setdefault(partition.topic, {})[partition.partition] = records[0].timestamp
                         consumer.pause(partition)
         finally:
             consumer.close()
     except (KafkaConnectionError, KafkaTimeoutError, OSError) as error:
         raise _unreachable(settings) from error
-    return found
+    return instants
 
 
 def topic_ids(settings: Settings, names: Sequence[str]) -> dict[str, str]:
@@ -228,9 +228,9 @@ def _create(client: KafkaAdminClient, topics: Sequence[TopicSpec]) -> list[str]:
     from kafka.errors import TopicAlreadyExistsError
 
     for topic in topics:
-        wanted = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": dict(topic.configs)}
+        request = {"num_partitions": topic.partitions, "replication_factor": -1, "configs": dict(topic.configs)}
         try:
-            client.create_topics({topic.name: wanted}, wait_for_metadata=True)
+            client.create_topics({topic.name: request}, wait_for_metadata=True)
         except TopicAlreadyExistsError:
             # Two processes that start together; both declare the same.
             client.wait_for_topics([topic.name])

@@ -28,7 +28,7 @@ def in_transactions(settings: Settings, topic: str, holes: Spans) -> dict[int, l
     Raises:
         BrokerUnreachable: retryable.
     """
-    found: dict[int, list[Range]] = {}
+    uncommitted: dict[int, list[Range]] = {}
     with reach(settings) as client:
         [described] = client.describe_topics([topic])
         leaders = {p["partition_index"]: p["leader_id"] for p in described["partitions"]}
@@ -36,8 +36,8 @@ def in_transactions(settings: Settings, topic: str, holes: Spans) -> dict[int, l
             for start, end in ranges:
                 for low, high, is_transaction in _batches(client, leaders[partition], topic, partition, (start, end)):
                     if is_transaction and low < end:
-                        found.setdefault(partition, []).append((max(start, low), min(end, high)))
-    return found
+                        uncommitted.setdefault(partition, []).append((max(start, low), min(end, high)))
+    return uncommitted
 
 
 def _batches(
@@ -65,9 +65,9 @@ def _fetched(client: KafkaAdminClient, leader: int, topic: str, partition: int, 
     """
     deadline = time.monotonic() + _TIERED_S
     while True:
-        found, end = _answered(client, leader, topic, partition, offset)
-        if found or offset >= end:
-            return found
+        batches, end = _answered(client, leader, topic, partition, offset)
+        if batches or offset >= end:
+            return batches
         if time.monotonic() > deadline:
             raise BrokerUnreachable(
                 f"{topic}, partition {partition}: the broker gives no batch at offset {offset}, and its log ends at"

@@ -24,18 +24,18 @@ def server_ports(
     Args:
         captures: tables of a database are captured.
     """
-    found = []
+    ports = []
     if settings.supervises_broker:
-        found += [
+        ports += [
             ServerPort(settings.kafka_port, "TWOFOLD_KAFKA_PORT", "the Kafka broker", "broker"),
             ServerPort(settings.controller_port, "TWOFOLD_CONTROLLER_PORT", "the broker's controller", "broker"),
         ]
     if airflow:
-        found.append(ServerPort(settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow", "airflow-api-server"))
+        ports.append(ServerPort(settings.airflow_port, "TWOFOLD_AIRFLOW_PORT", "Airflow", "airflow-api-server"))
     if spark and settings.supervises_spark:
-        found.append(ServerPort(settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server", "spark"))
+        ports.append(ServerPort(settings.spark_port, "TWOFOLD_SPARK_PORT", "the Spark server", "spark"))
     if captures and settings.supervises_database:
-        found.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
+        ports.append(ServerPort(settings.database_port, "TWOFOLD_DATABASE_PORT", "the database", "database"))
     if captures:
-        found.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))
-    return found
+        ports.append(ServerPort(settings.connect_port, "TWOFOLD_CONNECT_PORT", "Kafka Connect", "connect"))
+    return ports

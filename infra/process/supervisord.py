@@ -75,11 +75,11 @@ def stages(settings: Settings) -> dict[int, list[str]]:
     """Stage -> the programs of the configuration that was written last."""
     parser = RawConfigParser()
     parser.read(configuration_file(settings))
-    found: dict[int, list[str]] = {}
+    by_stage: dict[int, list[str]] = {}
     for section in parser.sections():
         if section.startswith("program:"):
-            found.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
-    return found
+            by_stage.setdefault(parser.getint(section, "priority"), []).append(section.removeprefix("program:"))
+    return by_stage
 
 
 def orders(settings: Settings) -> Iterator[ReaperCommand]:

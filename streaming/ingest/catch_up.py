@@ -95,18 +95,18 @@ class CatchUp:
             LogGap: a topic was created again, or has lost records that were ingested; unless it is given up.
             BrokerUnreachable: retryable.
         """
-        known, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
+        latest, ids = offsets(self._settings, list(self._feeds)), topic_ids(self._settings, list(self._feeds))
         goes_on: dict[str, dict[int, int]] = {}
         missing: dict[str, dict[int, list[OffsetSegment]]] = {}
         for topic in self._feeds:
             with self._alone(topic):
                 log = ids.get(topic, "")
-                found = self._missing(topic, known.get(topic, {}), log, checkpointed.get(topic, {}))
-                for partition, (first, found_legs) in found.items():
+                segments = self._missing(topic, latest.get(topic, {}), log, checkpointed.get(topic, {}))
+                for partition, (first, found_legs) in segments.items():
                     goes_on.setdefault(topic, {})[partition] = first
                     if found_legs:
                         missing.setdefault(topic, {})[partition] = found_legs
-        overtaken = bool(checkpointed) and (bool(missing) or not _can_go_on(checkpointed, known, goes_on))
+        overtaken = bool(checkpointed) and (bool(missing) or not _can_go_on(checkpointed, latest, goes_on))
         return CatchUpPlan(goes_on=goes_on, legs=missing, is_overtaken=overtaken)
 
     def _missing(
@@ -118,15 +118,15 @@ class CatchUp:
         require_same_log(feed, topic, {topic: log})
         _require_whole_log(feed, topic, known)
         feed.log = log
-        found: dict[int, tuple[int, list[OffsetSegment]]] = {}
+        by_partition: dict[int, tuple[int, list[OffsetSegment]]] = {}
         for partition, broker in known.items():
             first, missing = begin(feed.events, partition, checkpointed.get(partition)), list[OffsetSegment]()
             if first is None and broker.earliest_local == 0:
                 continue
             if first is None or first < broker.earliest_local:
                 first, missing = self._legs(topic, partition, first, broker)
-            found[partition] = max(first, broker.earliest_local), missing
-        return found
+            by_partition[partition] = max(first, broker.earliest_local), missing
+        return by_partition
 
     @contextmanager
     def _alone(self, topic: str) -> Iterator[None]:
@@ -202,15 +202,15 @@ class CatchUp:
 
     def _archived_rows(self, topic: str, ranges: Ranges, records: int) -> pa.Table | None:
         """The records in this process; None where they are too many or too large for it."""
-        columns, size, found = self._feeds[topic].raw_columns, 0, []
+        columns, size, rows_of = self._feeds[topic].raw_columns, 0, []
         if not is_small(self._settings, records):
             return None
         for batch in read_all(self._archive.plan({topic: ranges}), self._archive.store, columns):
             size += batch.nbytes
             if not is_small(self._settings, records, record_bytes=size):
                 return None
-            found.append(batch)
-        return pa.Table.from_batches(found, schema=schema(columns))
+            rows_of.append(batch)
+        return pa.Table.from_batches(rows_of, schema=schema(columns))
 
     def _lose(self, topic: str, lost: Mapping[int, OffsetSegment]) -> None:
         """Note that records are lost: first in the ledger, which asks twice, then in the frontier, which goes on."""

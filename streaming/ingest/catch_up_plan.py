@@ -38,8 +38,8 @@ def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -
         checkpointed: where the query would go on by its checkpoint; None: it has none.
     """
     # The newest micro-batch may lack its quarantine, unless the query has ended it.
-    known = frontier.starts.get(partition, frontier.ends.get(partition))
-    return max((offset for offset in (known, checkpointed) if offset is not None), default=None)
+    ingested_from = frontier.starts.get(partition, frontier.ends.get(partition))
+    return max((offset for offset in (ingested_from, checkpointed) if offset is not None), default=None)
 
 
 def offset_segments(
@@ -52,13 +52,13 @@ def offset_segments(
             still possible, and never counts as lost.
         archived: ranges of the partition that the archive has, in order.
     """
-    found: list[OffsetSegment] = []
+    segments: list[OffsetSegment] = []
     for part in stretches(start, broker.earliest_local, archived):
         if part.source == "archive":
-            found.append(OffsetSegment(start=part.start, end=part.end, source="archive"))
+            segments.append(OffsetSegment(start=part.start, end=part.end, source="archive"))
         else:
-            found += _without_archive(part.start, part.end, ingested, broker, archived)
-    return found
+            segments += _without_archive(part.start, part.end, ingested, broker, archived)
+    return segments
 
 
 def _without_archive(

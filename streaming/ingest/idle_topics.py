@@ -33,7 +33,7 @@ def due(pulses: Mapping[str, Heartbeat]) -> dict[str, int]:
     An idle topic follows the slowest of those that are not; where all are silent, no watermark moves.
     """
     now_ms = max((pulse.appended_ms for pulse in pulses.values()), default=0)
-    found = {}
+    idle = {}
     for name, pulse in pulses.items():
         pause_ms = pulse.idle_timeout_ms
         if pause_ms is None or now_ms - pulse.appended_ms < pause_ms:
@@ -47,5 +47,5 @@ def due(pulses: Mapping[str, Heartbeat]) -> dict[str, int]:
         ]
         target_ms = min(awake, default=None)
         if target_ms is not None and (pulse.newest_ms is None or target_ms > pulse.newest_ms):
-            found[name] = target_ms
-    return found
+            idle[name] = target_ms
+    return idle

@@ -205,17 +205,17 @@ class Ingest:
 
     def _move_idle(self) -> list[Exception]:
         """Advance the time of idle topics that have no unread records on the broker."""
-        wanted = due(self._pulses())
-        if not wanted:
+        idle = due(self._pulses())
+        if not idle:
             return []
         from infra.kafka.topic_admin import offsets
 
         try:
-            on_broker = offsets(self._settings, list(wanted))
+            on_broker = offsets(self._settings, list(idle))
         except BrokerUnreachable:
             return []
         moves: dict[str, Callable[[], object]] = {}
-        for name, event_ms in wanted.items():
+        for name, event_ms in idle.items():
             ends = self._feeds[name].events.ends
             if all(bounds.latest <= ends.get(p, bounds.earliest) for p, bounds in on_broker.get(name, {}).items()):
                 moves[name] = partial(self._feeds[name].move, event_ms, self._log_ms)

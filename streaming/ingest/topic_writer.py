@@ -161,8 +161,8 @@ class TopicWriter:
         if facts["rejected"] and not self._commit_quarantine(rejected(decoded), ranges):
             self._settle(raw, ranges)
         self._seen(facts["appended_ms"])
-        known = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
-        self.events = replace(self.events, newest_ms=max(known, default=None))
+        instants = [ms for ms in (newest_ms, facts["newest_ms"]) if ms is not None]
+        self.events = replace(self.events, newest_ms=max(instants, default=None))
         return True
 
     def _without_marks(self, events: pa.Table) -> pa.Table:
@@ -339,8 +339,8 @@ def _within(raw: R, ranges: Ranges) -> R:
         return raw.where(condition(ranges, "partition", "offset"))
     partition, offset = pc.field("partition"), pc.field("offset")
     parts = [(partition == p) & (offset >= start) & (offset < end) for p, (start, end) in ranges.items()]
-    found: R = raw.filter(reduce(operator.or_, parts))
-    return found
+    selected: R = raw.filter(reduce(operator.or_, parts))
+    return selected
 
 
 def _newest_ms(events: pa.Table, column: str) -> int | None:

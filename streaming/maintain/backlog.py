@@ -75,14 +75,14 @@ class Backlog:
 
     def before_streams(self, table: Table) -> float:
         """The most rows that wait before any table which this one reads, directly or through others."""
-        found = 0.0
+        longest = 0.0
         for source in self._registry.upstream(table):
             if isinstance(source, Table):
                 inputs = self._registry.upstream(source)
                 read = Checkpoint.of_table(self._lake.settings, source).next_versions() or [0] * len(inputs)
                 waiting = sum(self.rows(one.full_name, start) for one, start in zip(inputs, read, strict=True))
-                found = max(found, waiting, self.before_streams(source))
-        return found
+                longest = max(longest, waiting, self.before_streams(source))
+        return longest
 
     def _read(self, name: str) -> _Log:
         """The backlog of a table's log, after a look for new commits."""

@@ -86,9 +86,9 @@ class ChangeDrivenStream(TableStream):
 
     def _ends(self, starts: list[int], next_version: Callable[[str], int]) -> list[int]:
         """The versions that are read next after this step; all that there is, where nothing was read yet."""
-        known = [next_version(source.full_name) for source in self._sources]
+        versions = [next_version(source.full_name) for source in self._sources]
         at_once = self.lake.settings.max_files
-        return [min(end, start + at_once) for start, end in zip(starts, known, strict=True)] if starts else known
+        return [min(end, start + at_once) for start, end in zip(starts, versions, strict=True)] if starts else versions
 
     def _next_version(self, name: str) -> int:
         return self.lake.version(name) + 1
@@ -103,9 +103,9 @@ class ChangeDrivenStream(TableStream):
             rows = sum(self.lake.rows(source.full_name) for source in self._sources)
             return rows, everything(self.table) if rows else []
         try:
-            known = self._rows_changed(starts, ends)
-            if known > most_rows(self.lake.settings, CHANGED):
-                _log.warning("all is recomputed for %d changes table=%s from=%s", known, self.table.full_name, starts)
+            changed = self._rows_changed(starts, ends)
+            if changed > most_rows(self.lake.settings, CHANGED):
+                _log.warning("all is recomputed for %d changes table=%s from=%s", changed, self.table.full_name, starts)
                 return self._touched([], ends)
             changes = list(self._changes(starts, ends))
         except FileNotFoundError:

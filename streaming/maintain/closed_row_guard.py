@@ -37,9 +37,9 @@ class ClosedRowGuard:
             return
         info = self._lake.newest_info(self._table.full_name, "watermark_ms")
         # A stream that starts over has a low watermark: where it is lost too, the older record is higher.
-        known = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
+        watermarks = [ms for ms in (self.closed_before_ms, info["watermark_ms"]) if ms] if info else []
         self._file.parent.mkdir(parents=True, exist_ok=True)
-        self._file.write_text(str(max(known, default="")))
+        self._file.write_text(str(max(watermarks, default="")))
 
     def beyond(self, rows: DataFrame) -> DataFrame:
         """The rows that were still open; one without a closing time is."""

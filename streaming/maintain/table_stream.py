@@ -94,13 +94,13 @@ class TableStream:
         None where no commit says it: batch work wrote it, or so many records that Spark did. None for the first
         micro-batch of a table, too, whose records were there before it.
         """
-        found: list[int] = []
+        instants: list[int] = []
         for name, version in versions.items():
             before = self._appended_until.get(name, version - 1)
             commit = self.lake.newest_info(name, APPENDED_MS, min(version - before, _NEWEST), at=version - 1)
-            found += [int(commit[APPENDED_MS])] if commit else []
+            instants += [int(commit[APPENDED_MS])] if commit else []
         self._appended_until = dict(versions)
-        return None if is_first else max(found, default=None)
+        return None if is_first else max(instants, default=None)
 
     def _note(
         self,

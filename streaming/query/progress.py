@@ -55,8 +55,8 @@ def write(settings: Settings, progress: Progress) -> None:
 
 def read(settings: Settings, domain: str | None = None) -> list[Progress]:
     """The progress of every query that ever ran, by domain and query."""
-    found = sorted(settings.progress.glob(f"{domain or '*'}/*.json"))
-    return [_parse(json.loads(file.read_text())) for file in found]
+    paths = sorted(settings.progress.glob(f"{domain or '*'}/*.json"))
+    return [_parse(json.loads(file.read_text())) for file in paths]
 
 
 def _parse(facts: dict[str, object]) -> Progress:

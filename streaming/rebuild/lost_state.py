@@ -105,19 +105,19 @@ class Recover:
                 table=self.table.full_name, found="whole" if is_whole else "lost", versions=self._by_name(versions)
             )
         drop(self.live.lake.settings, self.table, "recovery")
-        found, in_shadow, last = self._remade(last, from_archive=from_archive)
-        if found.differing > at_most:
+        recovery, in_shadow, last = self._remade(last, from_archive=from_archive)
+        if recovery.differing > at_most:
             raise UnexplainedDifference(
-                _described(found),
+                _described(recovery),
                 hint="Nothing was put in place. Reconcile the table, and find out what wrote to it or to the events; "
-                f"`./twofold recover {found.table} --at-most {found.differing}` takes the new state all the same.",
-                table=found.table,
-                differing=found.differing,
-                examples=list(found.rows.examples if found.rows else ())[:_NAMED],
+                f"`./twofold recover {recovery.table} --at-most {recovery.differing}` takes the new state as it is.",
+                table=recovery.table,
+                differing=recovery.differing,
+                examples=list(recovery.rows.examples if recovery.rows else ())[:_NAMED],
             )
         adopt(self.live, in_shadow, self.table, last)
         drop(self.live.lake.settings, self.table, "recovery")
-        return found
+        return recovery
 
     @property
     def _lost(self) -> Checkpoint:
@@ -148,9 +148,9 @@ class Recover:
             with suppress(FileNotFoundError):  # the first commits of the events were cleaned up
                 plan = steps(live, table, last)
         if plan is None:
-            wanted = [(batch, self._archived(batch)) for batch in whole_steps(live, table, last)]
-            in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", wanted[-1]
-            plan = archived_steps(in_shadow, wanted, self.read)
+            archived = [(batch, self._archived(batch)) for batch in whole_steps(live, table, last)]
+            in_shadow, source, (last, offsets) = shadow(live, table, "recovery"), "archive", archived[-1]
+            plan = archived_steps(in_shadow, archived, self.read)
         else:
             in_shadow, source, offsets = (
                 shadow(live, table, "recovery", shares_events=True),
@@ -161,7 +161,7 @@ class Recover:
         streamed = in_shadow.lake.version(table.full_name)
         if table.late == "correct":
             self.correct(in_shadow, table)
-        found = Recovery(
+        recovery = Recovery(
             table=table.full_name,
             found="lost",
             versions=self._by_name(last.versions),
@@ -169,7 +169,7 @@ class Recover:
             offsets=offsets,
             rows=_compare_rows(live, in_shadow, table, streamed, with_open=holds_no_more(live, table, last)),
         )
-        return found, in_shadow, last
+        return recovery, in_shadow, last
 
     def _ingested(self, last: MicroBatch) -> dict[str, dict[int, tuple[int, int]]]:
         """The offsets of each topic that the last micro-batch and those before it read."""

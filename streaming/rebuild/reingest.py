@@ -60,8 +60,8 @@ def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
     """The offsets among these that the shadow has not ingested."""
     left: dict[str, Ranges] = {}
     for name, ranges in wanted.items():
-        known = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends
-        starts = {p: max(start, known.get(p, start)) for p, (start, _) in ranges.items()}
+        ingested = read_ingested_offsets(shadow.lake, shadow.registry.topics[name]).ends
+        starts = {p: max(start, ingested.get(p, start)) for p, (start, _) in ranges.items()}
         left[name] = {p: (starts[p], end) for p, (_, end) in ranges.items() if starts[p] < end}
     return left
 
@@ -69,8 +69,8 @@ def missing_ranges(shadow: Platform, wanted: RangesOf) -> dict[str, Ranges]:
 def _end_newest(shadow: Platform, read: Read) -> None:
     """Take the newest micro-batch in again: cut short, it may lack its quarantine."""
     for name, topic in shadow.registry.topics.items():
-        known = read_ingested_offsets(shadow.lake, topic)
-        ranges = {p: (start, known.ends[p]) for p, start in known.starts.items() if start < known.ends[p]}
+        ingested = read_ingested_offsets(shadow.lake, topic)
+        ranges = {p: (start, ingested.ends[p]) for p, start in ingested.starts.items() if start < ingested.ends[p]}
         if ranges:
             _take(TopicWriter(shadow.spark, shadow.lake, topic), shadow, read(topic, ranges), ranges)
             _log.info("ended topic=%s ranges=%s", name, ranges)

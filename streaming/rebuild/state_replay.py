@@ -41,8 +41,8 @@ def holds_no_more(live: Platform, table: Table, last: MicroBatch) -> bool:
     info = live.lake.newest_info(table.full_name, "versions")
     if info is None or not last.is_between_commits:
         return info is None
-    known = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
-    return all(a <= b for a, b in zip(known, last.versions, strict=True))
+    versions = [int(info["versions"].get(source.full_name, 0)) for source in live.registry.upstream(table)]
+    return all(a <= b for a, b in zip(versions, last.versions, strict=True))
 
 
 def steps(live: Platform, table: Table, last: MicroBatch) -> list[MicroBatch]:

@@ -41,23 +41,23 @@ def analyse(spark: SparkSession, registry: Registry, tables: Sequence[Table]) ->
 
     A table that reads one whose columns cannot be known is not looked at.
     """
-    wanted = {table.full_name for table in tables}
+    needed = {table.full_name for table in tables}
     for table in reversed(registry.in_order()):
-        if table.full_name in wanted:
-            wanted |= {source.full_name for source in registry.upstream(table)}
+        if table.full_name in needed:
+            needed |= {source.full_name for source in registry.upstream(table)}
     columns: dict[str, StructType] = {}
-    found: list[BadDeclaration] = []
+    faults: list[BadDeclaration] = []
     whole: dict[str, Sequence[str]] = {}
     for table in registry.in_order():
         sources = dict(zip(table.inputs, registry.upstream(table), strict=True))
-        if table.full_name in wanted and all(isinstance(s, Topic) or s.full_name in columns for s in sources.values()):
+        if table.full_name in needed and all(isinstance(s, Topic) or s.full_name in columns for s in sources.values()):
             mistakes, schema = _analyse(spark, table, sources, columns)
-            found += mistakes
+            faults += mistakes
             if schema is not None:
                 columns[table.full_name] = schema
                 if inputs := whole_scopes(registry, table, lambda source: columns[source.full_name].names):
                     whole[table.full_name] = inputs
-    return Analysis(mistakes=found, whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole})
+    return Analysis(mistakes=faults, whole={t.full_name: whole[t.full_name] for t in tables if t.full_name in whole})
 
 
 def whole_scopes(registry: Registry, table: Table, columns_of: Callable[[Table], Collection[str]]) -> list[str]:
@@ -125,8 +125,8 @@ def _analyse(
             raise TypeError(f"returned {type(rows).__name__}; expected a DataFrame")
         schema = rows.schema
     except Exception as error:
-        known = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
-        return [_explained(place, error, known)], None
+        names = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
+        return [_explained(place, error, names)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
     unordered = wrong_order(table, schema)
     wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *unordered, *_wrong_rules(table, rows)]
@@ -211,9 +211,9 @@ _IMPURE = re.compile(rf'\b({_IMPURE_FUNCTIONS})\(|function_name: "({_IMPURE_FUNC
 
 def impure_call(table: Table, rows: DataFrame) -> BadDeclaration | None:
     """A function of Spark in the plan whose answer depends on when or where it is called."""
-    found = _IMPURE.search(_plan(rows))
-    return found and BadDeclaration(
-        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {found[1] or found[2]}(), which "
+    match = _IMPURE.search(_plan(rows))
+    return match and BadDeclaration(
+        f"tables/{table.domain}/{table.name}.py: {table.derive.__name__} calls {match[1] or match[2]}(), which "
         "gives the stream and the batch different answers.",
         hint="Use the event's own times; a declaration is a pure function of its inputs.",
     )
@@ -223,9 +223,9 @@ def wrong_columns(table: Table, columns: Sequence[str]) -> Iterator[BadDeclarati
     """Columns that the declaration names and the function does not return, or returns and must not."""
     for what in (*NAMING, "columns"):
         value = getattr(table, what)
-        wanted = [value] if isinstance(value, str) else list(value or [])
+        named = [value] if isinstance(value, str) else list(value or [])
         what = "a line of its docstring" if what == "columns" else what
-        missing = [column for column in wanted if column not in columns]
+        missing = [column for column in named if column not in columns]
         if missing:
             near = difflib.get_close_matches(missing[0], columns, n=1)
             yield BadDeclaration(

@@ -184,9 +184,9 @@ def outbox_of(
 
 def captures(registry: Registry) -> list[Capture]:
     """The captures of the declared topics; the first of changes writes the marks."""
-    found = [_capture(topic, topic.captures) for topic in registry.topics.values() if topic.captures]
-    writer = next((capture for capture in found if not capture.is_outbox), None)
-    return [replace(capture, writes_marks=capture is writer) for capture in found]
+    declared = [_capture(topic, topic.captures) for topic in registry.topics.values() if topic.captures]
+    writer = next((capture for capture in declared if not capture.is_outbox), None)
+    return [replace(capture, writes_marks=capture is writer) for capture in declared]
 
 
 def _capture(topic: Topic, table: str) -> Capture:

@@ -184,16 +184,16 @@ class _Reader:
 
     def _read_function(self, function: FunctionType) -> Iterator[str]:
         cells = zip(function.__code__.co_freevars, function.__closure__ or (), strict=True)
-        known = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
+        values = {**function.__globals__, **{name: cell.cell_contents for name, cell in cells if _is_filled(cell)}}
         tree = _tree(function)
-        tree = tree and _with_imports(tree, known)
+        tree = tree and _with_imports(tree, values)
         yield _without_own_imports(tree, function.__module__) if tree else _bytecode(function.__code__)
         yield from self.read([function.__defaults__, function.__kwdefaults__])
         if tree:
-            yield from self._read_names(tree, known, function.__module__)
+            yield from self._read_names(tree, values, function.__module__)
         else:
-            for name in sorted(set(_names(function.__code__)) & set(known)):
-                yield from self.read(known[name])
+            for name in sorted(set(_names(function.__code__)) & set(values)):
+                yield from self.read(values[name])
 
     def _read_class(self, kind: type) -> Iterator[str]:
         tree = _tree(kind)
@@ -208,12 +208,12 @@ class _Reader:
         """The values of names in the code: those that it imports itself, then those around it."""
         seen = {**known, **dict(_imported(tree, module))}
         for path in sorted(set(_paths(tree))):
-            found, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
-            while rest and isinstance(found, ModuleType) and _is_ours(getattr(found, "__file__", None) or ""):
-                found = getattr(found, rest.pop(0), _UNKNOWN)
-            if found is not _UNKNOWN and not isinstance(found, ModuleType):
+            value, rest = seen.get(path[0], _UNKNOWN), list(path[1:])
+            while rest and isinstance(value, ModuleType) and _is_ours(getattr(value, "__file__", None) or ""):
+                value = getattr(value, rest.pop(0), _UNKNOWN)
+            if value is not _UNKNOWN and not isinstance(value, ModuleType):
                 yield ".".join(path)
-                yield from self.read(found)
+                yield from self.read(value)
 
 
 _UNKNOWN = object()
@@ -314,8 +314,8 @@ def _imported(tree: ast.AST, module: str) -> Iterator[tuple[str, object]]:
 
 
 def _member(module: str, name: str) -> object:
-    found = getattr(importlib.import_module(module), name, _UNKNOWN)
-    return importlib.import_module(f"{module}.{name}") if found is _UNKNOWN else found
+    member = getattr(importlib.import_module(module), name, _UNKNOWN)
+    return importlib.import_module(f"{module}.{name}") if member is _UNKNOWN else member
 
 
 def _is_our_module(name: str) -> bool:

@@ -99,11 +99,11 @@ def read_declaration(path: Path) -> Topic | DeclarationFile:
             )
         tree = ast.parse(path.read_bytes(), path)
         module = _module(path, tree)
-        found = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
-        expected = [v for n, v in found if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
-        if len(found) != 1 or len(expected) != 1:
+        declared = [(n, v) for n, v in vars(module).items() if isinstance(v, Topic | Draft)]
+        expected = [v for n, v in declared if n == ("TOPIC" if isinstance(v, Topic) else v.derive.__name__)]
+        if len(declared) != 1 or len(expected) != 1:
             kinds = {Topic: "a Topic", Draft: "a table"}
-            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in found) or "none"
+            names = ", ".join(f"{name} ({kinds[type(value)]})" for name, value in declared) or "none"
             raise BadDeclaration(
                 f"expected exactly one declaration, a Topic named TOPIC or a function under @table; found {names}.",
                 hint="One file declares one topic or one table.",

@@ -98,11 +98,13 @@ def complete(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[s
     Raises:
         BadDeclaration: a parameter that is needed is neither, or a given one contradicts the plan.
     """
-    found = {**inference.parameters, **draft.given}
+    parameters = {**inference.parameters, **draft.given}
     if "scope_columns" not in draft.given:
-        found["scope_columns"] = scope_columns(found.get("recompute_by", ()), inference, inputs)
-    require_none([*_wrong_names(draft, inference), *_contradictions(draft, inference), *_missing(found, inference)])
-    return found
+        parameters["scope_columns"] = scope_columns(parameters.get("recompute_by", ()), inference, inputs)
+    require_none(
+        [*_wrong_names(draft, inference), *_contradictions(draft, inference), *_missing(parameters, inference)]
+    )
+    return parameters
 
 
 def scope_columns(
@@ -115,14 +117,14 @@ def scope_columns(
     """
     if inference.scopes is None:
         return None
-    found: dict[str, dict[str, str | None]] = {}
+    renamed: dict[str, dict[str, str | None]] = {}
     for column in by:
         values = inference.scopes.get(column, {})
         for name, columns in inputs.items():
             may_have_it = columns is None or column in columns
             if values.get(name) != (column if may_have_it else None):
-                found.setdefault(name, {})[column] = values.get(name)
-    return found or None
+                renamed.setdefault(name, {})[column] = values.get(name)
+    return renamed or None
 
 
 def redundant(draft: Draft, inference: Inference, inputs: Mapping[str, Sequence[str] | None]) -> tuple[str, ...]:
@@ -188,10 +190,10 @@ def kept(
     digest = _digest(draft, sources, columns)
     place = file.parent / "__pycache__" / f"{file.stem}.inferred.json"
     try:
-        found = json.loads(place.read_text("utf-8"))
-        if found.pop("digest") == digest:
-            mistakes = [PlanMistake(**mistake) for mistake in found.pop("mistakes")]
-            return Inference(**found, mistakes=mistakes)
+        document = json.loads(place.read_text("utf-8"))
+        if document.pop("digest") == digest:
+            mistakes = [PlanMistake(**mistake) for mistake in document.pop("mistakes")]
+            return Inference(**document, mistakes=mistakes)
     except (OSError, ValueError, TypeError, KeyError, AttributeError):  # nothing there, or nothing of this version
         pass
     inference = infer(draft, sources, columns)
@@ -258,7 +260,7 @@ class _Inferring:
 
     def _scopes(self) -> dict[str, dict[str, str]]:
         """Column of the result -> input -> the expression by which its rows matter, where there is one."""
-        found: dict[str, dict[str, str]] = {}
+        scopes: dict[str, dict[str, str]] = {}
         named = [*self.root.names, *(self._wanted() if self.root.is_open else ())]
         for name in dict.fromkeys(named):
             if value := self.root.value([name]):
@@ -269,8 +271,8 @@ class _Inferring:
                     if (sql := sql_of(value))
                 }
                 if written:
-                    found[name] = written
-        return found
+                    scopes[name] = written
+        return scopes
 
     def _wanted(self) -> list[str]:
         """Names that the declaration gives, and columns of inputs, of which the result may have some."""
@@ -306,8 +308,8 @@ class _Inferring:
         self.reasons["primary_key"] = reason
 
     def _of_rows(self, name: str, identity: Sequence[str]) -> None:
-        found = {column: self.root.name_of(Column(name, column, self._mention(name))) for column in identity}
-        lost = [column for column, output in found.items() if output is None]
+        outputs = {column: self.root.name_of(Column(name, column, self._mention(name))) for column in identity}
+        lost = [column for column, output in outputs.items() if output is None]
         if "sequence_by" in self.draft.given:
             self._miss("with sequence_by it groups the rows whose greatest is kept")
         elif lost and self.root.is_open:
@@ -315,7 +317,7 @@ class _Inferring:
         elif lost:
             self._miss(f"the result lacks {', '.join(lost)} of {name}, which identify its rows")
         else:
-            self.parameters["primary_key"] = [output for output in found.values() if output]
+            self.parameters["primary_key"] = [output for output in outputs.values() if output]
             time = self.sources[name].event_time
             dated = self.root.name_of(Column(name, time, self._mention(name))) if time else None
             if dated and not several(self.root):
@@ -361,11 +363,11 @@ class _Inferring:
                 "a join": "the function returns no column in which both inputs agree",
             }.get(several(self.root), f"the function uses {several(self.root)}")
         by_time = None if self._is_column(dated := times.parameters.get("event_time")) else dated
-        found = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
+        scope = list(dict.fromkeys(name for name in names if name in scopes and name != by_time))
         if isinstance(self.made_by, Union):
-            found = [name for name in found if name in self.draft.given.get("primary_key", found)]
-        if found or (isinstance(self.made_by, Group) and self.made_by.by):
-            self.parameters["recompute_by"] = found
+            scope = [name for name in scope if name in self.draft.given.get("primary_key", scope)]
+        if scope or (isinstance(self.made_by, Group) and self.made_by.by):
+            self.parameters["recompute_by"] = scope
         else:
             self.reasons["recompute_by"] = _ONE_ROW if several(self.root) == ALL_ROWS else reason
 
@@ -381,11 +383,11 @@ def _wrong_names(draft: Draft, inference: Inference) -> Iterator[BadDeclaration]
     """Names that the result lacks, where all its columns are known."""
     if inference.columns is None:
         return
-    known = {name.lower() for name in inference.columns}
+    returned = {name.lower() for name in inference.columns}
     for what in NAMING:
         value = draft.given.get(what) or ()
-        wanted = [value] if isinstance(value, str) else list(value)
-        missing = [column for column in wanted if isinstance(column, str) and column.lower() not in known]
+        named = [value] if isinstance(value, str) else list(value)
+        missing = [column for column in named if isinstance(column, str) and column.lower() not in returned]
         if missing:
             near = difflib.get_close_matches(missing[0], inference.columns, n=1)
             yield BadDeclaration(

@@ -54,14 +54,14 @@ def require_list(name: str, value: object) -> None:
 
 def require_names(columns: Iterable[str]) -> None:
     """Refuse names that no column can have, and names that SQL takes for one."""
-    known: dict[str, str] = {}
+    by_name: dict[str, str] = {}
     for column in columns:
         if not COLUMN.match(column) or keyword.iskeyword(column):
             raise BadDeclaration(
                 f"{column!r} cannot name a column.",
                 hint="Use letters, digits and _, a letter first; names that begin with _ are the platform's.",
             )
-        other = known.setdefault(column.lower(), column)
+        other = by_name.setdefault(column.lower(), column)
         if other != column:
             raise BadDeclaration(f"The columns {column!r} and {other!r} differ only in case, which SQL ignores.")
 

@@ -34,9 +34,9 @@ class Field(str):
     def __new__(
         cls, kind: str, source: Literal["value", "key", "header"], path: tuple[str, ...], default: Any = None
     ) -> Field:
-        found = super().__new__(cls, kind)
-        found.source, found.path, found.default = source, path, default
-        return found
+        field = super().__new__(cls, kind)
+        field.source, field.path, field.default = source, path, default
+        return field
 
     def __getnewargs__(self) -> tuple[Any, ...]:
         return str(self), self.source, self.path, self.default

@@ -66,13 +66,13 @@ class Registry:
         """The declarations of these domains, and of those that they read; all, where none is named."""
         if not domains:
             return self
-        wanted = set(domains)
+        kept = set(domains)
         for table in reversed(self.in_order()):  # each before those that it reads
-            if table.domain in wanted:
-                wanted |= {source.domain for source in self.upstream(table)}
+            if table.domain in kept:
+                kept |= {source.domain for source in self.upstream(table)}
 
         def within(full_name: str) -> bool:
-            return full_name.partition(".")[0] in wanted
+            return full_name.partition(".")[0] in kept
 
         return Registry(
             {name: topic for name, topic in self.topics.items() if within(name)},
@@ -115,8 +115,8 @@ class Registry:
 
     def input_names(self, table: Table) -> list[str]:
         """Full names of what the table reads: `name` of its own domain before `domain__name`."""
-        known = {*self.topics, *self.tables, *self.faults}
-        return [full_name_of(table.domain, name, known) for name in table.inputs]
+        names_of = {*self.topics, *self.tables, *self.faults}
+        return [full_name_of(table.domain, name, names_of) for name in table.inputs]
 
     def above(self, table: Table) -> Registry:
         """The topics and tables that the table is computed from, directly or through others, itself included."""
@@ -161,9 +161,9 @@ class Registry:
             BadArgument: an unknown table.
             BadDeclaration: a table that is named cannot be loaded.
         """
-        found = (self.in_order(name) if name in self.domains else [self.find_table(name)] for name in names)
-        wanted = {table.full_name for tables in found for table in tables} if names else set(self.tables)
-        return [table for table in self.in_order() if table.full_name in wanted]
+        groups = (self.in_order(name) if name in self.domains else [self.find_table(name)] for name in names)
+        names_of = {table.full_name for tables in groups for table in tables} if names else set(self.tables)
+        return [table for table in self.in_order() if table.full_name in names_of]
 
     def removed(self, names: Iterable[str]) -> list[str]:
         """The Delta tables among these, ledgers apart, that no file declares any more."""
@@ -293,15 +293,15 @@ def _completed(
     topics: Mapping[str, Topic], drafts: Mapping[str, DeclarationFile], faults: dict[str, BadDeclaration], folder: Path
 ) -> Registry:
     """The tables of the drafts, each after those that it reads; a fault of one is a fault of those that read it."""
-    known = {*topics, *drafts, *faults}
+    declared_names = {*topics, *drafts, *faults}
     columns: dict[str, Sequence[str] | None] = {name: tuple(topic.columns) for name, topic in topics.items()}
-    order, circular = _in_order(drafts, known)
+    order, circular = _in_order(drafts, declared_names)
     faults |= circular
     tables: dict[str, Table] = {}
     for file in order:
         try:
             with in_file(file.path), together_with(file.mistakes):
-                read = file.reads(known)
+                read = file.reads(declared_names)
                 _check_inputs(file, read, {*topics, *drafts}, faults)
                 table, returned = _table(file, read, {**topics, **tables}, columns)
                 _check(table, Registry(topics, {**tables, table.full_name: table}))
@@ -374,13 +374,13 @@ def _check_inputs(
         if fault := faults.get(full_name):
             raise BadDeclaration(f"it reads {full_name}, which cannot be loaded.", hint=fault.message)
         if full_name not in declared:
-            known = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
-            near = difflib.get_close_matches(name, known, n=1)
+            names_of = sorted(full.partition(".")[2] for full in declared if full.startswith(f"{domain}."))
+            near = difflib.get_close_matches(name, names_of, n=1)
             raise BadDeclaration(
                 f"{file.draft.derive.__name__} reads {name!r}, which is no topic or table of the domain {domain}.",
                 hint=f"Did you mean {near[0]!r}?"
                 if near
-                else f"The domain has {', '.join(known)}; one of another domain is written domain__name.",
+                else f"The domain has {', '.join(names_of)}; one of another domain is written domain__name.",
             )
 
 

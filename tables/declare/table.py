@@ -324,28 +324,28 @@ def _require_late(value: object) -> None:
 
 def described_columns(function: Derive) -> dict[str, str]:
     """Column -> text, of each line `column: text` of the docstring; lines that are indented further go on."""
-    found: dict[str, str] = {}
+    described: dict[str, str] = {}
     last = None
     for line in (inspect.getdoc(function) or "").splitlines():
         head = _DESCRIBED.match(line)
         if head:
             last = head[1]
-            found[last] = head[2]
+            described[last] = head[2]
         elif last and line.startswith("    "):
-            found[last] += " " + line.strip()
+            described[last] += " " + line.strip()
         else:
             last = None
-    return found
+    return described
 
 
 def restricting(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[int, str]:
     """Number of a column of `recompute_by` -> what an input with these columns has for it, where it has something."""
-    found: dict[int, str] = {}
+    by_place: dict[int, str] = {}
     for n, (column, text) in enumerate(zip(table.recompute_by, table.scope_in(source), strict=True)):
         is_expression = text not in (column, None) and not columns_read([text]).isdisjoint(columns)
         if text is not None and (text in columns or is_expression):
-            found[n] = text
-    return found
+            by_place[n] = text
+    return by_place
 
 
 def columns_read(texts: Iterable[str | None]) -> set[str]:

@@ -167,8 +167,8 @@ class Topic:
 
         Of a captured table as many as fit into a segment: a row that the broker refuses stops the capture.
         """
-        wanted = 32 << 20 if self.captures else max(1 << 20, 2 * self.max_bytes)
-        return min(self.segment_bytes, wanted)
+        largest = 32 << 20 if self.captures else max(1 << 20, 2 * self.max_bytes)
+        return min(self.segment_bytes, largest)
 
     @property
     def row_condition(self) -> str:
@@ -189,29 +189,29 @@ class Topic:
         self._require_single_values("dedup_keys", self.dedup_keys)
 
     def _require_compacted(self) -> None:
-        found = []
+        mistakes = []
         given = self.schema.get(self.message_key)
         if not isinstance(given, Field) or given.source != "key" or given.endswith("?"):
-            found.append(
+            mistakes.append(
                 f"message_key={self.message_key!r} is declared {given!r}; expected key(...) without '?', since the "
                 "broker compacts by the record's key, which is all that a tombstone has."
             )
         if self.tiered:
-            found.append("tiered=True: Kafka keeps no archive of a compacted topic; leave tiered out.")
+            mistakes.append("tiered=True: Kafka keeps no archive of a compacted topic; leave tiered out.")
         if self.has_marks:
-            found.append(f"encoding={self.encoding!r}: changes of a database say themselves what was deleted.")
+            mistakes.append(f"encoding={self.encoding!r}: changes of a database say themselves what was deleted.")
         if self.dedup_keys:
-            found.append(
+            mistakes.append(
                 f"dedup_keys={list(self.dedup_keys)}: expected none, since every record counts: one that says again "
                 "what an earlier one said replaces those between."
             )
         for column, kind in self.types.items():
             given = self.schema[column]
             if isinstance(given, Field) and given.source == "header" and not kind.nullable:
-                found.append(f"{column}={given!r}: expected '{kind.name}?', since a tombstone may lack the header.")
+                mistakes.append(f"{column}={given!r}: expected '{kind.name}?', since a tombstone may lack the header.")
         for column in self._log_columns.keys() & {*self.schema, self.event_time, self.append_time}:
-            found.append(f"{column} is a column of every compacted topic; expected another name.")
-        require_none([BadDeclaration(message) for message in found])
+            mistakes.append(f"{column} is a column of every compacted topic; expected another name.")
+        require_none([BadDeclaration(message) for message in mistakes])
 
     def _require_append_time(self) -> None:
         if self.append_time is not None and self.append_time in (
@@ -234,17 +234,17 @@ class Topic:
             )
 
     def _require_options(self) -> None:
-        found = []
+        mistakes = []
         if self.unknown_fields not in ("refuse", "ignore", "keep"):
-            found.append(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
+            mistakes.append(f"unknown_fields={self.unknown_fields!r}: expected 'refuse', 'ignore' or 'keep'.")
         for name, least in {"partitions": 1, "max_bytes": 1, "segment_bytes": 1 << 20}.items():
             if getattr(self, name) < least:
-                found.append(f"{name}={getattr(self, name)}: expected at least {least}.")
+                mistakes.append(f"{name}={getattr(self, name)}: expected at least {least}.")
         if self.max_bytes > self.segment_bytes:
-            found.append(f"max_bytes={self.max_bytes}: expected at most segment_bytes={self.segment_bytes}.")
+            mistakes.append(f"max_bytes={self.max_bytes}: expected at most segment_bytes={self.segment_bytes}.")
         if self.idle_timeout is not None and not found_by(lambda: self.idle_timeout_ms) and not self.idle_timeout_ms:
-            found.append(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
-        require_none([BadDeclaration(message) for message in found])
+            mistakes.append(f"idle_timeout={self.idle_timeout!r}: expected more than nothing.")
+        require_none([BadDeclaration(message) for message in mistakes])
 
     def _complete_schema(self) -> None:
         """Take the columns from the newest schema, or hold those that are declared against it."""

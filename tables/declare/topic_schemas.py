@@ -50,8 +50,8 @@ def _fits(found: FieldType, declared: FieldType) -> bool:
     if found.name != declared.name or (found.nullable and not declared.nullable):
         return False
     if found.name == "struct":
-        known = dict(found.fields)
-        return all(name in known and _fits(known[name], kind) for name, kind in declared.fields)
+        fields_of = dict(found.fields)
+        return all(name in fields_of and _fits(fields_of[name], kind) for name, kind in declared.fields)
     if found.element is not None and declared.element is not None:
         return _fits(found.element, declared.element)
     return (found.precision, found.scale) == (declared.precision, declared.scale)
@@ -63,17 +63,17 @@ def incompatible_changes(topic: Topic) -> list[BadDeclaration]:
         return []
     encoding, files = find_encoding(topic.encoding), topic.schema_files
     *older, newest = files.by_id
-    found = []
+    mistakes = []
     for id_ in older:
         try:
             reasons = list(encoding.unreadable(files.by_id[id_], files.newest))
         except BadSchema as error:
             reasons = [str(error)]
         if reasons:
-            found.append(
+            mistakes.append(
                 BadDeclaration(
                     f"schemas/{files.subject}/{newest} cannot read what was written by {id_}: {'; '.join(reasons)}.",
                     hint="Give a new field a default, and keep the type of one that there is.",
                 )
             )
-    return found
+    return mistakes

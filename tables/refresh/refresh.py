@@ -119,8 +119,8 @@ class Refresher:
             return Written()
 
         def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
-            found = self.difference(scopes)
-            rows = self.moved(found) if attempt else found
+            difference = self.difference(scopes)
+            rows = self.moved(difference) if attempt else difference
             return collect_if_small(self.lake.settings, rows, self._most_held), self._info(info)
 
         return self._target.publish(changes, check=check)
@@ -148,11 +148,11 @@ class Refresher:
         Of a key whose live row is open there is none: the stream may still revise that row.
         """
         scopes = self._of_every_date(scopes)
-        wanted, live = self._wanted(scopes), self._target.live()
-        should = wanted.exact(self._derived(scopes)[0])
-        if wanted.leaves_open_rows:
-            should = wanted.without_open(should, live)
-        return should, wanted.exact(live)
+        scope_filter, live = self._wanted(scopes), self._target.live()
+        should = scope_filter.exact(self._derived(scopes)[0])
+        if scope_filter.leaves_open_rows:
+            should = scope_filter.without_open(should, live)
+        return should, scope_filter.exact(live)
 
     def difference(self, scopes: Sequence[Scope]) -> Rows:
         """The differences between the live rows of the scopes and what they should be, as of `Target.difference`.
@@ -188,25 +188,27 @@ class Refresher:
 
     def live_rows(self, scopes: Sequence[Scope]) -> int:
         """The number of rows that the table has of the scopes."""
-        table, wanted = self._target.newest(), self._wanted(scopes)
+        table, scope_filter = self._target.newest(), self._wanted(scopes)
         schema = pa.schema(table.schema())
-        found = query(
-            f"SELECT count(*) AS n FROM rows {wanted.exact_join(schema)}",
-            scopes=wanted.as_table({f.name: f.type for f in schema}),
-            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))),
+        rows = query(
+            f"SELECT count(*) AS n FROM rows {scope_filter.exact_join(schema)}",
+            scopes=scope_filter.as_table({f.name: f.type for f in schema}),
+            rows=pa.RecordBatchReader.from_stream(table.scan(predicate=scope_filter.near_sql(schema))),
         )
-        return int(found["n"][0].as_py())
+        return int(rows["n"][0].as_py())
 
     def input_rows(self, scopes: Sequence[Scope]) -> int | None:
         """Rows of the inputs in files that can hold some that matter to the scopes; None where that is not known."""
-        wanted, found = self._wanted(scopes), 0
+        scope_filter, total = self._wanted(scopes), 0
         for declaration in self.registry.upstream(self.table):
             table = self.opened(declaration.full_name)
-            rows = prune_files(table, wanted.input_bounds(declaration, [f.name for f in table.schema().fields])).rows
+            rows = prune_files(
+                table, scope_filter.input_bounds(declaration, [f.name for f in table.schema().fields])
+            ).rows
             if rows is None:
                 return None
-            found += rows
-        return found
+            total += rows
+        return total
 
     def opened(self, name: str) -> DeltaTable:
         """An input, at its pinned version or as it is now."""
@@ -301,19 +303,19 @@ class Refresher:
         Spark recomputes; the live side is read in this process, which spares most of a small refresh.
         """
         table = self._target.newest()
-        wanted = self._wanted(scopes)
-        has_open_rows = wanted.leaves_open_rows
+        scope_filter = self._wanted(scopes)
+        has_open_rows = scope_filter.leaves_open_rows
         derived, read = self._derived(scopes)
         self._most_held = _most_of_width(read)
         bound = min(most_rows(self.lake.settings, COMPARED), self._most_held)
         if all(one.rows is not None for one in read) and sum(one.rows or 0 for one in read) <= bound:
-            near = derived if all(one.is_near for one in read) else wanted.near(derived)
+            near = derived if all(one.is_near for one in read) else scope_filter.near(derived)
             # A join of few rows can be more than a JVM holds; the limit costs a job, so it is for such alone.
             joined = prod(max(one.rows or 0, 1) for one in read)
             should = collected(near if joined <= bound else near.limit(bound + 1))
         else:
             # What the inputs do not bound takes a join, and a limit, which costs a job.
-            should, has_open_rows = collected(wanted.exact(derived).limit(bound + 1)), False
+            should, has_open_rows = collected(scope_filter.exact(derived).limit(bound + 1)), False
         if not are_here(should) or len(should) > bound:
             return None
         if self.table.event_time and should[self.table.event_time].null_count:
@@ -322,63 +324,68 @@ class Refresher:
                 return None
         schema = pa.schema(table.schema())
         connection = duckdb_utc()
-        known = wanted.as_table({f.name: f.type for f in schema})
-        connection.register("scopes", known)
+        scope_table = scope_filter.as_table({f.name: f.type for f in schema})
+        connection.register("scopes", scope_table)
 
         def chosen(rows: pa.Table | pa.RecordBatchReader, clauses: str) -> pa.Table:
             connection.register("rows", rows)
             found = connection.sql(f"SELECT rows.* FROM rows {clauses} LIMIT {bound + 1}")
             return found.to_arrow_table().cast(schema)
 
-        open_rows = "open" if wanted.leaves_open_rows else None
+        open_rows = "open" if scope_filter.leaves_open_rows else None
         if open_rows:
             connection.register(
-                open_rows, table.scan(columns=list(self.table.primary_key), predicate=wanted.open_sql(schema))
+                open_rows, table.scan(columns=list(self.table.primary_key), predicate=scope_filter.open_sql(schema))
             )
         should = should.select(schema.names).cast(schema)
         self._closings = self._next_closings(table, scopes, should if has_open_rows else None)
-        should = chosen(should, wanted.exact_join(schema, open_rows))
-        files = prune_files(table, wanted.bounds(schema.names))
-        live = files.read_if_small(wanted.exact_join(schema), known, bound, schema.names)
+        should = chosen(should, scope_filter.exact_join(schema, open_rows))
+        files = prune_files(table, scope_filter.bounds(schema.names))
+        live = files.read_if_small(scope_filter.exact_join(schema), scope_table, bound, schema.names)
         if live is None:
             # delta-rs gives views of strings, which DuckDB cannot filter where it reads them.
-            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=wanted.near_sql(schema))).cast(schema)
-            live = chosen(rows, wanted.exact_join(schema))
+            rows = pa.RecordBatchReader.from_stream(table.scan(predicate=scope_filter.near_sql(schema))).cast(schema)
+            live = chosen(rows, scope_filter.exact_join(schema))
         return (should, live) if len(live) <= bound else None
 
     def _next_closings(
         self, table: DeltaTable, scopes: Sequence[Scope], should: pa.Table | None = None
     ) -> dict[Scope, int]:
         """Scope -> when its first open row closes, live or recomputed; a scope without open rows is not in it."""
-        wanted = self._wanted(scopes)
-        if not wanted.leaves_open_rows or not any(scope.interval for scope in scopes):
+        scope_filter = self._wanted(scopes)
+        if not scope_filter.leaves_open_rows or not any(scope.interval for scope in scopes):
             return {}
         columns, schema = self.table.statistics, pa.schema(table.schema())
-        known, schema = wanted.as_table({f.name: f.type for f in schema}), pa.schema([schema.field(c) for c in columns])
-        predicate = " AND ".join(filter(None, [wanted.near_sql(schema), wanted.open_sql(schema)]))
+        scope_table, schema = (
+            scope_filter.as_table({f.name: f.type for f in schema}),
+            pa.schema([schema.field(c) for c in columns]),
+        )
+        predicate = " AND ".join(filter(None, [scope_filter.near_sql(schema), scope_filter.open_sql(schema)]))
         live = pa.RecordBatchReader.from_stream(table.scan(columns=columns, predicate=predicate)).cast(schema)
         parts = [live.read_all(), *([] if should is None else [should.select(columns)])]
         connection = duckdb_utc()
-        connection.register("scopes", known)
+        connection.register("scopes", scope_table)
         connection.register("rows", pa.concat_tables(parts))
-        closings = connection.sql(wanted.next_closings(schema)).fetchall()
-        return {wanted.scopes[number]: closes_ms for number, closes_ms in closings}
+        closings = connection.sql(scope_filter.next_closings(schema)).fetchall()
+        return {scope_filter.scopes[number]: closes_ms for number, closes_ms in closings}
 
     def _derived(self, scopes: Sequence[Scope]) -> tuple[DataFrame, list[_Input]]:
         """Rows by the table's function, of inputs that hold all that the scopes depend on; these inputs.
 
         The session plans its next queries for as many rows.
         """
-        wanted = self._wanted(scopes)
-        read = [self._input(declaration, wanted) for declaration in self.registry.upstream(self.table)]
-        known = [one.rows for one in read if one.rows is not None]
-        few = len(known) == len(read) and is_small(self.lake.settings, sum(known))
+        scope_filter = self._wanted(scopes)
+        read = [self._input(declaration, scope_filter) for declaration in self.registry.upstream(self.table)]
+        frames = [one.rows for one in read if one.rows is not None]
+        few = len(frames) == len(read) and is_small(self.lake.settings, sum(frames))
         tune_for_batch_size(self.spark, few=few)
         rows = derive(self.table, {name: one.frame for name, one in zip(self.table.inputs, read, strict=True)})
-        if not wanted.leaves_open_rows:
+        if not scope_filter.leaves_open_rows:
             return one_of_each_key(rows, self.table, self._strategy), read
         # Of a key that has closed rows one of these stays. The open ones say when a scope has to be looked at again.
-        rows = one_of_each_key(rows.withColumn(_CLOSED, wanted.is_closed), self.table, self._strategy, closed=_CLOSED)
+        rows = one_of_each_key(
+            rows.withColumn(_CLOSED, scope_filter.is_closed), self.table, self._strategy, closed=_CLOSED
+        )
         return rows.drop(_CLOSED), read
 
     def _input(self, declaration: Topic | Table, wanted: ScopeFilter) -> _Input:

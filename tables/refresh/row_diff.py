@@ -58,17 +58,17 @@ def difference(
         f"AS {CHANGE}"
     )
     columns += [f"l.{quoted(c)} AS {quoted(BEFORE + c)}" for c in others]
-    found = run_sql(
+    rows = run_sql(
         f"SELECT * FROM (SELECT {', '.join(columns)} FROM (SELECT *, true AS _in FROM {{should}}) s "
         f"FULL OUTER JOIN (SELECT *, true AS _was FROM {{live}}) l ON {_same(key, 's', 'l')}) "
         f"WHERE {CHANGE} IS NOT NULL",
         should=cast_like(should, live),
         live=live,
     )
-    if not are_here(found) or not are_here(live):
-        return found
+    if not are_here(rows) or not are_here(live):
+        return rows
     kinds = {f.name: f.type for f in live.schema} | {CHANGE: pa.string()}
-    return found.cast(pa.schema([(n, kinds[n.removeprefix(BEFORE)]) for n in found.column_names]))
+    return rows.cast(pa.schema([(n, kinds[n.removeprefix(BEFORE)]) for n in rows.column_names]))
 
 
 def matching(rows: R, others: Rows, key: Sequence[str], how: Literal["SEMI", "ANTI"]) -> R:
@@ -145,7 +145,7 @@ _KEPT = 1_000  # rows of a difference that a run keeps
 
 def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
     """The rows of a difference, by their keys and the columns that differ."""
-    found = []
+    differences = []
     for row in rows.slice(0, _KEPT).to_pylist():
         should = {
             c: to_plain_json(v)
@@ -154,7 +154,7 @@ def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
         }
         before = {c: to_plain_json(row[BEFORE + c]) for c in should}
         differ = [c for c in should if row[CHANGE] != "update" or should[c] != before[c]]
-        found.append(
+        differences.append(
             Difference(
                 key={c: to_plain_json(row[c]) for c in table.primary_key},
                 change=row[CHANGE],
@@ -162,4 +162,4 @@ def differences_of(table: Table, rows: pa.Table) -> list[Difference]:
                 should={} if row[CHANGE] == "delete" else {c: should[c] for c in differ},
             )
         )
-    return found
+    return differences

@@ -38,8 +38,8 @@ _PATH = re.compile(r"[A-Za-z_]\w*(\.[A-Za-z_]\w*)+\Z")
 
 def scope_values_in(table: Table, source: Topic | Table, columns: Collection[str]) -> dict[str, str]:
     """Column of `recompute_by` -> the column of changed rows of an input that holds its value, where one does."""
-    wanted = enumerate(zip(table.recompute_by, table.scope_in(source), strict=True))
-    names = {column: text if text in columns else f"{_ADDED}{n}" for n, (column, text) in wanted if text}
+    numbered = enumerate(zip(table.recompute_by, table.scope_in(source), strict=True))
+    names = {column: text if text in columns else f"{_ADDED}{n}" for n, (column, text) in numbered if text}
     return {column: name for column, name in names.items() if name in columns}
 
 

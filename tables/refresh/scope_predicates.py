@@ -111,8 +111,8 @@ class ScopeFilter:
         parts = []
         for column, values in self._values({n: c for n, c in self._own.items() if c in schema.names}):
             if all(isinstance(v, str | int) for v in values if v is not None):
-                known = ", ".join(literal(v) for v in values if v is not None)
-                same = f'"{column}" IN ({known})' if known else "false"
+                literals = ", ".join(literal(v) for v in values if v is not None)
+                same = f'"{column}" IN ({literals})' if literals else "false"
                 parts.append(f'({same} OR "{column}" IS NULL)' if None in values else same)
         time = self.table.event_time
         ranges = self._ranges(0)
@@ -204,8 +204,8 @@ class ScopeFilter:
     @cached_property
     def _intervals(self) -> list[Interval] | None:
         """The dates of all scopes; None when a scope is of every date."""
-        known = [s.interval for s in self.scopes if s.interval]
-        return coalesce(known) if len(known) == len(self.scopes) else None
+        intervals = [s.interval for s in self.scopes if s.interval]
+        return coalesce(intervals) if len(intervals) == len(self.scopes) else None
 
     @property
     def _by(self) -> dict[int, str]:
@@ -234,9 +234,11 @@ class ScopeFilter:
             return dict(by)
         kinds = {f.name: f.type for f in _arrow_schema(frame)}
         computed = {n: text for n, text in computed.items() if is_total(text, kinds)}
-        found = _arrow_schema(frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items())))
+        computed_schema = _arrow_schema(
+            frame.select(*(_value(text, ()).alias(f"_k{n}") for n, text in computed.items()))
+        )
         values = {n: [v for v in self._all_values[n] if v is not None] for n in computed}
-        held = {n for n in computed if _holds(found.field(f"_k{n}").type, values[n])}
+        held = {n for n in computed if _holds(computed_schema.field(f"_k{n}").type, values[n])}
         return {n: text for n, text in by.items() if text in columns or n in held}
 
     def _has_any(self, n: int) -> bool:
@@ -311,11 +313,11 @@ class ScopeFilter:
         """The rows that have a scope's values of these columns or expressions and lie in its interval, widened."""
         from pyspark.sql import functions as F
 
-        found = rows.select(*(_value(text, rows.columns).alias(f"_k{n}") for n, text in by.items()))
-        types = {f.name: f.type for f in _arrow_schema(found)}
+        selected = rows.select(*(_value(text, rows.columns).alias(f"_k{n}") for n, text in by.items()))
+        types = {f.name: f.type for f in _arrow_schema(selected)}
         names = [f"_k{n}" if n in by else None for n in range(len(self.table.recompute_by))]
         columns = [*(f"_{kind}{n}" for n in by for kind in ("v", "any")), "_start", "_end"]
-        wanted = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names).select(columns)))
+        scope_rows = F.broadcast(rows.sparkSession.createDataFrame(self.as_table(types, names).select(columns)))
         match: Column = F.lit(True)
         for n, text in by.items():
             same = _value(text, rows.columns).eqNullSafe(F.col(f"_v{n}"))
@@ -324,7 +326,7 @@ class ScopeFilter:
             at = F.unix_millis(rows[time].cast("timestamp"))
             inside = (at >= F.col("_start") - slack_ms) & (at < F.col("_end") + slack_ms)
             match &= F.col("_start").isNull() | at.isNull() | inside
-        return rows.join(wanted, match, "left_semi")
+        return rows.join(scope_rows, match, "left_semi")
 
     def _coarse(self, frame: DataFrame, by: Mapping[int, str], time: str | None, slack_ms: int) -> DataFrame:
         from pyspark.sql import functions as F
@@ -387,14 +389,14 @@ def _family(kind: pa.DataType) -> set[str]:
     """Types that have one of these in common compare by value."""
     if pa.types.is_integer(kind):
         return {"floating", "decimal"}
-    found = {
+    families = {
         "floating": pa.types.is_floating(kind),
         "decimal": pa.types.is_decimal(kind),
         "time": pa.types.is_date(kind) or pa.types.is_timestamp(kind),
         "text": pa.types.is_string(kind) or pa.types.is_large_string(kind),
         "bytes": pa.types.is_binary(kind) or pa.types.is_large_binary(kind),
     }
-    return {name for name, is_one in found.items() if is_one}
+    return {name for name, is_one in families.items() if is_one}
 
 
 def _comparable(schema: pa.Schema, column: str) -> tuple[str, str]:

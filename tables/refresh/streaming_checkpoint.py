@@ -117,12 +117,12 @@ class Checkpoint:
         """
         planned = sorted(self._batches("offsets"))
         last = max([*self._batches("commits"), *(number - 1 for number in planned)], default=-1)
-        found = []
+        batches = []
         for number in planned:
             with suppress(ValueError, KeyError, TypeError, IndexError):
                 if number <= last:
-                    found.append(self._micro_batch(number))
-        return found
+                    batches.append(self._micro_batch(number))
+        return batches
 
     @property
     def is_whole(self) -> bool:

@@ -138,19 +138,19 @@ class Target:
         for attempt in range(_ATTEMPTS):
             number = self.writer.next_number(FENCE)
             changes, info = changes_of(attempt)
-            wanted = count(changes)
-            if wanted == 0:
+            changed = count(changes)
+            if changed == 0:
                 return total
             if check:
                 self.require_good(changes)
             stamp = CommitTag(app=FENCE, version=number, info=info)
             written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
             total += written
-            if written.changed >= wanted or (self.greatest and written.is_nothing):
+            if written.changed >= changed or (self.greatest and written.is_nothing):
                 return total  # what is left are lesser rows than those that stand
             if as_shown and not written.skipped:
                 return total
-            _log.info("retry table=%s wanted=%d changed=%d", self.name, wanted, written.changed)
+            _log.info("retry table=%s wanted=%d changed=%d", self.name, changed, written.changed)
         raise WriteConflict(
             f"{self.name}: other writers changed the rows of this run {_ATTEMPTS} times in a row.",
             hint="Run it again when the table is quieter.",

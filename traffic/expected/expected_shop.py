@@ -68,11 +68,11 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
     """
     import msgspec
 
-    found: dict[str, list[Mapping[str, Any]]] = {topic: [] for topic in TOPICS}
+    by_topic: dict[str, list[Mapping[str, Any]]] = {topic: [] for topic in TOPICS}
     for _, day in shop_source.records(start, end):
         for record in day:
-            found[record.topic.removeprefix("shop.")].append(json.loads(msgspec.json.encode(record)))
-    load_records(connection, found, source)
+            by_topic[record.topic.removeprefix("shop.")].append(json.loads(msgspec.json.encode(record)))
+    load_records(connection, by_topic, source)
     _load_changes(connection, start, end)
 
 

@@ -43,7 +43,7 @@ def arrow(
         BadRecords: in a batch; what was yielded before it is right.
     """
     state = np.array(record_parser.BEGIN, np.int64)
-    wanted = schema(columns)
+    columns_schema = schema(columns)
     most = min(int(batches[:, record_parser.COUNT].sum()), MAX_ROWS)
     while state[0] < len(batches):
         room = _Room(most, len(data), columns)
@@ -52,7 +52,7 @@ def arrow(
             raise BadRecords(int(state[0]), record_parser.REASONS[code])
         if rows:
             made = [room.column(name, rows, headers, topic, partition) for name in columns]
-            yield pa.RecordBatch.from_arrays(made, schema=wanted)
+            yield pa.RecordBatch.from_arrays(made, schema=columns_schema)
 
 
 class _Strings:

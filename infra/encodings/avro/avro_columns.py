@@ -57,10 +57,10 @@ class AvroColumns(ColumnBuilder):
                 yield default.take(pa.array(np.zeros(len(values), np.int64)))
                 continue
             own = written_as[name]
-            found = (
+            parts = (
                 [value if value is None else value[own] for value in values] if has_nulls else [v[own] for v in values]
             )
-            yield self.column(found, part, inner, records)
+            yield self.column(parts, part, inner, records)
 
     def _union(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> pa.Array:
         """Each value by the first branch that has such values; usually one, and null."""
@@ -151,8 +151,8 @@ def default_value(node: Node, value: Any) -> Any:
     if node.kind == "map":
         return {name: default_value(node.parts[0], item) for name, item in sorted(value.items())}
     if node.kind in ("bytes", "fixed"):
-        found = str(value).encode("latin-1")
-        return exact_decimal(node, int.from_bytes(found, "big", signed=True)) if node.logical == "decimal" else found
+        stored = str(value).encode("latin-1")
+        return exact_decimal(node, int.from_bytes(stored, "big", signed=True)) if node.logical == "decimal" else stored
     if node.logical in BOUNDS:
         return value * BOUNDS[node.logical][0]
     return float(value) if node.kind in ("float", "double") else value

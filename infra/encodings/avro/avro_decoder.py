@@ -84,8 +84,8 @@ class AvroParser(SchemaParser[_Reading]):
     def rests(self, values: list[Any], reading: _Reading) -> list[str | None]:
         if not reading.keeps_more:
             return [None] * len(values)
-        found = (_unnamed(value, reading.writer.root, self.record_type) for value in values)
-        return [None if more is None else _JSON.encode(more).decode() for more in found]
+        unnamed = (_unnamed(value, reading.writer.root, self.record_type) for value in values)
+        return [None if more is None else _JSON.encode(more).decode() for more in unnamed]
 
     @cached_property
     def _reader(self) -> AvroSchema:
@@ -98,12 +98,12 @@ def _unnamed(value: Any, node: Node, kind: FieldType) -> Any:
         others = [part for part in node.parts if part.kind != "null"]
         return _unnamed(value, others[0], kind) if value is not None and len(others) == 1 else None
     if node.kind == "record" and kind.name == "struct":
-        known, found = dict(kind.fields), {}
+        types, unnamed = dict(kind.fields), {}
         for name, part in node.fields.items():
-            inner = _unnamed(value[name], part, known[name]) if name in known else _plain(value[name], part)
-            if name not in known or inner is not None:
-                found[name] = inner
-        return found or None
+            inner = _unnamed(value[name], part, types[name]) if name in types else _plain(value[name], part)
+            if name not in types or inner is not None:
+                unnamed[name] = inner
+        return unnamed or None
     if node.kind in ("array", "map") and kind.element is not None:
         items: Sequence[tuple[Any, Any]] = sorted(value.items()) if node.kind == "map" else list(enumerate(value))
         parts = {str(place): _unnamed(item, node.parts[0], kind.element) for place, item in items}

@@ -85,15 +85,15 @@ class _Reader:
         size = node.size if node.kind == "fixed" else self._long(f"the length of {node.kind}")
         if size < 0:
             raise Misfit(f"Expected `{node.kind}`, got the length {size}")
-        found = self._bytes(size, node.kind)
+        content = self._bytes(size, node.kind)
         if node.kind == "string":
             try:
-                found.decode()
+                content.decode()
             except UnicodeDecodeError as error:
-                raise Misfit(f"Expected UTF-8, got the byte {found[error.start]:#04x}") from None
-        if node.logical == "decimal" and len(str(abs(int.from_bytes(found, "big", signed=True)))) > node.precision:
+                raise Misfit(f"Expected UTF-8, got the byte {content[error.start]:#04x}") from None
+        if node.logical == "decimal" and len(str(abs(int.from_bytes(content, "big", signed=True)))) > node.precision:
             raise Misfit(f"Expected decimal({node.precision},{node.scale}), got more digits")
-        return found
+        return content
 
     def _index(self, what: str, count: int) -> int:
         index = self._long(what)

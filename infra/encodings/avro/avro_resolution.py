@@ -75,13 +75,13 @@ def resolved(writer: Node, reader: Node | None, path: str = "") -> Step:
 
 
 def _of_record(writer: Node, reader: Node, path: str) -> Step:
-    wanted, steps, names = dict(reader.fields), [], []
+    unwritten, steps, names = dict(reader.fields), [], []
     by_name = {alias: name for name in reader.fields for alias in (*reader.aliases.get(name, ()), name)}
     for name, part in writer.fields.items():
         own = by_name.get(name, "")
-        steps.append(resolved(part, wanted.pop(own, None), f"{path}.{name}"))
+        steps.append(resolved(part, unwritten.pop(own, None), f"{path}.{name}"))
         names.append(own)
-    for name, part in wanted.items():
+    for name, part in unwritten.items():
         if name not in reader.defaults:
             raise BadSchema(f"the field `{path}.{name}` was not written and has no default".replace("`.", "`"))
         steps.append(Step(kind="default", writer=part, reader=part, default=reader.defaults[name]))
@@ -91,14 +91,14 @@ def _of_record(writer: Node, reader: Node, path: str) -> Step:
 
 def _of_union(writer: Node, reader: Node | None, path: str) -> Step:
     """A branch that the reader has not is a fault of the records that take it, unless no branch is left."""
-    steps, found = [], 0
+    steps, readable = [], 0
     for branch in writer.parts:
         try:
             steps.append(resolved(branch, reader, path))
-            found += 1
+            readable += 1
         except BadSchema:
             steps.append(replace(resolved(branch, None), is_refused=True))
-    if not found:
+    if not readable:
         raise _differ(path, writer, reader or writer)
     return Step(kind="union", writer=writer, reader=reader, steps=tuple(steps))
 

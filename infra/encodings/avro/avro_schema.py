@@ -108,9 +108,9 @@ def parse_avro(schema: Schema) -> AvroSchema:
         named: dict[str, Any] = {}
         for _, text in schema.imports:
             fastavro.parse_schema(_hidden(json.loads(text)), named)
-        known = dict(named)
+        imported = dict(named)
         parsed = fastavro.parse_schema(_hidden(json.loads(schema.text)), named)
-        root = _Builder(known).node(parsed, ())
+        root = _Builder(imported).node(parsed, ())
     except UnknownType as error:
         raise BadSchema(
             f"it uses the type {error.name}, which it does not define: write the definition where it is used first"
@@ -142,8 +142,8 @@ def column_type(node: Node, path: str) -> FieldType:
     if node.kind == "union":
         others = [part for part in node.parts if part.kind != "null"]
         if len(others) == 1:
-            found = column_type(others[0], path)
-            return FieldType(**{**vars(found), "nullable": found.nullable or len(others) < len(node.parts)})
+            inner = column_type(others[0], path)
+            return FieldType(**{**vars(inner), "nullable": inner.nullable or len(others) < len(node.parts)})
     elif node.kind == "record" and node.names:
         return FieldType(
             name="struct", fields=tuple((n, column_type(k, f"{path}.{n}")) for n, k in node.fields.items())
@@ -167,10 +167,10 @@ def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterat
         for part in node.parts:
             yield from unnamed_fields(part, kind, path)
     elif node.kind == "record" and kind is not None and kind.name == "struct":
-        known = dict(kind.fields)
+        types = dict(kind.fields)
         for name, part in node.fields.items():
-            if name in known:
-                yield from unnamed_fields(part, known[name], f"{path}.{name}")
+            if name in types:
+                yield from unnamed_fields(part, types[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}".removeprefix(".")
     elif node.kind in ("array", "map") and kind is not None and kind.element is not None:
@@ -180,10 +180,10 @@ def unnamed_fields(node: Node, kind: FieldType | None, path: str = "") -> Iterat
 def _hidden(schema: Any) -> Any:
     """The schema by which fastavro gives each value as it is stored."""
     if isinstance(schema, Mapping):
-        found = {name: value if name == "default" else _hidden(value) for name, value in schema.items()}
-        if "logicalType" in found:
-            found["logicalType"] = f"{_HIDDEN}{found['logicalType']}"
-        return found
+        hidden = {name: value if name == "default" else _hidden(value) for name, value in schema.items()}
+        if "logicalType" in hidden:
+            hidden["logicalType"] = f"{_HIDDEN}{hidden['logicalType']}"
+        return hidden
     return [_hidden(part) for part in schema] if isinstance(schema, list) else schema
 
 

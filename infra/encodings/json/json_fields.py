@@ -63,13 +63,13 @@ def struct_type(
 def _python_type(kind: FieldType) -> Any:
     if kind.name == "json":
         return msgspec.Raw  # null among it
-    found: Any = _PYTHON_TYPES.get(kind.name)
+    python: Any = _PYTHON_TYPES.get(kind.name)
     if kind.name == "struct":
-        found = struct_type(kind.fields)
+        python = struct_type(kind.fields)
     elif kind.element is not None:
         inner = _python_type(kind.element)
-        found = dict.__class_getitem__((str, inner)) if kind.name == "map" else list.__class_getitem__(inner)
-    return found | None if kind.nullable else found
+        python = dict.__class_getitem__((str, inner)) if kind.name == "map" else list.__class_getitem__(inner)
+    return python | None if kind.nullable else python
 
 
 def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
@@ -96,10 +96,10 @@ def conversion(kind: FieldType, *, inner: bool = False) -> Convert | None:
 def unknown_fields(value: Any, kind: FieldType, path: str = "") -> Iterator[str]:
     """Paths of fields that the type does not name, in a value as JSON has it."""
     if kind.name == "struct" and isinstance(value, dict):
-        known = dict(kind.fields)
+        types = dict(kind.fields)
         for name, cell in value.items():
-            if name in known:
-                yield from unknown_fields(cell, known[name], f"{path}.{name}")
+            if name in types:
+                yield from unknown_fields(cell, types[name], f"{path}.{name}")
             else:
                 yield f"{path}.{name}"
     elif kind.element is not None and value:
@@ -114,12 +114,12 @@ def rest(value: bytes | msgspec.Raw, kind: FieldType) -> dict[str, Any] | None:
     What is in an array stands under the number of its element.
     """
     if kind.name == "struct":
-        known, found = dict(kind.fields), {}
+        types, unnamed = dict(kind.fields), {}
         for name, cell in (_MEMBERS.decode(value) or {}).items():
-            inner = rest(cell, known[name]) if name in known else cell
+            inner = rest(cell, types[name]) if name in types else cell
             if inner is not None:
-                found[name] = inner
-        return found or None
+                unnamed[name] = inner
+        return unnamed or None
     if kind.element is None or kind.element.is_flat:
         return None
     cells = (_MEMBERS.decode(value) or {}).items() if kind.name == "map" else enumerate(_ELEMENTS.decode(value) or ())

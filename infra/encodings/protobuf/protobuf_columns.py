@@ -30,21 +30,21 @@ class ProtobufColumns(ColumnBuilder):
     def _field(self, messages: list[Any], field: Any, kind: FieldType, records: Numbers, path: str) -> pa.Array:
         name, get = field.name, attrgetter(field.name)
         if field.has_presence:
-            found = [None if one is None or not one.HasField(name) else get(one) for one in messages]
-            if not kind.nullable and None in found:
-                missing = [value is None and one is not None for value, one in zip(found, messages, strict=True)]
+            values = [None if one is None or not one.HasField(name) else get(one) for one in messages]
+            if not kind.nullable and None in values:
+                missing = [value is None and one is not None for value, one in zip(values, messages, strict=True)]
                 self._refuse(missing, records, "Object is missing the required field", path)
         else:
-            found = [None if one is None else get(one) for one in messages]
+            values = [None if one is None else get(one) for one in messages]
         if is_map(field):
             item, inner = field.message_type.fields_by_name["value"], kind.element or kind
-            return self.maps(kind, found, records, lambda items, of: self._values(items, item, inner, of, f"{path}[]"))
+            return self.maps(kind, values, records, lambda items, of: self._values(items, item, inner, of, f"{path}[]"))
         if field.is_repeated:
             inner = kind.element or kind
             return self.lists(
-                kind, found, records, lambda items, of: self._values(items, field, inner, of, f"{path}[]")
+                kind, values, records, lambda items, of: self._values(items, field, inner, of, f"{path}[]")
             )
-        return self._values(found, field, kind, records, path)
+        return self._values(values, field, kind, records, path)
 
     def _values(self, values: list[Any], field: Any, kind: FieldType, records: Numbers, path: str) -> pa.Array:
         """Values of a field, each by itself; null where they are None."""

@@ -92,8 +92,8 @@ class ProtobufParser(SchemaParser[_Reading]):
         if not reading.keeps_more:
             return [None] * len(values)
         writer = reading.writer.DESCRIPTOR
-        found = (_unnamed(written, writer, self._reader, self.record_type) for written, _ in values)
-        return [None if more is None else msgspec.json.encode(more).decode() for more in found]
+        unnamed = (_unnamed(written, writer, self._reader, self.record_type) for written, _ in values)
+        return [None if more is None else msgspec.json.encode(more).decode() for more in unnamed]
 
     @cached_property
     def _reader(self) -> Message:
@@ -107,24 +107,24 @@ def _struct_fields(field: Any, kind: FieldType) -> FieldType | None:
 
 
 def _unnamed_paths(writer: Message, reader: Message, kind: FieldType, path: str = "") -> Any:
-    known = dict(kind.fields)
+    types = dict(kind.fields)
     for one in writer.fields:
         own = reader.fields_by_number.get(one.number)
-        if own is None or own.name not in known:
+        if own is None or own.name not in types:
             yield f"{path}{one.name}"
-        elif (inner := _struct_fields(own, known[own.name])) is not None:
+        elif (inner := _struct_fields(own, types[own.name])) is not None:
             yield from _unnamed_paths(one.message_type, own.message_type, inner, f"{path}{one.name}.")
 
 
 def _unnamed(message: Any, writer: Message, reader: Message, kind: FieldType) -> Any:
     """The fields of a message that a column's type does not name, each under the names that lead to it."""
-    known, found = dict(kind.fields), dict[str, Any]()
+    types, unnamed = dict(kind.fields), dict[str, Any]()
     for one, value in message.ListFields():
         own = reader.fields_by_number.get(one.number)
-        if own is None or own.name not in known:
-            found[one.name] = MessageToDict(message, preserving_proto_field_name=True)[one.name]
+        if own is None or own.name not in types:
+            unnamed[one.name] = MessageToDict(message, preserving_proto_field_name=True)[one.name]
             continue
-        inner = _struct_fields(own, known[own.name])
+        inner = _struct_fields(own, types[own.name])
         if inner is None:
             continue
         if one.is_repeated:
@@ -137,5 +137,5 @@ def _unnamed(message: Any, writer: Message, reader: Message, kind: FieldType) ->
         else:
             more = _unnamed(value, one.message_type, own.message_type, inner)
         if more is not None:
-            found[own.name] = more
-    return found or None
+            unnamed[own.name] = more
+    return unnamed or None

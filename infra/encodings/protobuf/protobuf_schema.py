@@ -82,16 +82,16 @@ def message_of(schema: Schema, numbers: Sequence[int] = (0,)) -> Message:
     """
     file = compiled_proto(schema)
     within = [file.message_types_by_name[name] for name in file.message_types_by_name]
-    found = None
+    message = None
     for number in numbers:
         if not 0 <= number < len(within):
             raise BadSchema(f"it has no message {list(numbers)}")
-        found = within[number]
-        within = list(found.nested_types)
-    if found is None:
+        message = within[number]
+        within = list(message.nested_types)
+    if message is None:
         raise BadSchema("it has no message")
-    _require_bounded(found, ())
-    return found
+    _require_bounded(message, ())
+    return message
 
 
 def is_map(field: Any) -> bool:
@@ -149,10 +149,10 @@ def column_type(field: Any, path: str) -> FieldType:
             f"the field {path} is a map within another type, or one without strings as keys, which no column can be.",
             hint="Name the columns that the topic needs in `schema`.",
         )
-    found = _value_type(field, path)
+    kind = _value_type(field, path)
     if field.is_repeated:
-        return FieldType(name="array", element=found)
-    return FieldType(**{**vars(found), "nullable": field.has_presence and not field.is_required})
+        return FieldType(name="array", element=kind)
+    return FieldType(**{**vars(kind), "nullable": field.has_presence and not field.is_required})
 
 
 def _value_type(field: Any, path: str) -> FieldType:
@@ -174,9 +174,9 @@ def _value_type(field: Any, path: str) -> FieldType:
 
 def differences(writer: Message, reader: Message, path: str = "") -> Iterator[str]:
     """The fields that the reader's message cannot read as the writer's wrote them; they go by number, not by name."""
-    known = reader.fields_by_number
+    by_number = reader.fields_by_number
     for field in writer.fields:
-        other, place = known.get(field.number), f"{path}.{field.name}".removeprefix(".")
+        other, place = by_number.get(field.number), f"{path}.{field.name}".removeprefix(".")
         if other is None:
             continue
         if field.is_repeated != other.is_repeated or not (

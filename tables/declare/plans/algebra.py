@@ -239,8 +239,8 @@ class Project(Relation):
 
     def _own(self) -> list[Expr]:
         """The expressions that it computes and its input does not have."""
-        known = {part for column in self.input.columns for part in parts(column.value)}
-        return [part for one in self.computed for part in parts(one) if part not in known]
+        inner = {part for column in self.input.columns for part in parts(column.value)}
+        return [part for one in self.computed for part in parts(one) if part not in inner]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -402,11 +402,11 @@ def quoted(name: str) -> str:
 
 def _one(columns: Sequence[Named], name: str) -> Expr | None:
     """The value of the column of that name; None: there is none, or several that differ."""
-    found = {c.value for c in columns if c.name.lower() == name.lower()}
-    if not found:
+    values = {c.value for c in columns if c.name.lower() == name.lower()}
+    if not values:
         rests = [c.value for c in columns if isinstance(c.value, Rest) and name.lower() not in c.value.without]
-        found = {_hidden(rest, name) for rest in rests if rest.source}
-    return found.pop() if len(found) == 1 else None
+        values = {_hidden(rest, name) for rest in rests if rest.source}
+    return values.pop() if len(values) == 1 else None
 
 
 def _hidden(rest: Rest, name: str) -> Expr:
@@ -427,9 +427,9 @@ def _member(value: Expr, name: str) -> Expr | None:
     if not (isinstance(value, Call) and value.function == "named_struct"):
         return None
     names, values = value.arguments[::2], value.arguments[1::2]
-    found = [
+    members = [
         one
         for called, one in zip(names, values, strict=True)
         if isinstance(called, Literal) and called.text.lower() == name.lower()
     ]
-    return found[0] if len(found) == 1 else None
+    return members[0] if len(members) == 1 else None

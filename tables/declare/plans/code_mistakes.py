@@ -36,18 +36,18 @@ _IMPURE = {
 
 def impure_calls(tree: ast.AST) -> Iterator[tuple[int, str, str]]:
     """Line, name and what to do instead, of each in the order of the file."""
-    known = dict(_imported(tree))
+    imported = dict(_imported(tree))
     bound = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store)}
-    found: dict[tuple[int, str], tuple[str, str]] = {}
+    calls: dict[tuple[int, str], tuple[str, str]] = {}
     for node in ast.walk(tree):
         path = _path(node)
-        if not path or path[0] in bound or (path[0] not in known and path[0] not in ("open", "spark")):
+        if not path or path[0] in bound or (path[0] not in imported and path[0] not in ("open", "spark")):
             continue
-        full = ".".join([known.get(path[0], path[0]), *path[1:]])
+        full = ".".join([imported.get(path[0], path[0]), *path[1:]])
         for impure, instead in _IMPURE.items():
             if full == impure or full.startswith(f"{impure}."):
-                found.setdefault((node.lineno, impure), (full, instead))  # type: ignore[attr-defined]
-    for (line, _), (full, instead) in sorted(found.items()):
+                calls.setdefault((node.lineno, impure), (full, instead))  # type: ignore[attr-defined]
+    for (line, _), (full, instead) in sorted(calls.items()):
         yield line, full, instead
 
 

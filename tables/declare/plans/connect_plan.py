@@ -328,9 +328,9 @@ class _Reader:
     def _of_expression_string(self, one: Any, below: Sequence[Relation], node: int) -> Expr:
         written = one.expression.strip()
         if _NAME.match(written) and written.lower() not in ("null", "true", "false"):
-            found = self._build.column(written.split("."), below)
-            if not isinstance(found, Missing):
-                return found
+            column = self._build.column(written.split("."), below)
+            if not isinstance(column, Missing):
+                return column
         if interval := _INTERVAL.match(written):
             return Literal(f"{interval[1]} {interval[2].lower()}", f"INTERVAL '{interval[1]}' {interval[2]}")
         from tables.declare.plans.sql_plan import SqlReader

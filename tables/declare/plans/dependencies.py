@@ -154,7 +154,7 @@ def keys(root: Relation, identities: Mapping[str, Sequence[str]]) -> list[tuple[
 
 def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
     """Column -> the columns of inputs that its value is made of, conditions and groups left out."""
-    found: dict[str, list[tuple[str, str]]] = {}
+    made_of: dict[str, list[tuple[str, str]]] = {}
     merged = {one.node: one for one in relations(root) if isinstance(one, Union)}
 
     def leaves(value: Expr) -> Iterable[tuple[str, str]]:
@@ -167,8 +167,8 @@ def lineage(root: Relation) -> dict[str, list[tuple[str, str]]]:
 
     for column in root.columns:
         if column.name:
-            found[column.name] = list(dict.fromkeys(leaves(column.value)))
-    return found
+            made_of[column.name] = list(dict.fromkeys(leaves(column.value)))
+    return made_of
 
 
 def by_source(root: Relation, scope: Scope) -> dict[str, Expr]:
@@ -215,8 +215,8 @@ def _of_join(join: Join, value: Expr) -> Scope:
         return {}
     if join.how == "full_outer" and not (is_of(a, join.left) and is_of(b, join.right)):
         return {}
-    found = scope_of(join.left, a) if is_of(a, join.left) else {}
-    return {**found, **(scope_of(join.right, b) if is_of(b, join.right) else {})}
+    scope = scope_of(join.left, a) if is_of(a, join.left) else {}
+    return {**scope, **(scope_of(join.right, b) if is_of(b, join.right) else {})}
 
 
 def _simplified(join: Join, part: Expr) -> Expr | None:
@@ -250,12 +250,12 @@ def lifted(join: Join, values: Iterable[Expr], side: str) -> list[Expr]:
 
 
 def _of_union(union: Union, value: Expr) -> Scope:
-    found: dict[int, Expr] = {}
+    scope: dict[int, Expr] = {}
     for number, one in enumerate(union.inputs):
         own = union.values[number]
         within = mapped(value, lambda part, own=own: own[part.place] if _is_place(union, part) else None)  # type: ignore[misc]
-        found |= scope_of(one, within)
-    return found
+        scope |= scope_of(one, within)
+    return scope
 
 
 def _is_place(union: Union, part: Expr) -> bool:

@@ -10,14 +10,14 @@ from infra.errors import BadDeclaration
 
 def found_by(*checks: Callable[[], object]) -> list[BadDeclaration]:
     """The mistakes that the checks find; one that several find is in once."""
-    found: dict[str, BadDeclaration] = {}
+    mistakes: dict[str, BadDeclaration] = {}
     for check in checks:
         try:
             check()
         except BadDeclaration as fault:
             for mistake in split(fault):
-                found.setdefault(mistake.message, mistake)
-    return list(found.values())
+                mistakes.setdefault(mistake.message, mistake)
+    return list(mistakes.values())
 
 
 def require_none(mistakes: Sequence[BadDeclaration]) -> None:
@@ -42,9 +42,9 @@ def split(fault: BadDeclaration) -> list[BadDeclaration]:
 @contextmanager
 def together_with(known: Sequence[BadDeclaration]) -> Iterator[None]:
     """Raise these mistakes with the one that leaves the block, or alone."""
-    found = list(known)
+    mistakes = list(known)
     try:
         yield
     except BadDeclaration as fault:
-        found += split(fault)
-    require_none(found)
+        mistakes += split(fault)
+    require_none(mistakes)

@@ -92,9 +92,9 @@ class PlanBuilder:
     def projected(self, below: Relation, columns: Iterable[Named]) -> Relation:
         """Columns computed of the rows; of all of them together, where one is an aggregate."""
         columns = tuple(columns)
-        known = {part for column in below.columns for part in parts(column.value)}
+        below_parts = {part for column in below.columns for part in parts(column.value)}
         of_rows = (one for column in columns for one in _outside(column.value))
-        if any(isinstance(one, Aggregate) and one not in known for one in of_rows):
+        if any(isinstance(one, Aggregate) and one not in below_parts for one in of_rows):
             return self.grouped(below, (), columns)
         return Project(input=below, computed=tuple(column.value for column in columns), columns=columns)
 
@@ -133,11 +133,11 @@ class PlanBuilder:
             opaque = {one.value: Opaque(self.node(), "`rollup`, `cube`, `pivot` or grouping sets") for one in by}
             columns = [replace(c, value=mapped(c.value, opaque.get)) for c in columns]
         columns = tuple(columns)
-        known = {part for column in below.columns for part in parts(column.value)}
+        below_parts = {part for column in below.columns for part in parts(column.value)}
         of_groups = [
             column
             for column in columns
-            if any(isinstance(one, Windowed | Generated) and one not in known for one in parts(column.value))
+            if any(isinstance(one, Windowed | Generated) and one not in below_parts for one in parts(column.value))
         ]
         own = tuple(column for column in columns if column not in of_groups)
         computed = tuple(column.value for column in own)
@@ -309,15 +309,15 @@ def _knowing(join: Join, conditions: Sequence[Expr]) -> Join:
 
 def _equal(conditions: Iterable[Expr], left: Relation, right: Relation) -> list[tuple[Expr, Expr]]:
     """Pairs of values of the left and of the right side that the conditions set equal."""
-    found = []
+    pairs = []
     for one in conditions:
         if isinstance(one, Call) and one.function in ("=", "==", "<=>", "equal_null"):
             a, b = one.arguments
             if is_of(a, left) and is_of(b, right):
-                found.append((a, b))
+                pairs.append((a, b))
             elif is_of(b, left) and is_of(a, right):
-                found.append((b, a))
-    return found
+                pairs.append((b, a))
+    return pairs
 
 
 def _without(columns: Iterable[Named], names: Iterable[str]) -> list[Named]:
@@ -348,14 +348,14 @@ def _of_plan(root: Relation, plan_id: int, path: Sequence[str]) -> list[Expr]:
     if root.plan_id == plan_id:
         value = root.value(path)
         return [] if value is None else [value]
-    found: list[Expr] = []
+    expressions: list[Expr] = []
     for n, one in enumerate(root.below):
         values = _of_plan(one, plan_id, path)
         if isinstance(root, Join):
             values = lifted(root, values, ("left", "right")[n])
-        found += values
-    known = {column.value for column in root.columns}
-    return [value for value in found if _base(value) in known or any(isinstance(one, Rest) for one in known)]
+        expressions += values
+    own = {column.value for column in root.columns}
+    return [value for value in expressions if _base(value) in own or any(isinstance(one, Rest) for one in own)]
 
 
 def _base(value: Expr) -> Expr:

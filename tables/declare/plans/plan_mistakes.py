@@ -113,9 +113,9 @@ def _of_group(one: Group, identities: Mapping[str, Sequence[str]]) -> Iterator[P
             "Make a table of each window, and join them in a third one.",
             only_on_stream=True,
         )
-    known = {part for column in one.input.columns for part in parts(column.value)}
+    below_parts = {part for column in one.input.columns for part in parts(column.value)}
     for value, above in _with_parents(one.computed):
-        if not isinstance(value, Aggregate) or value in known:
+        if not isinstance(value, Aggregate) or value in below_parts:
             continue
         if value.is_distinct or value.function == "count_distinct":
             yield PlanMistake(
@@ -188,11 +188,11 @@ def _missing(
     """The hint by which an order becomes total, given the values that rows agree or are ordered in; None: it is."""
     # What identifies the rows of a join is more than it has to be: an order can be total without all of it.
     is_joined = any(isinstance(one, Join) for one in relations(below))
-    known = [] if is_joined else keys(below, identities)
-    is_open = bool(known) and all(isinstance(one, Column) for one in values)
+    keys_below = [] if is_joined else keys(below, identities)
+    is_open = bool(keys_below) and all(isinstance(one, Column) for one in values)
     if order and not (is_open and not _tell_apart(values, below, identities)):
         return None
-    lacking = [one for one in next(iter(known), ()) if one not in values]
+    lacking = [one for one in next(iter(keys_below), ()) if one not in values]
     names = [name for one in lacking if (name := below.name_of(one))]
     return f"add {', '.join(names)} to orderBy." if names else "order by columns that identify a row."
 

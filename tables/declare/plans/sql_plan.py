@@ -297,11 +297,11 @@ class SqlReader:
         path = [part.name for part in one.parts] if isinstance(one, exp.Column) else [one.name]
         if path[0].lower() in self._variables:
             return Literal(f"the variable {'.'.join(path)}", "")
-        found = self._build.column(path, below)
-        if not isinstance(found, Missing) or len(path) > 1:
-            return found
+        column = self._build.column(path, below)
+        if not isinstance(column, Missing) or len(path) > 1:
+            return column
         name = path[0].lower()
-        return self._aliases.get(name, Call(name) if name in CLOCK else found)
+        return self._aliases.get(name, Call(name) if name in CLOCK else column)
 
 
 _MANY_GROUPINGS = ("rollup", "cube", "grouping_sets", "all", "totals")

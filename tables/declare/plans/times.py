@@ -99,16 +99,16 @@ def _of_window(root: Relation, group: Group, window: Call, begins: str | None, *
     length = window.arguments[1].text if len(window.arguments) > 1 and isinstance(window.arguments[1], Literal) else ""
     if not begins or not length:
         return {}
-    found = {"event_time": begins, "depends_within": length}
+    parameters = {"event_time": begins, "depends_within": length}
     is_session = window.function == "session_window"
     last = [one for one in group.computed if isinstance(one, Aggregate) and one.function == "max" and
             one.arguments == window.arguments[:1]]  # fmt: skip
     ends = (root.name_of(*last) if is_session and last else None) or root.name_of(field_of(window, "end"))
     if ends and is_session:
-        found["ends_at"] = ends
+        parameters["ends_at"] = ends
     elif ends and not has_tables:
-        found["closes_at"] = ends
-    return found
+        parameters["closes_at"] = ends
+    return parameters
 
 
 def _truncated(value: Expr, is_event_time: IsEventTime) -> str:

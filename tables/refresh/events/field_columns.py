@@ -23,28 +23,28 @@ def field_columns(topic: Topic, parsed: Mapping[str, pa.Array], source: pa.Table
         parsed: field of the record -> values.
         source: the raw records of these values.
     """
-    found: dict[str, pa.Array] = {}
+    columns_of: dict[str, pa.Array] = {}
     for column, kind in topic.types.items():
         given = topic.schema[column]
         if not isinstance(given, Field):
-            found[column] = parsed[column]
+            columns_of[column] = parsed[column]
         elif given.source == "value":
             first, *within = given.path
             values = parsed[first]
             for name in within:
                 values = pc.struct_field(values, name)
-            found[column] = (
+            columns_of[column] = (
                 values if given.default is None else pc.fill_null(values, pa.scalar(given.default, kind.arrow))
             )
         else:
             raw = source["key"].to_pylist() if given.source == "key" else _headers(source, given.path[0])
-            found[column] = pa.array([_text(value) for value in raw] if kind.name == "string" else raw, kind.arrow)
-    return found
+            columns_of[column] = pa.array([_text(value) for value in raw] if kind.name == "string" else raw, kind.arrow)
+    return columns_of
 
 
 def undecodable(topic: Topic, source: pa.Table) -> dict[int, list[str]]:
     """Row -> keys and headers that are no text where their column is one, or that are not there and must be."""
-    found: dict[int, list[str]] = {}
+    faults: dict[int, list[str]] = {}
     for column, kind in topic.types.items():
         given = topic.schema[column]
         if isinstance(given, Field) and given.source != "value":
@@ -52,8 +52,8 @@ def undecodable(topic: Topic, source: pa.Table) -> dict[int, list[str]]:
             raw = source["key"].to_pylist() if given.source == "key" else _headers(source, given.path[0])
             for row, value in enumerate(raw):
                 if reason := _fault(value, kind, what):
-                    found.setdefault(row, []).append(f"{reason} at `{column}`")
-    return found
+                    faults.setdefault(row, []).append(f"{reason} at `{column}`")
+    return faults
 
 
 def _fault(value: bytes | None, kind: FieldType, what: str) -> str:

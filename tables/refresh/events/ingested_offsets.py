@@ -49,11 +49,11 @@ class IngestedOffsets:
     def after(self, ranges: Ranges, newest_ms: int | None) -> IngestedOffsets:
         """The frontier once a micro-batch is in that begins at or before it."""
         newest = [ms for ms in (self.newest_ms, newest_ms) if ms is not None]
-        known = {p: max(start, self.ends.get(p, start)) for p, (start, _) in ranges.items()}
+        starts_at = {p: max(start, self.ends.get(p, start)) for p, (start, _) in ranges.items()}
         return replace(
             self,
-            ends={**self.ends, **{p: max(known[p], end) for p, (_, end) in ranges.items()}},
-            starts={**self.starts, **known},
+            ends={**self.ends, **{p: max(starts_at[p], end) for p, (_, end) in ranges.items()}},
+            starts={**self.starts, **starts_at},
             newest_ms=max(newest, default=None),
             number=self.number + 1,
         )
@@ -64,13 +64,13 @@ class IngestedOffsets:
 
     def within(self, ranges: Ranges) -> Ranges:
         """The offsets among these before the frontier."""
-        found = {p: (start, min(end, self.ends.get(p, start))) for p, (start, end) in ranges.items()}
-        return {p: (start, end) for p, (start, end) in found.items() if start < end}
+        ingested = {p: (start, min(end, self.ends.get(p, start))) for p, (start, end) in ranges.items()}
+        return {p: (start, end) for p, (start, end) in ingested.items() if start < end}
 
     def beyond(self, ranges: Ranges) -> Ranges:
         """The offsets among these at or beyond the frontier."""
-        found = {p: (max(start, self.ends.get(p, start)), end) for p, (start, end) in ranges.items()}
-        return {p: (start, end) for p, (start, end) in found.items() if start < end}
+        rest = {p: (max(start, self.ends.get(p, start)), end) for p, (start, end) in ranges.items()}
+        return {p: (start, end) for p, (start, end) in rest.items() if start < end}
 
     @property
     def info(self) -> dict[str, object]:
@@ -92,11 +92,11 @@ def read_ingested_offsets(lake: Lake, topic: Topic, *, quarantine: bool = False)
     if info is not None:
         newest = info["newest_ms"] if quarantine or info["newest_ms"] is not None else _newest(table, topic)
         ends, starts = _numbers(info["ends"]), _numbers(info["starts"])
-        found = IngestedOffsets(ends, starts, newest, log=info.get("log", ""), driver=info.get("driver", ""))
+        ingested = IngestedOffsets(ends, starts, newest, log=info.get("log", ""), driver=info.get("driver", ""))
     else:
-        found = _scanned(table, None if quarantine else topic.event_time)
+        ingested = _scanned(table, None if quarantine else topic.event_time)
     # Rows go back with a restore, transaction ids do not: numbers that were used stay used.
-    return replace(found, number=table.transaction_version(INGEST) or 0)
+    return replace(ingested, number=table.transaction_version(INGEST) or 0)
 
 
 def offsets_at(lake: Lake, topic: Topic, version: int) -> tuple[dict[int, Range], str]:
@@ -122,8 +122,8 @@ def _numbers(ends: Mapping[str, int]) -> dict[int, int]:
 
 def _newest(table: DeltaTable, topic: Topic) -> int | None:
     """The greatest event time by the rows: a large micro-batch learns it only once it is written."""
-    found = query(f'SELECT max("{topic.event_time}") AS at FROM live WHERE NOT {REPLAYED}', live=table.scan())
-    return epoch_ms(found["at"][0].as_py())
+    rows = query(f'SELECT max("{topic.event_time}") AS at FROM live WHERE NOT {REPLAYED}', live=table.scan())
+    return epoch_ms(rows["at"][0].as_py())
 
 
 def _scanned(table: DeltaTable, event_time: str | None) -> IngestedOffsets:

@@ -68,8 +68,8 @@ def gaps(lake: Lake, topic: str | None = None) -> list[Gap]:
         return []
     rows = pa.table(lake.open(GAPS).scan()).to_pylist()
     names = [f.name for f in fields(Gap)]
-    found = [Gap(**{name: row[name] for name in names}) for row in rows if topic in (None, row["topic"])]
-    return sorted(found, key=lambda gap: (gap.topic, gap.partition, gap.start, gap.log))
+    listed = [Gap(**{name: row[name] for name in names}) for row in rows if topic in (None, row["topic"])]
+    return sorted(listed, key=lambda gap: (gap.topic, gap.partition, gap.start, gap.log))
 
 
 def record(lake: Lake, found: Sequence[Gap], spark: SparkSession | None = None) -> list[Gap]:
@@ -99,10 +99,10 @@ def between_gaps(ranges: Ranges, known: Sequence[Gap]) -> list[dict[int, tuple[i
 
 def places(known: Iterable[Gap]) -> dict[int, list[Range]]:
     """The offsets of gaps of one topic."""
-    found: dict[int, list[Range]] = {}
+    lost: dict[int, list[Range]] = {}
     for gap in known:
-        found.setdefault(gap.partition, []).append((gap.start, gap.end))
-    return found
+        lost.setdefault(gap.partition, []).append((gap.start, gap.end))
+    return lost
 
 
 def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None = None) -> list[Gap]:
@@ -120,11 +120,11 @@ def acknowledge(lake: Lake, topic: str, because: str, spark: SparkSession | None
         return []
     writer, app = Writer(lake, GAPS, spark, compact_without_history), "acknowledged"
     number, now = writer.next_number(app), datetime.now(UTC)
-    known = [replace(gap, acknowledged_at=now, because=because) for gap in gaps(lake, topic) if gap.is_open]
-    if known:
-        rows = pa.Table.from_pylist([asdict(gap) for gap in known], schema=SCHEMA)
+    acknowledged = [replace(gap, acknowledged_at=now, because=because) for gap in gaps(lake, topic) if gap.is_open]
+    if acknowledged:
+        rows = pa.Table.from_pylist([asdict(gap) for gap in acknowledged], schema=SCHEMA)
         writer.upsert(rows, _KEY, CommitTag(app=app, version=number))
-    return known
+    return acknowledged
 
 
 def _beyond(found: Iterable[Gap], known: Sequence[Gap]) -> Iterator[Gap]:

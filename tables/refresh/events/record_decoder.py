@@ -87,13 +87,13 @@ def heartbeat(topic: Topic, event_ms: int, appended_ms: int, newest_ms: int | No
         newest_ms: the greatest event time of the topic so far, epoch milliseconds; None when there is none.
     """
     schema = events_schema(topic)
-    known = {
+    values = {
         topic.event_time: pa.array([event_ms * 1_000]).cast(TIMESTAMP),
         APPENDED_AT: pa.array([appended_ms * 1_000]).cast(TIMESTAMP),
         LATE_BY_MS: pa.array([None if newest_ms is None else newest_ms - event_ms], pa.int64()),
         REPLAYED: pa.array([False]),
     }
-    return pa.table([known.get(f.name, pa.nulls(1, f.type)) for f in schema], schema=schema)
+    return pa.table([values.get(f.name, pa.nulls(1, f.type)) for f in schema], schema=schema)
 
 
 @dataclass(frozen=True)
@@ -260,8 +260,8 @@ def for_workers(raw: DataFrame, topic: Topic) -> DataFrame:
     """
     from pyspark.sql import functions as F
 
-    found = raw.select(*raw_columns(topic))
-    return found.withColumn(HEADERS, F.expr(f"coalesce({HEADERS}, array())")) if topic.reads_headers else found
+    selected = raw.select(*raw_columns(topic))
+    return selected.withColumn(HEADERS, F.expr(f"coalesce({HEADERS}, array())")) if topic.reads_headers else selected
 
 
 def decode_frame(raw: DataFrame, topic: Topic, newest_ms: int | None, *, replayed: bool = False) -> DataFrame:

@@ -41,12 +41,12 @@ def in_transactions(lake: Lake, topic: str, log: str) -> dict[int, list[Range]]:
     Args:
         log: the topic's id on the broker; a topic that is created again starts another log.
     """
-    found: dict[int, list[Range]] = {}
+    uncommitted: dict[int, list[Range]] = {}
     if lake.exists(TRANSACTIONS):
-        wanted = f"topic = {literal(topic)} AND log = {literal(log)}"
-        for row in select(lake.open(TRANSACTIONS), ["partition", "start", "end"], wanted).to_pylist():
-            found.setdefault(row["partition"], []).append((row["start"], row["end"]))
-    return {partition: joined(here) for partition, here in found.items()}
+        predicate = f"topic = {literal(topic)} AND log = {literal(log)}"
+        for row in select(lake.open(TRANSACTIONS), ["partition", "start", "end"], predicate).to_pylist():
+            uncommitted.setdefault(row["partition"], []).append((row["start"], row["end"]))
+    return {partition: joined(here) for partition, here in uncommitted.items()}
 
 
 def record(lake: Lake, topic: str, log: str, found: Spans, spark: SparkSession | None = None) -> None:
