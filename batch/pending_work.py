@@ -36,21 +36,39 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
     return [RunResult.idle(table.full_name, time.monotonic() - began) for table in chosen]
 
 
+def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
+    """Full names of the tables that may have work for reconcile, and of those below them, in dependency order.
+
+    Raises:
+        BadArgument: an unknown table.
+    """
+    registry, lake = load(), Lake(settings)
+    logs, positions = _Logs(lake), reconcile_positions(lake)
+    pending: list[str] = []
+    for table in registry.chosen(tables):
+        has_work = _after(logs, registry, table, positions.get(table.full_name)) is None
+        if has_work or any(above.full_name in pending for above in registry.upstream(table)):
+            pending.append(table.full_name)
+    return pending
+
+
 def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bool:
     """Whether nothing since their last reconcile can have made a row of these tables wrong, or waits to be recorded.
 
     True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
     ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
     """
-    positions, logs = reconcile_positions(lake), _Logs(lake)
-    passed: dict[str, ReconcilePosition] = {}
-    for table in tables:
-        standing = _after(logs, registry, table, positions.get(table.full_name))
-        if standing is None:
-            return False
-        before = positions.get(table.full_name)
-        if is_far(before.consumed if before else {}, standing.consumed):
-            passed[table.full_name] = standing
+    logs = _Logs(lake)
+    before = reconcile_positions(lake)
+    after = {table.full_name: _after(logs, registry, table, before.get(table.full_name)) for table in tables}
+    reached = {name: position for name, position in after.items() if position is not None}
+    if len(reached) < len(after):
+        return False
+    passed = {
+        name: position
+        for name, position in reached.items()
+        if is_far(before[name].consumed if name in before else {}, position.consumed)
+    }
     if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
         return False
     if passed:

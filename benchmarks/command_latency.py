@@ -276,7 +276,7 @@ def let_airflow_finish(platform: Platform) -> None:
     settings = platform.settings
     earlier = triggered_runs(settings, "flights.quality")
     with reconciling(platform):
-        outcomes = run_dag(settings, "flights.reconcile", {"verify": True}).result("recompute")
+        outcomes = run_dag(settings, "flights.reconcile", {"verify": True}).result("look")
         if any(outcome["changed"] for outcome in outcomes):
             run_after(settings, "flights.quality", earlier)
 

@@ -195,6 +195,9 @@ def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
             out.print(
                 f"{o.table}: what is pending waits until the stream's watermark has passed {shown(o.waits_until)}."
             )
+    for o in outcomes:
+        for line in o.corrected:
+            out.print(f"[dim]{o.table}[/] {escape(line)}", soft_wrap=True)
     changed = sum(outcome.changed for outcome in outcomes)
     compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
     scopes = sum(outcome.scopes for outcome in outcomes)

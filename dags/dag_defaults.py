@@ -7,11 +7,12 @@ from datetime import timedelta
 from itertools import chain
 from typing import Any
 
-from airflow.sdk import DAG, AssetAlias, Param
+from airflow.sdk import DAG, Param
 
 from dags import dag_docs
 from dags.failure_log import log_failure
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
+from dags.operators.assets import changes_of
 from dags.operators.command_operator import CommandOperator
 from dags.operators.plan_approval import PUBLISH, PlanApproval, PlanOperator, published_plan
 from tables.declare.registry import Registry
@@ -96,8 +97,9 @@ def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
     """Publish asset events for the domain, or the tables, that the command changed."""
     command >> AssetEventsOperator(
         task_id=ANNOUNCE,
-        source=command.task_id,
+        sources=[command.task_id],
         of=domain.name,
-        tables=AssetAlias(f"{domain.name}.changed", group="twofold"),
+        changes=changes_of(domain.name),
+        with_tables=True,
         **LIGHT,
     )

@@ -44,19 +44,19 @@ RECONCILE = """\
 Every 15 minutes. Finds the records that were too late for the stream, recomputes exactly the rows that they may affect,
 and publishes the differences. Each correction is in `ledger.corrections`, with the records that caused it.
 
-`recompute` runs all tables in one Spark job, since starting Spark costs more than a small reconcile. Then the task of
-each table shows what was done:
+`look` finds the tables that have work, from Delta's logs, in a second. The task of each table does its work, after
+those of the tables that it reads, so that the graph is the map of the data:
 
-- **success**: some rows were corrected; the table's asset gets an event;
-- **skipped**: the table was right;
-- **failed**: a difference has no explanation.
+- **success**: its log says which rows were corrected, and by which records; the table's asset gets an event. Or the
+  table was right: then it was not even started, and its note says so;
+- **failed**: the log says why, and what to do. The tables behind it are reconciled all the same.
 
-`announce` publishes which tables changed, and so starts `{domain}.quality`. Started by hand with **Verify**, the run
-also recomputes every closed row, and fails when any differs that no late record explains.
+`announce` publishes which tables changed, and so starts `{domain}.quality`. Started by hand with **Verify**, `look`
+also recomputes every closed row, in one job for all tables, and fails when any differs that no late record explains.
 
 ## When it fails
 
-1. `recompute` failed: its last log line says why, and what to do. What a retry can heal was tried three times.
+1. `look`, or a table, failed: its last log line says why, and what to do. What a retry can heal was tried three times.
 2. A table failed: rows differ that **no late record explains**. They were left unchanged. Find out what
    wrote such a row (`./twofold why TABLE key=value`), then start `{domain}.repair`: it overwrites them after your
    approval.

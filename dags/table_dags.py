@@ -6,24 +6,26 @@ from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
-from airflow.sdk import DAG, BaseOperator, Param
+from airflow.providers.standard.operators.empty import EmptyOperator
+from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
 
 from dags import dag_docs
 from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
-from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, TableOperator, tables_to_check, telling
-from dags.operators.assets import domain_asset
+from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
+from dags.operators.assets import changes_of, domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import (
     audit_arguments,
     backfill_arguments,
-    reconcile_arguments,
+    look_arguments,
     recover_arguments,
     table_argument,
 )
 from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.quality_report import VerdictOperator, checked
 from dags.operators.stream_watchdog import Bounds, StreamOperator
+from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
 from dags.topic_dags import topic_dags
 from tables.declare.registry import Registry
 
@@ -72,27 +74,39 @@ def _reconcile(domain: Domain) -> DAG:
         description="Also recompute every closed row, and count differences that no late record explains.",
     )
     with make_dag(domain, "reconcile", about, schedule=RECONCILE_AT, params={"verify": verify}) as dag:
-        recompute = FanOutOperator(
-            task_id="recompute",
+        look = FanOutOperator(
+            task_id=LOOK,
             command="reconcile",
-            telling=telling,
-            arguments=lambda context: reconcile_arguments(context["params"], domain.table_names),
+            telling=with_work,
+            note="Right: nothing was late, no input has changed.",
+            arguments=lambda context: look_arguments(context["params"], domain.table_names),
             **SHORT_SPARK,
-            doc_md="One Spark job for all tables, in their order; without anything touched it starts no Spark.",
+            doc_md="Finds the tables that have work, from Delta's logs. With *Verify* it is one Spark job for all.",
         )
-        reports = {
-            table.full_name: TableOperator(
+        tasks = {
+            table.full_name: ReconcileOperator(
                 task_id=table.full_name,
-                source="recompute",
                 of=table.full_name,
+                changes=changes_of(domain.name),
                 owner=table.owner or table.domain,
                 doc_md=dag_docs.table_task(table),
-                **LIGHT,
+                **SHORT_SPARK,
             )
             for table in domain.tables
         }
-        recompute >> AssetEventsOperator(task_id=ANNOUNCE, source="recompute", of=domain.name, **LIGHT)
-        _connect(domain, recompute, reports)
+        _connect(domain, look, tasks)
+        announce = AssetEventsOperator(
+            task_id=ANNOUNCE,
+            sources=[*tasks],
+            of=domain.name,
+            changes=changes_of(domain.name),
+            with_tables=False,
+            **{**LIGHT, "trigger_rule": TriggerRule.ALL_DONE},
+        )
+        # The run is as its last tasks are, and a table behind one that failed may succeed. It is never started.
+        all_right = EmptyOperator(task_id=ALL_RIGHT, trigger_rule=TriggerRule.NONE_FAILED)
+        for task in tasks.values():
+            task >> [announce, all_right]
     return dag
 
 
@@ -196,6 +210,7 @@ def _quality(domain: Domain) -> DAG:
             task_id="check",
             command="quality",
             telling=checked,
+            note="Not checked: no run has changed it.",
             arguments=lambda context: tables_to_check(context, domain.table_names),
             inlets=[domain_asset(domain.name)],
             **SHORT_SPARK,
@@ -247,10 +262,15 @@ def _of_a_table(domain: Domain) -> dict[str, Param]:
     return {"table": Param(title="Table", enum=domain.table_names, type="string")}
 
 
-def _connect(domain: Domain, first: BaseOperator, reports: dict[str, TableOperator]) -> None:
-    """Each table's task after those of the tables that it reads, or else after `first`."""
+def _connect(domain: Domain, first: BaseOperator, tasks: dict[str, ReconcileOperator]) -> None:
+    """Each table's task after those of the tables that it reads, or else after `first`.
+
+    A table is reconciled, too, where one that it reads could not be.
+    """
     for table in domain.tables:
         inputs = [declaration.full_name for declaration in domain.registry.upstream(table)]
-        above: list[BaseOperator] = [reports[name] for name in inputs if name in reports]
+        above: list[BaseOperator] = [tasks[name] for name in inputs if name in tasks]
+        if above:
+            tasks[table.full_name].trigger_rule = TriggerRule.ALL_DONE
         for task in above or [first]:
-            task >> reports[table.full_name]
+            task >> tasks[table.full_name]

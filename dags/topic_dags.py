@@ -93,6 +93,7 @@ def _audit_topic(domain: Domain) -> DAG:
             task_id="look",
             command="audit",
             telling=audited_topics,
+            note="Not audited: the run was about another topic.",
             arguments=lambda context: audit_topic_arguments(context["params"], domain.topic_names),
             **SPARK,
             doc_md="One Spark job for all topics; it repairs nothing. The tasks behind it say what was found.",

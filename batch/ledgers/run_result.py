@@ -31,6 +31,7 @@ class RunResult:
         unexplained: rows that differ from their recomputation though nothing touched them.
         differences: the first of these rows.
         approved_by: who wanted it, where a person was asked.
+        corrected: lines about the first rows that it changed.
         compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table.
@@ -54,6 +55,7 @@ class RunResult:
     differences: Sequence[Difference] = ()
     approved_by: str = ""
     compared: int | None = None
+    corrected: Sequence[str] = ()
 
     @classmethod
     def idle(cls, table: str, seconds: float = 0.0) -> RunResult:

@@ -137,6 +137,9 @@ def reconcile(
     ] = False,
     yes: Annotated[bool, typer.Option("--yes", help="With --repair: publish the plan, do not ask.")] = False,
     preview: Annotated[bool, typer.Option("--preview", help="With --repair: keep the plan, do not ask.")] = False,
+    pending: Annotated[
+        bool, typer.Option("--pending", help="Only list the tables that may have work, and those below them.")
+    ] = False,
     why: Why = "",
     approved_by: ApprovedBy = None,
     as_json: Json = False,
@@ -147,34 +150,58 @@ def reconcile(
 
     Where nothing was touched it takes less than a second and starts no Spark.
     """
-    from tables.declare.registry import load, running_domains
+    from tables.declare.registry import running_domains
 
     settings = Settings.from_environment()
     names = table_names(tables) if tables else running_domains(settings)
+    if pending:
+        from batch.pending_work import pending_tables
+
+        listed = pending_tables(settings, names)
+        print_json(listed) if as_json else out.print("\n".join(listed) or "Nothing to do.", markup=False)
+        return
     if repair and not (yes or preview) and (as_json or not sys.stdin.isatty()):
         raise BadArgument(
             "--repair overwrites rows that nothing explains and needs approval.",
             hint="Run it in a terminal, which shows the rows and asks; or add --preview, or --yes.",
         )
     from batch.reconcile import reconcile as run
-    from batch.reconcile import reconcile_tables
 
-    if not repair:
-        print_outcomes(run(settings, names, verify=verify), as_json)
+    outcomes = run(settings, names, verify=verify and not repair)
+    if repair:
+        rewrite = Mode(preview=preview, why=why, as_json=as_json)
+        _repair(settings, names, ["reconcile", *(tables or ()), "--repair"], rewrite, yes=yes, approved_by=approved_by)
         return
-    run(settings, names)
-    chosen = load().chosen(names)
+    from batch.ledgers.corrected_rows import with_corrected_rows
+
+    print_outcomes(list(with_corrected_rows(settings, outcomes)), as_json)
+
+
+def _repair(
+    settings: Settings,
+    names: Sequence[str],
+    command: Sequence[str],
+    rewrite: Mode,
+    *,
+    yes: bool,
+    approved_by: str | None,
+) -> None:
+    """Plan to overwrite the rows that nothing explains, show it, and publish it where that is wanted."""
+    from batch.reconcile import reconcile_tables
+    from tables.declare.registry import load
+
+    chosen, as_json = load().chosen(names), rewrite.as_json
     plan = plan_rewrite(
         settings,
         [table.full_name for table in chosen],
         lambda platform: reconcile_tables(platform, chosen, repair=True),
         "repair",
-        ["reconcile", *(tables or ()), "--repair"],
-        why,
+        command,
+        rewrite.why,
     )
     if not (yes and as_json):
         show_plan(plan, as_json)
-    if plan.changes and (yes or (not preview and typer.confirm("Publish it?"))):
+    if plan.changes and (yes or (not rewrite.preview and typer.confirm("Publish it?"))):
         outcomes = publish_now(settings, plan, approved_by)
         if as_json:
             print_outcomes(outcomes, as_json)

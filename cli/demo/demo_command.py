@@ -181,7 +181,7 @@ def _correct(settings: Settings, domain: str) -> Mapping[str, int]:
     """Reconcile and recompute every closed row, check what changed; table -> differences that nothing explains."""
     quality = f"{domain}.quality"
     earlier = triggered_runs(settings, quality)
-    outcomes = run_dag(settings, f"{domain}.reconcile", {"verify": True}).result("recompute")
+    outcomes = run_dag(settings, f"{domain}.reconcile", {"verify": True}).result("look")
     if any(outcome["changed"] for outcome in outcomes):
         run_after(settings, quality, earlier)
     else:

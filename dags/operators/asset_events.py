@@ -1,17 +1,15 @@
-"""Operators that report a command's result by table and emit asset events."""
+"""Asset events of the tables that tasks changed."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, cast
 
-from airflow.sdk import AssetAlias
-from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
+from airflow.sdk import AssetAlias, BaseOperator
+from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.assets import change_facts, domain_asset, table_asset
 from dags.operators.command_report import changed_tables, of_table, read_reports
-from dags.operators.report_task import ReportOperator
-from infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -20,64 +18,37 @@ if TYPE_CHECKING:
 ANNOUNCE = "announce"
 
 
-class TableOperator(ReportOperator):
-    """Shows a command's result for one table: fails on unexplained differences, is skipped when nothing changed.
-
-    When it succeeds, the asset of the table gets an event with the rows, the cause and the version of the change.
-    """
-
-    def __init__(self, *, of: str, **settings: Any) -> None:
-        super().__init__(of=of, outlets=[table_asset(of)], **settings)
-
-    def execute(self, context: Context) -> None:
-        reports = of_table(read_reports(self.reported(context)), self.of)
-        for report in reports:
-            self.log.info("%s", report)
-        unexplained = sum(report.unexplained for report in reports)
-        if unexplained:
-            error = UnexplainedDifference(
-                f"{self.of}: {unexplained:,} rows differ from their recomputation and no touched row says why.",
-                hint="They were left as they are. The page of this DAG says how to go on.",
-            )
-            raise AirflowFailException(str(error))
-        if not changed_tables(reports):
-            raise AirflowSkipException(f"{self.of} was right: nothing changed.")
-        context["outlet_events"][table_asset(self.of)].extra.update(change_facts(reports))
-
-
-def telling(document: object) -> set[str]:
-    """The downstream tasks of a command that have something to report: of tables it changed or found wrong."""
-    reports = read_reports(document)
-    changed = set(changed_tables(reports))
-    return changed | {report.table for report in reports if report.unexplained} | ({ANNOUNCE} if changed else set())
-
-
-class AssetEventsOperator(ReportOperator):
-    """Publishes asset events for the tables that a command changed; is skipped when it changed none.
+class AssetEventsOperator(BaseOperator):
+    """Publishes one asset event of a domain, with the tables that tasks changed; none where they changed none.
 
     Args:
-        tables: each changed table's own asset gets its event through this alias, too.
+        of: the domain.
+        sources: the tasks that changed tables.
+        changes: the alias by which events of assets go out.
+        with_tables: each changed table's own asset gets its event, too.
     """
 
-    def __init__(self, *, of: str, tables: AssetAlias | None = None, **settings: Any) -> None:
-        super().__init__(of=of, outlets=[domain_asset(of), *([tables] if tables else [])], **settings)
-        self.tables = tables
+    def __init__(
+        self, *, of: str, sources: Sequence[str], changes: AssetAlias, with_tables: bool, **settings: Any
+    ) -> None:
+        super().__init__(outlets=[changes], **settings)
+        self.of = of
+        self.sources = list(sources)
+        self.changes = changes
+        self.with_tables = with_tables
 
     def execute(self, context: Context) -> list[str]:
-        document = self.reported(context)
-        if document is None:
-            raise AirflowSkipException("Nothing was published.")
-        reports = read_reports(document)
-        for report in reports:
-            self.log.info("%s", report)
+        results = [context["ti"].xcom_pull(task_ids=source) for source in self.sources]
+        reports = [report for result in results if result is not None for report in read_reports(result)]
         changed = changed_tables(reports)
         if not changed:
-            raise AirflowSkipException("Nothing changed.")
-        events = context["outlet_events"]
-        events[domain_asset(self.of)].extra["tables"] = list(changed)
-        if self.tables:
+            self.log.info("Nothing changed.")
+            return []
+        events = context["outlet_events"][self.changes]
+        if self.with_tables:
             for name in changed:
-                events[self.tables].add(table_asset(name), extra=dict(change_facts(of_table(reports, name))))
+                events.add(table_asset(name), extra=dict(change_facts(of_table(reports, name))))
+        events.add(domain_asset(self.of), extra={"tables": list[Any](changed)})
         return changed
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from airflow.sdk import Asset
+from airflow.sdk import Asset, AssetAlias
 
 from dags.operators.command_report import Report
 
@@ -20,6 +20,11 @@ def domain_asset(domain: str) -> Asset:
     Tables that one run changed must start one check, not one each: therefore an asset of its own.
     """
     return Asset(name=f"{domain}.tables", uri=f"twofold://{domain}", group="twofold")
+
+
+def changes_of(domain: str) -> AssetAlias:
+    """The alias by which tasks that may have changed tables of a domain publish events of assets."""
+    return AssetAlias(f"{domain}.changed", group="twofold")
 
 
 def change_facts(reports: Iterable[Report]) -> dict[str, str | int | None]:

@@ -10,9 +10,10 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from airflow.sdk import BaseOperator
-from airflow.sdk.exceptions import AirflowException, AirflowFailException, DownstreamTasksSkipped
+from airflow.sdk.exceptions import AirflowException, AirflowFailException
 
 from dags.operators.managed_subprocess import Ended, ManagedSubprocess
+from infra.airflow.airflow_api import Client
 from infra.errors import TwofoldError
 from infra.settings import Settings
 
@@ -82,24 +83,28 @@ class CommandOperator(BaseOperator):
 
 
 class FanOutOperator(CommandOperator):
-    """A command that reports on many tables: of the tasks behind it, those with nothing to report are skipped at once.
+    """A command for many tables: of the tasks behind it, those that have nothing to do succeed at once, with a note.
 
-    To start each of them, so that it skips itself, would cost seconds of CPU apiece.
+    To start each of them, so that it finds nothing to do, would cost seconds of CPU apiece.
 
     Args:
-        telling: of the command's result, the ids of the tasks that have something to report.
+        telling: of the command's result, the ids of the tasks that have something to do or to report.
+        note: what tasks with nothing to do are right by.
     """
 
-    def __init__(self, *, telling: Callable[[object], Collection[str]], **settings: Any) -> None:
+    def __init__(self, *, telling: Callable[[object], Collection[str]], note: str, **settings: Any) -> None:
         super().__init__(**settings)
         self.telling = telling
+        self.note = note
 
     def execute(self, context: Context) -> object:
         document = self.run_in(context)
-        if silent := self.get_flat_relative_ids() - set(self.telling(document)):
-            # What skips other tasks cannot return a result, too.
-            context["ti"].xcom_push(key="return_value", value=document)
-            raise DownstreamTasksSkipped(tasks=sorted(silent))  # type: ignore[no-untyped-call]
+        silent = self.get_flat_relative_ids() - set(self.telling(document))
+        if silent:
+            try:
+                Client(Settings.from_environment()).succeed(self.dag_id, context["run_id"], silent, self.note)
+            except TwofoldError as error:  # they are started then, and find nothing to do
+                self.log.warning("%s", error)
         return document
 
 

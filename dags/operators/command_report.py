@@ -13,8 +13,11 @@ class Report:
     """One element of the list that `reconcile`, `backfill` and `replay` print with `--json`.
 
     Attributes:
+        touched: input rows that could have changed the table.
+        scopes: groups of rows that were recomputed.
         changed: rows inserted, updated or deleted.
         pending: touched scopes that wait until the stream has closed their rows.
+        corrected: lines about the first rows that it changed.
         unexplained: differences that no touched row explains; they are left as they are.
     """
 
@@ -22,10 +25,16 @@ class Report:
     cause: str
     run: str
     touched: int
+    scopes: int
+    inserted: int
+    updated: int
+    deleted: int
     changed: int
     pending: int
     unexplained: int
+    version_before: int | None
     version_after: int | None
+    corrected: list[str]
 
 
 def read_reports(document: object) -> list[Report]:

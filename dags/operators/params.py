@@ -19,13 +19,13 @@ LONGEST_WAIT_MIN = 7 * 24 * 60
 OFFSETS = r"\d+(:\d+)?(,\d+:\d+)*"
 
 
-def reconcile_arguments(params: Params, tables: Collection[str]) -> list[str]:
-    """`TABLE... [--verify]` of a run's params.
+def look_arguments(params: Params, tables: Collection[str]) -> list[str]:
+    """`TABLE... --pending`, or `TABLE... --verify`, of a run's params.
 
     Raises:
         BadArgument: `verify` is neither true nor false.
     """
-    return [*tables, *(["--verify"] if _flag(params, "verify") else [])]
+    return [*tables, "--verify" if _flag(params, "verify") else "--pending"]
 
 
 def audit_arguments(params: Params, tables: Collection[str]) -> list[str]:

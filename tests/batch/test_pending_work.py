@@ -20,7 +20,7 @@ from batch.audit.table_audit import Report, audit
 from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Audited, RunResult
-from batch.pending_work import has_taken_in, nothing_to_do, untouched
+from batch.pending_work import has_taken_in, nothing_to_do, pending_tables, untouched
 from batch.pinned_versions import Pinned
 from batch.reconcile import Reconcile, reconcile, reconcile_tables
 from infra.delta.compaction import compact
@@ -61,6 +61,14 @@ def test_neither_the_plan_nor_any_declaration_loads_an_engine() -> None:
 
 def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> None:
     assert untouched(settings) is None
+
+
+def test_tables_below_one_with_work_are_pending_too(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    with_work = {"flights.delays_by_hour", "flights.plane_days"}
+    right = ReconcilePosition()
+    monkeypatch.setattr(pending_work, "_after", lambda _, r, t, b: None if t.full_name in with_work else right)
+    assert set(pending_tables(settings, ["flights"])) == {*with_work, "flights.delay_trend"}
+    assert pending_tables(settings, ["flights.flights"]) == []
 
 
 def test_with_a_file_that_cannot_be_loaded_not_all_is_right(

@@ -1,4 +1,4 @@
-"""What the tasks behind a command make of its report."""
+"""Events of assets, and what the tasks behind a command make of its report."""
 
 from __future__ import annotations
 
@@ -15,86 +15,77 @@ from infra.errors import ProcessFailed
 def report(table: str, **facts: Any) -> dict[str, Any]:
     counts = ("touched", "scopes", "pending", "inserted", "updated", "deleted", "changed", "unexplained")
     versions = {"version_before": 6, "version_after": 7}
-    return {"table": table, "cause": "late", "run": "run-1", **dict.fromkeys(counts, 0), **versions, **facts}
+    return {
+        "table": table,
+        "cause": "late",
+        "run": "run-1",
+        "corrected": [],
+        **dict.fromkeys(counts, 0),
+        **versions,
+        **facts,
+    }
 
 
-class Events(dict[Any, Any]):
-    """Airflow's outlet events: whatever asset is asked for has one."""
+class Events(list[Any]):
+    """Airflow's outlet events of an alias."""
 
-    def __missing__(self, asset: Any) -> Any:
-        return self.setdefault(asset, SimpleNamespace(extra={}, added=[], add=None))
-
-
-def context(document: Any, **more: Any) -> dict[str, Any]:
-    return {"ti": SimpleNamespace(xcom_pull=lambda task_ids: document), "outlet_events": Events(), **more}
+    def add(self, asset: Any, extra: Any) -> None:
+        self.append((asset.name, extra))
 
 
-def table_task(table: str) -> Any:
+def events_of(results: dict[str, Any]) -> dict[str, Any]:
+    """A context in which tasks have returned these results."""
+    from dags.operators.assets import changes_of
+
+    instance = SimpleNamespace(xcom_pull=lambda task_ids: results.get(task_ids))
+    return {"ti": instance, "outlet_events": {changes_of("flights"): Events()}}
+
+
+def added(given: dict[str, Any]) -> dict[str, Any]:
+    """Asset -> the facts of its event."""
+    [events] = given["outlet_events"].values()
+    return dict(events)
+
+
+def announcement(sources: list[str], *, with_tables: bool) -> Any:
     from airflow.sdk import DAG
 
-    from dags.operators.asset_events import TableOperator
+    from dags.operators.asset_events import AssetEventsOperator
+    from dags.operators.assets import changes_of
 
     with DAG("flights.reconcile", schedule=None):
-        return TableOperator(task_id=table, source="recompute", of=table)
+        return AssetEventsOperator(
+            task_id="announce", sources=sources, of="flights", changes=changes_of("flights"), with_tables=with_tables
+        )
 
 
 def execute(task: Any, given: dict[str, Any]) -> Any:
     return type(task).execute.__wrapped__(task, given)
 
 
-def test_a_corrected_table_reports_what_changed() -> None:
-    from dags.operators.assets import table_asset
-
-    given = context([report("flights.flights", changed=4), report("flights.flights", changed=1, cause="upstream")])
-    execute(table_task("flights.flights"), given)
-    told = given["outlet_events"][table_asset("flights.flights")].extra
-    assert told == {"changed": 5, "cause": "late, upstream", "version": 7, "run": "run-1"}
-
-
-@pytest.mark.parametrize("document", [[], [report("flights.flights"), report("flights.carrier_days", changed=2)]])
-def test_a_table_that_was_right_is_skipped_and_reports_nothing(document: Any) -> None:
-    from airflow.sdk.exceptions import AirflowSkipException
-
-    given = context(document)
-    with pytest.raises(AirflowSkipException, match="nothing changed"):
-        execute(table_task("flights.flights"), given)
-    assert given["outlet_events"] == {}
-
-
-def test_an_unexplained_difference_fails_the_task_of_its_table() -> None:
-    from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
-
-    document = [report("flights.flights", unexplained=2, changed=1), report("flights.carrier_days")]
-    with pytest.raises(AirflowFailException, match=r"flights\.flights: 2 rows differ"):
-        execute(table_task("flights.flights"), context(document))
-    with pytest.raises(AirflowSkipException):
-        execute(table_task("flights.carrier_days"), context(document))
-
-
 def test_the_domain_is_reported_once_which_tables_changed() -> None:
-    from airflow.sdk import DAG
-
-    from dags.operators.asset_events import AssetEventsOperator
-    from dags.operators.assets import domain_asset
-
-    with DAG("flights.reconcile", schedule=None):
-        task = AssetEventsOperator(task_id="announce", source="recompute", of="flights")
-    given = context([report("flights.a", changed=1), report("flights.b"), report("flights.c", changed=9)])
-    assert execute(task, given) == ["flights.a", "flights.c"]
-    assert given["outlet_events"][domain_asset("flights")].extra == {"tables": ["flights.a", "flights.c"]}
-
-
-def test_tables_that_changed_or_are_wrong_have_a_result() -> None:
-    from dags.operators.asset_events import telling
-
-    right = report("flights.b")
-    assert telling([report("flights.a", changed=1), right, report("flights.c", unexplained=2)]) == {
-        "flights.a",
-        "flights.c",
-        "announce",
+    results = {
+        "flights.a": [report("flights.a", changed=1)],
+        "flights.b": None,  # it was right, and not even started
+        "flights.c": [report("flights.c"), report("flights.c", changed=9, cause="upstream")],
     }
-    assert telling([right, report("flights.c", unexplained=2)]) == {"flights.c"}
-    assert telling([right]) == set()
+    task, given = announcement([*results], with_tables=False), events_of(results)
+    assert execute(task, given) == ["flights.a", "flights.c"]
+    assert added(given) == {"flights.tables": {"tables": ["flights.a", "flights.c"]}}
+
+
+def test_each_table_that_a_publication_changed_has_an_event_too() -> None:
+    results = {"publish": [report("flights.a", changed=1), report("flights.c", changed=9)]}
+    given = events_of(results)
+    execute(announcement(["publish"], with_tables=True), given)
+    assert list(added(given)) == ["flights.a", "flights.c", "flights.tables"]
+
+
+@pytest.mark.parametrize("result", [None, [], [report("flights.a")]])
+def test_where_nothing_changed_there_is_no_event(result: Any) -> None:
+    given = events_of({"publish": result})
+    assert execute(announcement(["publish"], with_tables=True), given) == []
+    assert added(given) == {}
 
 
 def test_quality_checks_what_was_announced_since_and_all_when_by_hand() -> None:
@@ -132,12 +123,6 @@ class Inlet(list[Any]):
         return [event for event in self if event.timestamp >= datetime.fromisoformat(instant)]
 
 
-@pytest.mark.parametrize("document", [None, {"error": "x"}, [{"table": "flights.flights"}]])
-def test_a_result_of_another_form_is_refused(document: Any) -> None:
-    with pytest.raises(ProcessFailed, match="no list of objects with table"):
-        execute(table_task("flights.flights"), context(document))
-
-
 def verdict(table: str, failing: int) -> dict[str, Any]:
     rules = [{"rule": "not_null(origin)", "rows": 10, "failing": failing, "observed": ""}]
     return {"table": table, "rows": 10, "rules": rules, "samples": [], "report": "/docs/index.html", "results": None}
@@ -155,7 +140,7 @@ def test_a_broken_rule_fails_the_task_of_its_table() -> None:
         )
     verdicts = [verdict("flights.good", 0), verdict("flights.bad", 3)]
     assert checked(verdicts) == {"flights.good", "flights.bad"}
-    given = context(verdicts)
+    given = {"ti": SimpleNamespace(xcom_pull=lambda task_ids: verdicts)}
     assert execute(good, given) == {"rows": 10, "rules": 1, "data_docs": "/docs/index.html"}
     with pytest.raises(AirflowFailException, match=r"flights\.bad: 3 of 10 rows break not_null\(origin\)"):
         execute(bad, given)

@@ -17,7 +17,7 @@ from typing import Any
 import psutil
 import pytest
 
-from infra.errors import BadArgument
+from infra.errors import BadArgument, ProcessFailed
 from infra.settings import ROOT
 
 StandIn = Callable[[str], None]
@@ -128,33 +128,37 @@ def test_the_command_sees_the_settings_but_none_of_airflows_own(
     assert [name for name in seen if name.startswith("AIRFLOW__")] == []
 
 
-def fan_out(telling: Callable[[object], set[str]]) -> tuple[Any, dict[str, Any], dict[str, Any]]:
-    """`recompute` >> `a` >> `b`; a context, and what is pushed through it."""
+def fan_out(monkeypatch: pytest.MonkeyPatch, succeed: Callable[..., None]) -> Any:
+    """`look` >> `a` >> `b`, of which only `b` has work."""
     from airflow.sdk import DAG, BaseOperator
 
-    from dags.operators.command_operator import FanOutOperator
+    from dags.operators import command_operator
 
+    monkeypatch.setattr(command_operator, "Client", lambda _: SimpleNamespace(succeed=succeed))
     with DAG("flights.reconcile", schedule=None):
-        task = FanOutOperator(task_id="recompute", command="reconcile", telling=telling)
+        task = command_operator.FanOutOperator(
+            task_id="look", command="reconcile", telling=lambda document: {"b", f"of {document}"}, note="Right."
+        )
         task >> BaseOperator(task_id="a") >> BaseOperator(task_id="b")
-    pushed: dict[str, Any] = {}
-    return task, {"ti": SimpleNamespace(xcom_push=lambda key, value: pushed.update({key: value}))}, pushed
+    return task
 
 
-def test_tasks_without_a_result_are_skipped_and_the_result_is_kept(stand_in: StandIn) -> None:
-    from airflow.sdk.exceptions import DownstreamTasksSkipped
+def test_tasks_without_work_succeed_without_being_started(stand_in: StandIn, monkeypatch: pytest.MonkeyPatch) -> None:
+    stand_in("print('[1, 2]')")
+    succeeded: list[Any] = []
+    task = fan_out(monkeypatch, lambda *of: succeeded.append(of))
+    assert execute(task, run_id="r") == [1, 2]
+    assert succeeded == [("flights.reconcile", "r", {"a"}, "Right.")]
+
+
+def test_where_airflow_does_not_answer_tasks_without_work_are_started(
+    stand_in: StandIn, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(*_: Any) -> None:
+        raise ProcessFailed("Airflow does not answer.")
 
     stand_in("print('[1, 2]')")
-    task, context, pushed = fan_out(lambda document: {"b", f"of {document}"})
-    with pytest.raises(DownstreamTasksSkipped) as skipped:
-        execute(task, **context)
-    assert (skipped.value.tasks, pushed) == (["a"], {"return_value": [1, 2]})
-
-
-def test_where_all_tasks_have_a_result_it_is_returned(stand_in: StandIn) -> None:
-    stand_in("print('[1, 2]')")
-    task, context, pushed = fan_out(lambda _: {"a", "b"})
-    assert (execute(task, **context), pushed) == ([1, 2], {})
+    assert execute(fan_out(monkeypatch, unreachable), run_id="r") == [1, 2]
 
 
 SLEEPERS = """

@@ -9,7 +9,7 @@ from dags.operators.params import (
     audit_topic_arguments,
     awaited_arguments,
     backfill_arguments,
-    reconcile_arguments,
+    look_arguments,
     recover_arguments,
     redrive_arguments,
     replay_arguments,
@@ -69,15 +69,15 @@ def test_a_backfill_that_cannot_be_meant_is_refused(change: dict[str, object], m
         backfill_arguments(DAY | change, TABLES)
 
 
-@pytest.mark.parametrize(("verify", "options"), [(False, []), (True, ["--verify"])])
-def test_reconcile_takes_all_tables_and_verifies_on_demand(verify: bool, options: list[str]) -> None:
-    assert reconcile_arguments({"verify": verify}, TABLES) == [*TABLES, *options]
+@pytest.mark.parametrize(("verify", "option"), [(False, "--pending"), (True, "--verify")])
+def test_reconcile_looks_at_all_tables_and_verifies_on_demand(verify: bool, option: str) -> None:
+    assert look_arguments({"verify": verify}, TABLES) == [*TABLES, option]
 
 
 @pytest.mark.parametrize("verify", ["yes", "--json", 1, None])
 def test_a_verify_that_is_no_boolean_is_refused(verify: object) -> None:
     with pytest.raises(BadArgument, match="expected true or false"):
-        reconcile_arguments({"verify": verify}, TABLES)
+        look_arguments({"verify": verify}, TABLES)
 
 
 def test_a_replay_without_offsets_takes_the_whole_topic() -> None:

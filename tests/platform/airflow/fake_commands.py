@@ -99,7 +99,13 @@ def changed(name: str, cause: str) -> RunResult:
     return RunResult(table=name, cause=cause, run=f"{cause}-1", updated=1, version_before=1, version_after=2)  # type: ignore[arg-type]
 
 
+def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
+    """The first table has work."""
+    return [table.full_name for table in load().chosen(tables)][:1]
+
+
 WORK = {
+    "batch.pending_work.pending_tables": pending_tables,
     "batch.rewrite.planning.make_plan": make_plan,
     "batch.rewrite.plan_publication.publish_plan": publish_plan,
     "batch.reconcile.reconcile": reconcile,

@@ -45,7 +45,7 @@ def test_only_the_chosen_domain_has_processes_and_topics(platform: Settings) -> 
 
 
 @pytest.mark.parametrize(
-    ("dag", "conf", "command"), [("flights.stream", {}, "watch"), ("flights.reconcile", {"verify": True}, "recompute")]
+    ("dag", "conf", "command"), [("flights.stream", {}, "watch"), ("flights.reconcile", {"verify": True}, "look")]
 )
 def test_a_run_succeeds(airflow: Client, dag: str, conf: dict[str, object], command: str) -> None:
     """A reconcile verifies all tables on the platform's Spark server, beside the stream."""

@@ -1,0 +1,77 @@
+"""Operator that reconciles one table, and notes in its log and in the table's asset what changed."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+from airflow.sdk import AssetAlias
+from airflow.sdk.exceptions import AirflowFailException
+
+from dags.operators.asset_events import ANNOUNCE
+from dags.operators.assets import change_facts, table_asset
+from dags.operators.command_operator import CommandOperator
+from dags.operators.command_report import Report, changed_tables, of_table, read_reports
+from infra.errors import UnexplainedDifference
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
+
+LOOK = "look"
+"""The task that says which tables have work, or that has verified them all."""
+ALL_RIGHT = "all_right"
+"""The task that fails with any table."""
+
+
+class ReconcileOperator(CommandOperator):
+    """Reconciles one table; where it changes, the table's asset gets an event with the rows, the cause and the version.
+
+    A verification is one job for all tables, which `look` has done: then this task reports what it found.
+    """
+
+    def __init__(self, *, of: str, changes: AssetAlias, **settings: Any) -> None:
+        super().__init__(command="reconcile", arguments=[of], outlets=[changes], **settings)
+        self.of = of
+        self.changes = changes
+
+    def execute(self, context: Context) -> object:
+        looked = context["ti"].xcom_pull(task_ids=LOOK) or []
+        verified = [part for part in looked if isinstance(part, Mapping) and part["table"] == self.of]
+        document = verified or self.run_in(context)
+        reports = of_table(read_reports(document), self.of)
+        for line in lines_of(reports):
+            self.log.info("%s", line)
+        if unexplained := sum(report.unexplained for report in reports):
+            error = UnexplainedDifference(
+                f"{self.of}: {unexplained:,} rows differ from their recomputation and no touched row says why.",
+                hint="They were left as they are. The page of this DAG says how to go on.",
+            )
+            raise AirflowFailException(str(error))
+        if changed_tables(reports):
+            context["outlet_events"][self.changes].add(table_asset(self.of), extra=dict(change_facts(reports)))
+        return document
+
+
+def with_work(document: object) -> set[str]:
+    """The tasks that have something to do after a look: of tables with work, or that were changed or found wrong."""
+    parts: Sequence[Any] = document if isinstance(document, list) else []
+    names = {part for part in parts if isinstance(part, str)}
+    reports = read_reports([part for part in parts if isinstance(part, Mapping)])
+    names |= {report.table for report in reports if report.changed or report.unexplained}
+    return names | ({ANNOUNCE, ALL_RIGHT} if names else set())
+
+
+def lines_of(reports: Collection[Report]) -> Iterator[str]:
+    """The work on a table in lines for people."""
+    for one in reports:
+        yield f"{one.cause}: {one.touched:,} input rows were late or changed; {one.scopes:,} groups of rows recomputed."
+        if one.changed:
+            yield (
+                f"{one.changed:,} rows changed (+{one.inserted:,} -{one.deleted:,} ~{one.updated:,}), "
+                f"version {one.version_before} to {one.version_after}, run {one.run}."
+            )
+            yield from one.corrected
+        if one.pending:
+            yield f"{one.pending:,} groups have rows that are still open; they are looked at again once these close."
+    if not any(one.changed or one.unexplained for one in reports):
+        yield "Everything was right: nothing had to be corrected."

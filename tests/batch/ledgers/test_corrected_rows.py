@@ -1,0 +1,32 @@
+"""A corrected row is a line: its key, what changed, and a record that caused it."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+
+from batch.ledgers.corrected_rows import row_line
+
+CAUSE = {"source": "flights.departures", "partition": 1, "offset": 77, "late_by_ms": 5}
+BEFORE = {"origin": "JFK", "hour": "2013-01-01T10:00:00Z", "flights": 3, "mean": 1.5}
+
+
+def row(change: str, before: object, after: object, *evidence: dict[str, Any]) -> dict[str, Any]:
+    key = json.dumps({"origin": "JFK", "hour": "2013-01-01T10:00:00Z"})
+    texts = [None if value is None else json.dumps(value) for value in (before, after)]
+    return {"key": key, "change": change, "before": texts[0], "after": texts[1], "evidence": list(evidence)}
+
+
+@pytest.mark.parametrize(
+    ("of", "line"),
+    [
+        (row("update", BEFORE, {**BEFORE, "flights": 4}, CAUSE, CAUSE), "flights 3 -> 4, by flights.departures/1@77"),
+        (row("update", BEFORE, {**BEFORE, "mean": None, "flights": 0}), "flights 3 -> 0, mean 1.5 -> None"),
+        (row("insert", None, BEFORE, {**CAUSE, "offset": None}), "insert"),
+        (row("delete", BEFORE, None, CAUSE), "delete, by flights.departures/1@77"),
+    ],
+)
+def test_a_row_is_a_line(of: dict[str, Any], line: str) -> None:
+    assert row_line(of) == f"origin=JFK hour=2013-01-01T10:00:00Z: {line}"
