@@ -23,6 +23,8 @@ from tables.declare.topic import Topic
 SPARK_SLOTS = 3
 SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
 SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=30)}
+# Work on one table: two at once.
+ONE_TABLE: dict[str, Any] = {"pool_slots": 2, "execution_timeout": timedelta(minutes=30)}
 LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
 
 

@@ -28,6 +28,9 @@ under the supervisor; no task of Airflow holds it.
 - Rows become visible more than 15 minutes after the broker had them, or than a table declares as its `freshness`:
   the task fails.
 
+The asset of each table that the stream has written since the last look gets an event, with its version, its rows, and
+the instant before which its rows are closed: a DAG of your own can wait for it.
+
 ## When it fails
 
 1. `./twofold status` shows processes, lag and freshness; `./twofold doctor` whether the machine lacks something.

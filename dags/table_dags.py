@@ -10,9 +10,9 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
 
 from dags import dag_docs
-from dags.dag_defaults import LIGHT, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
+from dags.dag_defaults import LIGHT, ONE_TABLE, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
-from dags.operators.assets import changes_of, domain_asset
+from dags.operators.assets import changes_of, described_asset, domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import (
@@ -55,12 +55,14 @@ def _stream(domain: Domain) -> DAG:
         StreamOperator(
             task_id="watch",
             domain=domain.name,
+            changes=changes_of(domain.name),
             bounds=Bounds(
                 tables_s={t.name: t.freshness_ms / 1_000 for t in domain.tables if t.freshness_ms is not None}
             ),
             retries=1,
             execution_timeout=timedelta(minutes=5),
-            doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help.",
+            doc_md="Reads `./twofold status`, restarts what does not run or move, fails when that does not help. "
+            "The asset of each table that the stream has written since the last look gets an event.",
         )
     return dag
 
@@ -88,9 +90,10 @@ def _reconcile(domain: Domain) -> DAG:
                 task_id=table.full_name,
                 of=table.full_name,
                 changes=changes_of(domain.name),
+                inlets=[described_asset(one) for one in (*domain.registry.upstream(table), table)],
                 owner=table.owner or table.domain,
                 doc_md=dag_docs.table_task(table),
-                **SHORT_SPARK,
+                **ONE_TABLE,
             )
             for table in domain.tables
         }

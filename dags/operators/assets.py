@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
 from dags.operators.command_report import Report
+from tables.declare.table import Table
+from tables.declare.topic import Topic
 
 
 def table_asset(full_name: str) -> Asset:
-    """The asset of a table; an event of it says that its rows were corrected, and by how much."""
+    """The asset of a table, or of a topic, by name alone.
+
+    An event of a table's asset says what its stream has written, or what batch work has corrected.
+    """
     return Asset(name=full_name, uri=f"twofold://{full_name.replace('.', '/')}", group="twofold")
+
+
+def described_asset(declared: Topic | Table) -> Asset:
+    """The asset of a topic or a table, with what its declaration says: description, owner, columns."""
+    facts: dict[str, Any] = {"description": declared.description}
+    if isinstance(declared, Table):
+        facts |= {"owner": declared.owner or declared.domain, "key": list(declared.primary_key)}
+        facts |= {"fresh within": declared.freshness} if declared.freshness else {}
+        facts |= {"columns": dict(declared.columns)} if declared.columns else {}
+    else:
+        facts |= {"columns": dict(declared.schema), "event time": declared.event_time}
+    asset = table_asset(declared.full_name)
+    return Asset(name=asset.name, uri=asset.uri, group=asset.group, extra=facts)
 
 
 def domain_asset(domain: str) -> Asset:

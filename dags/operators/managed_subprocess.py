@@ -60,7 +60,9 @@ class ManagedSubprocess:
         self.was_stopped = False
 
     def run(self, log: Log) -> Ended:
-        """Run to the end; each line that the command writes goes to `log`, as soon as that takes it.
+        """Run to the end; each line that the command writes to stderr goes to `log`, as soon as that takes it.
+
+        Stdout has the result alone, which is data for the tasks that follow.
 
         What an earlier attempt left running in this place is ended first.
         """
@@ -85,7 +87,7 @@ class ManagedSubprocess:
         try:
             _take(self._place, guard.pid, order.mark)
             with _logging(log) as write:
-                stdout, stderr = _Lines(guard.stdout, write), _Lines(guard.stderr, write)
+                stdout, stderr = _Lines(guard.stdout, lambda _: None), _Lines(guard.stderr, write)
                 return Ended(code=guard.wait(), stdout=stdout.all(), stderr=stderr.all())
         finally:
             end_leftover(self._place)

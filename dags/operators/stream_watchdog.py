@@ -8,8 +8,10 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
+from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
+from dags.operators.assets import table_asset
 from dags.operators.command_operator import CommandOperator
 from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import Settings
@@ -108,13 +110,37 @@ def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findin
     )
 
 
-class StreamOperator(CommandOperator):
-    """Looks once, restarts what does not run or does not move, fails when that does not help; then ends."""
+def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[str, dict[str, Any]]:
+    """Full name of a table that has a new version -> the facts of its asset's event.
 
-    def __init__(self, *, domain: str, bounds: Bounds, **settings: Any) -> None:
-        super().__init__(command="status", **settings)
+    Args:
+        before: full name -> the version at the last look; a table without one has no event yet.
+    """
+    closed = {query["query"]: query["watermark"] for query in status["queries"] if query["domain"] == domain}
+    return {
+        table["name"]: {
+            "cause": "stream",
+            "version": table["version"],
+            "rows": table["rows"],
+            "closed_before": closed.get(table["name"].partition(".")[2]),
+            "corrections": table["corrections"],
+        }
+        for table in status["tables"]
+        if table["name"] in before and table["version"] not in (None, before[table["name"]])
+    }
+
+
+class StreamOperator(CommandOperator):
+    """Looks once, restarts what does not run or does not move, fails when that does not help; then ends.
+
+    The asset of each table that its stream has written since the last look gets an event.
+    """
+
+    def __init__(self, *, domain: str, bounds: Bounds, changes: AssetAlias, **settings: Any) -> None:
+        super().__init__(command="status", outlets=[changes], **settings)
         self.domain = domain
         self.bounds = bounds
+        self.changes = changes
 
     def execute(self, context: Context) -> object:
         settings = Settings.from_environment()
@@ -144,7 +170,12 @@ class StreamOperator(CommandOperator):
             raise _failure(f"{'; '.join(findings.captures)}.", "`./twofold doctor` says what to do about each.")
         if findings.slow:
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
-        return {"restarted": restarts, "problems": status["problems"]}
+        last = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True, map_indexes=-1) or {}
+        for name, facts in stream_events(status, self.domain, last.get("versions") or {}).items():
+            context["outlet_events"][self.changes].add(table_asset(name), extra=facts)
+        versions = {table["name"]: table["version"] for table in status["tables"] if table["version"] is not None}
+        of_domain = {name: version for name, version in versions.items() if name.startswith(f"{self.domain}.")}
+        return {"restarted": restarts, "problems": status["problems"], "versions": of_domain}
 
     def _look(self, settings: Settings) -> tuple[Any, Findings]:
         status = self.run(["status", "--json"])

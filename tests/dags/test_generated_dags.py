@@ -35,7 +35,6 @@ ANNOUNCED = ("reconcile", "backfill", "replay", "redrive")
 REWRITES = ("backfill", "replay", "redrive", "repair", "rebuild")
 SPARK_TASKS = [
     ("reconcile", "look"),
-    ("reconcile", "flights.flights"),
     ("audit", "look"),
     ("quality", "check"),
     ("audit_topic", "look"),

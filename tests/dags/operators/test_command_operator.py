@@ -48,11 +48,15 @@ def test_the_last_json_document_on_stdout_is_the_result(stand_in: StandIn) -> No
 def test_lines_are_logged_while_the_command_runs(tmp_path: Path) -> None:
     from dags.operators.managed_subprocess import ManagedSubprocess
 
-    script = "import sys, time; print('half way', file=sys.stderr, flush=True); time.sleep(1); print('at the end')"
+    script = (
+        "import sys, time; print('[1]', flush=True); print('half way', file=sys.stderr, flush=True); time.sleep(1); "
+        "print('at the end', file=sys.stderr)"
+    )
     child = ManagedSubprocess([sys.executable, "-c", script], environment=os.environ, place=tmp_path / "place.json")
     seen: dict[str, float] = {}
     ended = child.run(lambda line: seen.update({line: time.monotonic()}))
-    assert (ended.code, ended.stdout, ended.stderr) == (0, ["at the end"], ["half way"])
+    assert (ended.code, ended.stdout, ended.stderr) == (0, ["[1]"], ["half way", "at the end"])
+    assert list(seen) == ["half way", "at the end"], "the result is data, and no part of the log"
     assert seen["at the end"] - seen["half way"] > 0.8
 
 

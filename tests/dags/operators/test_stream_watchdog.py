@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from dags.operators.stream_watchdog import Bounds, examine
+from dags.operators.stream_watchdog import Bounds, examine, stream_events
 from infra.errors import ProcessFailed
 
 AT = "2013-01-05T12:00:00+00:00"
@@ -47,7 +48,7 @@ def status(
     ]
     return {
         "at": AT, "processes": list(processes), "topics": topics, "queries": list(queries), "problems": [],
-        "gaps": list(gaps), "captures": list(captures),
+        "gaps": list(gaps), "captures": list(captures), "tables": [],
     }  # fmt: skip
 
 
@@ -131,7 +132,7 @@ def watch(
     stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch, tmp_path: Any
 ) -> Callable[..., tuple[Any, list[str]]]:
     """Runs the task against one status after the other; what it returned, and what it restarted."""
-    from airflow.sdk import DAG
+    from airflow.sdk import DAG, AssetAlias
 
     from dags.operators.stream_watchdog import StreamOperator
 
@@ -152,15 +153,19 @@ def watch(
         monkeypatch.setattr("infra.process.supervisor.restart", restart)
         monkeypatch.setattr("dags.operators.stream_watchdog.SETTLE_S", 0)
         with DAG("flights.stream", schedule=None):
-            task = StreamOperator(task_id="watch", domain="flights", bounds=Bounds())
-        return type(task).execute.__wrapped__(task, {}), restarted  # type: ignore[attr-defined]
+            task = StreamOperator(
+                task_id="watch", domain="flights", bounds=Bounds(), changes=AssetAlias("flights.changed")
+            )
+        context = {"ti": SimpleNamespace(xcom_pull=lambda **_: None)}
+        return type(task).execute.__wrapped__(task, context), restarted  # type: ignore[attr-defined]
 
     return run
 
 
 def test_a_stopped_stream_is_started_again(watch: Callable[..., tuple[Any, list[str]]]) -> None:
     down = status(process("broker"), process("stream-flights", "STOPPED", None))
-    assert watch(down, status(*UP)) == ({"restarted": ["stream-flights"], "problems": []}, ["stream-flights"])
+    result, restarted = watch(down, status(*UP))
+    assert (result["restarted"], result["problems"], restarted) == (["stream-flights"], [], ["stream-flights"])
 
 
 def test_a_stream_that_does_not_come_back_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
@@ -192,7 +197,7 @@ def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[A
 
     with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
         watch(status(*UP, gaps=(gap("flights.landings"),)))
-    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == ({"restarted": [], "problems": []}, [])
+    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == ({"restarted": [], "problems": [], "versions": {}}, [])
 
 
 def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
@@ -200,3 +205,28 @@ def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]
 
     with pytest.raises(AirflowFailException, match=r"flights\.planes: the slot is gone\.\n.*\./twofold doctor"):
         watch(status(*UP, captures=({"topic": "flights.planes", "fault": "the slot is gone"},)))
+
+
+def table(name: str, version: int | None) -> dict[str, Any]:
+    return {"name": name, "version": version, "rows": 7, "corrections": 2}
+
+
+def test_tables_with_a_new_version_since_the_last_look_have_an_event() -> None:
+    queries = ({**query("hours"), "watermark": "2013-01-05T11:00:00+00:00"}, {**query("flights"), "watermark": None})
+    tables = [
+        table("flights.hours", 5),
+        table("flights.flights", 3),
+        table("flights.new", 1),
+        table("flights.no", None),
+    ]
+    given = {**status(*UP, queries=queries), "tables": tables}
+    before = {"flights.hours": 4, "flights.flights": 3, "flights.no": 1}
+    assert stream_events(given, "flights", before) == {
+        "flights.hours": {
+            "cause": "stream",
+            "version": 5,
+            "rows": 7,
+            "closed_before": "2013-01-05T11:00:00+00:00",
+            "corrections": 2,
+        }
+    }

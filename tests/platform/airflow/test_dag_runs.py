@@ -65,7 +65,9 @@ def test_tables_that_were_right_succeed_without_being_started(client: Client) ->
     first, *others = [table.full_name for table in load().in_order("flights")]
     tasks = {task.task_id: task for task in client.task_instances("flights.reconcile", run)}
     assert {task.state for task in tasks.values()} == {"success"}
-    assert sorted(name for name, task in tasks.items() if task.try_number) == sorted(["look", first, "announce", "all_right"])
+    assert sorted(name for name, task in tasks.items() if task.try_number) == sorted(
+        ["look", first, "announce", "all_right"]
+    )
     assert {tasks[name].note for name in others} == {"Right: nothing was late, no input has changed."}
     log = client.task_log("flights.reconcile", run, first)
     assert "1 rows changed (+0 -0 ~1), version 1 to 2" in log
