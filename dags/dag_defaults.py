@@ -10,7 +10,7 @@ from typing import Any
 from airflow.sdk import DAG, Param
 
 from dags import dag_docs
-from dags.failure_log import log_failure
+from dags.failure_log import failure_callbacks
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.assets import changes_of
 from dags.operators.command_operator import CommandOperator
@@ -67,7 +67,7 @@ def make_dag(
             "retry_delay": timedelta(seconds=20),
             "retry_exponential_backoff": 2,
             "max_retry_delay": timedelta(minutes=5),
-            "on_failure_callback": log_failure,
+            "on_failure_callback": failure_callbacks(),
         },
     )
 

@@ -93,8 +93,8 @@ QUALITY = """\
 # {domain}: quality
 
 Starts when `{domain}.reconcile`, `{domain}.backfill`, `{domain}.replay` or `{domain}.redrive` changed tables, and
-checks those; started by hand it checks all. Results are kept and shown as Data Docs; the task of each table logs the
-address of its page.
+checks those. Four times a day, and started by hand, it checks all, since streams write rows, too. Results are kept and
+shown as Data Docs; the task of each table logs the address of its page.
 
 ## When it fails
 

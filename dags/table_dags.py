@@ -7,7 +7,7 @@ from datetime import timedelta
 from typing import Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
-from airflow.sdk import DAG, BaseOperator, Param, TriggerRule
+from airflow.sdk import DAG, AssetOrTimeSchedule, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 
 from dags import dag_docs
 from dags.dag_defaults import LIGHT, ONE_TABLE, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
@@ -32,6 +32,7 @@ from tables.declare.registry import Registry
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
 AUDIT_AT = "40 3 * * *"
+QUALITY_AT = "10 */6 * * *"
 
 
 def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
@@ -207,8 +208,10 @@ def _recover(domain: Domain) -> DAG:
 
 
 def _quality(domain: Domain) -> DAG:
-    about = "Checks the tables that a run changed against their rules."
-    with make_dag(domain, "quality", about, schedule=[domain_asset(domain.name)]) as dag:
+    about = "Checks the tables that a run changed against their rules, and all of them four times a day."
+    fresh = CronTriggerTimetable(QUALITY_AT, timezone="UTC")
+    schedule = AssetOrTimeSchedule(timetable=fresh, assets=[domain_asset(domain.name)])
+    with make_dag(domain, "quality", about, schedule=schedule) as dag:
         check = FanOutOperator(
             task_id="check",
             command="quality",
@@ -217,7 +220,7 @@ def _quality(domain: Domain) -> DAG:
             arguments=lambda context: tables_to_check(context, domain.table_names),
             inlets=[domain_asset(domain.name)],
             **SHORT_SPARK,
-            doc_md="One Spark job for the tables that the event names; for all when the run was started by hand.",
+            doc_md="One Spark job for the tables that the event names; for all when no event started the run.",
         )
         for table in domain.tables:
             check >> VerdictOperator(

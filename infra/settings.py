@@ -56,6 +56,11 @@ class Settings:
     database_port: int = _setting(15432, "port of the supervised PostgreSQL")
     connect_port: int = _setting(18083, "port of the supervised Kafka Connect's REST interface")
     airflow_port: int = _setting(18080, "port of the Airflow UI and API")
+    airflow_notifier: str = _setting(
+        "",
+        "`module:name` of a notifier of Airflow, or of a function of a task's context, that is called when a task "
+        "fails; empty: a failure is logged only",
+    )
     airflow_password: str = _setting("", "password of the Airflow user `admin`; empty: made once, kept in home")
     spark: str = _setting(
         "",

@@ -37,7 +37,11 @@ def row_line(row: Mapping[str, Any]) -> str:
     if change == "update":
         before, after = json.loads(row["before"]), json.loads(row["after"])
         differing = (name for name in after if before.get(name) != after[name])
-        change = ", ".join(f"{name} {before.get(name)} -> {after[name]}" for name in differing)
+        change = ", ".join(f"{name} {_shown(before.get(name))} -> {_shown(after[name])}" for name in differing)
     causes = [cause for cause in row["evidence"] or () if cause["offset"] is not None]
     by = "".join(f", by {cause['source']}/{cause['partition']}@{cause['offset']}" for cause in causes[:1])
     return f"{key}: {change}{by}"
+
+
+def _shown(value: Any) -> Any:
+    return f"{value:.6g}" if isinstance(value, float) else value

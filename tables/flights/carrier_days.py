@@ -6,6 +6,7 @@ from tables import DataFrame, F, between, expression, not_null, table
 
 
 @table(
+    owner="punctuality",
     trigger_interval="2 seconds",
     approve_above=20,
     checks=[

@@ -6,6 +6,8 @@ from tables import DataFrame, F, between, not_null, table
 
 
 @table(
+    owner="punctuality",
+    freshness="5 minutes",
     primary_key=["origin", "hour"],
     event_time="hour",
     depends_within="7 days",

@@ -6,6 +6,8 @@ from tables import DataFrame, F, expression, not_null, one_of, table, unique
 
 
 @table(
+    owner="operations",
+    freshness="5 minutes",
     primary_key=["flight_id"],
     sequence_by=["departed_at", "arrived_at"],  # a flight that is reported to have left twice left the second time
     watermark="2 hours",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from tables import DataFrame, latest_rows, not_null, table
 
 
-@table(checks=[not_null("country")])
+@table(owner="customer care", checks=[not_null("country")])
 def customers(customer_changes: DataFrame) -> DataFrame:
     """One row per customer."""
     return latest_rows(customer_changes, key=["customer"], columns=["country", "street", "moved_at", "last_login"])

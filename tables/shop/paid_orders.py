@@ -6,6 +6,8 @@ from tables import DataFrame, F, expression, table, unique
 
 
 @table(
+    owner="checkout",
+    freshness="5 minutes",
     primary_key=["payment_id"],
     watermark="30 minutes",
     checks=[unique("payment_id"), expression("paid_at >= ordered_at")],

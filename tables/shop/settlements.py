@@ -6,6 +6,7 @@ from tables import DataFrame, F, expression, one_of, table
 
 
 @table(
+    owner="checkout",
     primary_key=["order_id", "payment_id"],
     watermark="30 minutes",
     lineage_columns=["ordered_record", "paid_record"],

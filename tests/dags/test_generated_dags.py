@@ -131,7 +131,9 @@ def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[
     assert not dag.catchup
     assert "## When it fails" in (dag.doc_md or "")
     assert dag.tags == {"twofold", "flights", kind}
-    assert all(task.owner == "flights" and task.on_failure_callback for task in dag.tasks)
+    owners = {table.full_name: table.owner or "flights" for table in load().in_order("flights")}
+    assert all(task.owner == owners.get(task.task_id, "flights") for task in dag.tasks)
+    assert all(task.on_failure_callback for task in dag.tasks)
 
 
 @pytest.mark.parametrize(
@@ -219,7 +221,9 @@ def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> Non
 
     announced = [dags[f"flights.{kind}"].get_task("announce").outlets for kind in ANNOUNCED]
     assert announced == [[AssetAlias(name="flights.changed", group="twofold")]] * len(ANNOUNCED)
-    assert dags["flights.quality"].schedule == [Asset(name="flights.tables", uri="twofold://flights", group="twofold")]
+    schedule: Any = dags["flights.quality"].schedule
+    asset = Asset(name="flights.tables", uri="twofold://flights", group="twofold")
+    assert (list(schedule.asset_condition.objects), schedule.timetable.expression) == ([asset], "10 */6 * * *")
 
 
 @pytest.mark.parametrize(

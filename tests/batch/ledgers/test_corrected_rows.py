@@ -23,7 +23,7 @@ def row(change: str, before: object, after: object, *evidence: dict[str, Any]) -
     ("of", "line"),
     [
         (row("update", BEFORE, {**BEFORE, "flights": 4}, CAUSE, CAUSE), "flights 3 -> 4, by flights.departures/1@77"),
-        (row("update", BEFORE, {**BEFORE, "mean": None, "flights": 0}), "flights 3 -> 0, mean 1.5 -> None"),
+        (row("update", BEFORE, {**BEFORE, "mean": 2 / 3, "flights": 0}), "flights 3 -> 0, mean 1.5 -> 0.666667"),
         (row("insert", None, BEFORE, {**CAUSE, "offset": None}), "insert"),
         (row("delete", BEFORE, None, CAUSE), "delete, by flights.departures/1@77"),
     ],

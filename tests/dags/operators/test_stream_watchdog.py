@@ -197,7 +197,10 @@ def test_lost_records_fail_the_task_though_all_runs(watch: Callable[..., tuple[A
 
     with pytest.raises(AirflowFailException, match=r"\[40, 60\) is lost: gone.*\n.*\./twofold acknowledge"):
         watch(status(*UP, gaps=(gap("flights.landings"),)))
-    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == ({"restarted": [], "problems": [], "versions": {}}, [])
+    assert watch(status(*UP, gaps=(gap("flights.landings", AT),))) == (
+        {"restarted": [], "problems": [], "versions": {}},
+        [],
+    )
 
 
 def test_a_lost_capture_fails_the_task(watch: Callable[..., tuple[Any, list[str]]]) -> None:
