@@ -24,6 +24,7 @@ _PYTHON_TYPES = {
     "array": list,
     "null": type(None),
 }
+_UNKNOWN = -2
 _NO_SUCH_VALUE = "a value that the newest schema has not: a branch of a union, or a symbol"
 
 
@@ -63,7 +64,7 @@ class AvroColumns(ColumnBuilder):
             yield self.column(parts, part, inner, records)
 
     def _union(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> pa.Array:
-        """Each value by the first branch that has such values; usually one, and null."""
+        """Each value by the branch that it was written by; usually there is one, and null."""
         others = [branch for branch in step.steps if branch.writer.kind != "null"]
         null = next((branch for branch in step.steps if branch.writer.kind == "null"), None)
         if null is not None and null.is_refused:
@@ -71,6 +72,7 @@ class AvroColumns(ColumnBuilder):
         if len(others) == 1:
             return self._branch(values, others[0], kind, records)
         chosen = np.array([-1 if value is None else _branch_of(value, others) for value in values], np.int64)
+        self.refuse(chosen == _UNKNOWN, records, "a value of a union whose types cannot be told apart")
         parts, places = [pa.nulls(int((chosen < 0).sum()), kind.arrow)], [np.flatnonzero(chosen < 0)]
         for number, branch in enumerate(others):
             here = np.flatnonzero(chosen == number)
@@ -117,20 +119,28 @@ class AvroColumns(ColumnBuilder):
 
 
 def _branch_of(value: Any, branches: list[Step]) -> int:
-    """The number of the first branch by which such a value is written."""
-    for number, branch in enumerate(branches):
-        writer = branch.writer
-        if writer.kind in ("record", "map"):
-            is_one = isinstance(value, dict) and (writer.kind == "map" or set(value) == set(writer.names))
-        else:
-            is_one = type(value) is _PYTHON_TYPES[writer.kind]
-            if is_one and writer.kind == "enum":
-                is_one = value in writer.names
-            elif is_one and writer.kind == "int":
-                is_one = -(2**31) <= value < 2**31
-        if is_one:
-            return number
-    return -1
+    """The number of the branch by which such a value is written; `_UNKNOWN` where it may be several that differ."""
+    numbers = [number for number, branch in enumerate(branches) if _may_be(value, branch.writer)]
+    first = branches[numbers[0]]
+    return numbers[0] if all(_reads_alike(first, branches[number]) for number in numbers[1:]) else _UNKNOWN
+
+
+def _may_be(value: Any, writer: Node) -> bool:
+    if writer.kind in ("record", "map"):
+        return isinstance(value, dict) and (writer.kind == "map" or set(value) == set(writer.names))
+    if type(value) is not _PYTHON_TYPES[writer.kind]:
+        return False
+    if writer.kind == "enum":
+        return value in writer.names
+    return writer.kind != "int" or -(2**31) <= value < 2**31
+
+
+def _reads_alike(one: Step, other: Step) -> bool:
+    """Whether a value is read as the same by both branches, or by none."""
+    if one.is_refused or other.is_refused:
+        return one.is_refused and other.is_refused
+    whole = one.writer.kind in _WHOLE and other.writer.kind in _WHOLE
+    return one == other or (whole and one.writer.logical == other.writer.logical)
 
 
 def _symbols(writer: Node, reader: Node) -> dict[str, str]:
