@@ -27,7 +27,7 @@ from cli.commands import (
     spark_shell_command,
     traffic_command,
 )
-from cli.console import INTERRUPTED, READER_GONE, Mode, err, print_error
+from cli.console import INTERRUPTED, READER_GONE, OutputMode, err, print_error
 from cli.demo import demo_command
 from infra.errors import TwofoldError
 
@@ -121,7 +121,7 @@ def options(
     context: typer.Context,
     debug: Annotated[bool, typer.Option("--debug", help="Show where an error was raised.")] = False,
 ) -> None:
-    context.ensure_object(Mode).debug = debug
+    context.ensure_object(OutputMode).debug = debug
 
 
 def _flowing(text: str) -> str:
@@ -137,7 +137,7 @@ app.add_typer(scaffold.app, name="new", rich_help_panel="Write a declaration")
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run one command and exit; an error is one message with its hint and the exit code of its class."""
-    mode = Mode()
+    mode = OutputMode()
     try:
         app(arguments, prog_name="./twofold", obj=mode)
     except TwofoldError as error:
@@ -152,7 +152,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         sys.exit(fault.exit_code)
 
 
-def _explain(error: TwofoldError, mode: Mode) -> None:
+def _explain(error: TwofoldError, mode: OutputMode) -> None:
     if mode.debug:
         err.print(traceback.format_exc(), markup=False, soft_wrap=True)
     print_error(error, as_json=mode.json)

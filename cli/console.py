@@ -75,7 +75,7 @@ err = Screen(stderr=True, highlight=False, emoji=False)
 
 
 @dataclasses.dataclass
-class Mode:
+class OutputMode:
     """The output mode of this run of the command line."""
 
     json: bool = False
@@ -84,7 +84,7 @@ class Mode:
 
 def _want_json(context: typer.Context, value: bool) -> bool:
     if value:
-        context.ensure_object(Mode).json = True
+        context.ensure_object(OutputMode).json = True
     return value
 
 

@@ -13,12 +13,12 @@ import typer
 from rich.markup import escape
 
 from cli.console import NOTHING, make_table, out, print_json, shown, shown_span
+from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import Cause, RunResult
     from batch.rewrite.plan import Plan
     from batch.rewrite.planning import Rewrite
-    from infra.settings import Settings
     from tables.refresh.row_diff import Difference
 
 Preview = Annotated[
@@ -28,7 +28,7 @@ Why = Annotated[str, typer.Option("--why", metavar="TEXT", help="With --preview:
 
 
 @dataclass(frozen=True)
-class Mode:
+class RewriteMode:
     """How a rewrite of history was asked for: at once, or as a plan; and for whom it is printed."""
 
     preview: bool
@@ -37,7 +37,7 @@ class Mode:
 
 
 def run_rewrite(
-    settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], mode: Mode
+    settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], mode: RewriteMode
 ) -> None:
     """Rewrite the history of these tables, or of this topic, and print what changed; or make its plan and show that.
 
@@ -74,7 +74,12 @@ def show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(plan_document(plan))
     else:
+        from batch.rewrite.plan import Plans
+
         print_plan(plan, whole=False)
+        plans = Plans(Settings.from_environment())
+        for change in plan.changes:
+            out.print(f'All its rows: ./twofold sql "{plans.query(plan, change)}"', soft_wrap=True, markup=False)
         print_published(plan, [])
 
 
@@ -91,7 +96,10 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Print the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        out.print(f"To take it back: ./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
+        from infra.delta.lake import HISTORY_DAYS
+
+        out.print(f"To take it back, for {HISTORY_DAYS} days:")
+        out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
     elif plan.changes:
         if plan.sample:
             out.print(f"Nothing was changed. It is of {plan.sample} alone; without --sample it can be applied.")

@@ -24,7 +24,7 @@ from dags.operators.params import (
 )
 from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.quality_report import VerdictOperator, checked
-from dags.operators.stream_watchdog import Bounds, StreamOperator
+from dags.operators.stream_watchdog import StreamLimits, StreamOperator
 from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
 from dags.topic_dags import topic_dags
 from tables.declare.registry import Registry
@@ -57,7 +57,7 @@ def _stream(domain: Domain) -> DAG:
             task_id="watch",
             domain=domain.name,
             changes=changes_of(domain.name),
-            bounds=Bounds(
+            bounds=StreamLimits(
                 tables_s={t.name: t.freshness_ms / 1_000 for t in domain.tables if t.freshness_ms is not None}
             ),
             retries=1,

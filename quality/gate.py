@@ -20,8 +20,8 @@ from quality.check_result import RuleVerdict, Verdict
 from quality.great_expectations_suite import (
     PANDAS_ROWS,
     Outcome,
-    Report,
     Rows,
+    SuiteReport,
     Suites,
     open_suites,
     rows_to_judge,
@@ -125,7 +125,7 @@ def _agreed(measured: RuleVerdict, outcome: Outcome) -> RuleVerdict:
     return replace(measured, failing=max(measured.failing, outcome.failing, int(not outcome.passed)), observed=seen)
 
 
-def _keep(verdict: Verdict, report: Report, results: Path) -> None:
+def _keep(verdict: Verdict, report: SuiteReport, results: Path) -> None:
     """Write the run as one file that is whole or absent."""
     results.parent.mkdir(parents=True, exist_ok=True)
     kept = verdict.as_json() | {"great_expectations": _strict(report.validation)}

@@ -46,7 +46,7 @@ class Outcome:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class SuiteReport:
     """A validated suite.
 
     Attributes:
@@ -100,7 +100,7 @@ class Suites:
         self._sources: dict[bool, Any] = {}
         self._judged: list[Any] = []
 
-    def validate(self, rows: Rows, table: str, rules: Sequence[Rule], now: datetime) -> Report:
+    def validate(self, rows: Rows, table: str, rules: Sequence[Rule], now: datetime) -> SuiteReport:
         """Judge a table by the suite of its rules, and keep the result.
 
         Args:
@@ -118,7 +118,9 @@ class Suites:
         # They come grouped by column.
         by_rule = {one.expectation_config.meta["rule"]: one for one in result.results}
         outcomes = tuple(_outcome(rule, by_rule[str(rule)]) for rule in rules)
-        return Report(index=self._home / "docs" / "index.html", outcomes=outcomes, validation=result.to_json_dict())
+        return SuiteReport(
+            index=self._home / "docs" / "index.html", outcomes=outcomes, validation=result.to_json_dict()
+        )
 
     def write_pages(self) -> None:
         """Write the pages of the runs and suites, and the index, all at once: each time compiles their templates."""

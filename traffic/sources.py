@@ -24,7 +24,7 @@ class Record(Protocol):
         """When it happened."""
 
 
-class Source(Protocol):
+class TrafficSource(Protocol):
     """A module that knows what happened on each day.
 
     Attributes:
@@ -66,10 +66,10 @@ class Source(Protocol):
 
 DATABASES = {"shop": shop_database}
 """Domain -> what writes to the captured database for it."""
-SOURCES: Mapping[str, Source] = {"flights": flight_source, "shop": shop_source}
+SOURCES: Mapping[str, TrafficSource] = {"flights": flight_source, "shop": shop_source}
 
 
-def source_of(domain: str) -> Source:
+def source_of(domain: str) -> TrafficSource:
     """Raises:
     BadArgument: the domain has none.
     """

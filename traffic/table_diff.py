@@ -21,7 +21,7 @@ EXAMPLES = 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class TableComparison:
     """The differences between a live table and the expected one.
 
     Attributes:
@@ -46,7 +46,7 @@ class Comparison:
 
 def compare(
     expected: pa.Table, live: pa.Table, key: Sequence[str], approximate: Mapping[str, float] | None = None
-) -> Comparison:
+) -> TableComparison:
     """Find every difference; nulls equal nulls, NaN equals NaN, floats are equal within `TOLERANCE`.
 
     Args:
@@ -78,7 +78,7 @@ def compare(
             f"SELECT difference, {columns} FROM joined WHERE difference IS NOT NULL "
             f"ORDER BY {', '.join(map(_name, key))} LIMIT {EXAMPLES}"
         ).to_arrow_table()
-    return Comparison(
+    return TableComparison(
         rows=expected.num_rows,
         missing=counts.get("missing", 0),
         extra=counts.get("extra", 0),

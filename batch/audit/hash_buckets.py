@@ -36,7 +36,7 @@ class Turn:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group:
+class BucketRows:
     """The rows of one bucket, as both sides hold them.
 
     Attributes:
@@ -52,7 +52,7 @@ class Group:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class BucketComparison:
     """Two sides of a table, bucket by bucket.
 
     Attributes:
@@ -74,7 +74,7 @@ def of_turn(table: Table, frame: DataFrame, turn: Turn) -> DataFrame:
     return frame if turn.of == 1 else frame.where(F.pmod(number, F.lit(turn.of)) == turn.number)
 
 
-def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Comparison:
+def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> BucketComparison:
     """Find the buckets, a day and a part of its keys, in which two sides differ, in one pass over both.
 
     Approximate columns are left out. Doubles are compared exactly, though rows that differ by rounding alone are equal.
@@ -84,14 +84,16 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame) -> Compari
     expected = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
     compared = [c for c in live.columns if not (table.tolerances or {}).get(c)]
     differing = compare_groups(live, expected, {_DAY: _day(table), _PART: _part(table)}, compared)
-    return Comparison(
+    return BucketComparison(
         buckets=len(differing),
         rows=sum(group.one for group in differing),
         differing=sorted((group.place[0], group.place[1]) for group in differing if not group.is_equal),
     )
 
 
-def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], columns: Sequence[str]) -> list[Group]:
+def compare_groups(
+    one: DataFrame, other: DataFrame, by: Mapping[str, Column], columns: Sequence[str]
+) -> list[BucketRows]:
     """Hold two sides of the same schema against each other, group of rows by group, in one pass over both.
 
     Of each group the count of rows, the sum and the xor of the hashes of these columns are compared: two different rows
@@ -111,7 +113,7 @@ def compare_groups(one: DataFrame, other: DataFrame, by: Mapping[str, Column], c
         sides[row[_ONE]] = row["rows"], row["total"], row["xor"]
     none = (0, "", 0)
     return [
-        Group(
+        BucketRows(
             place=place,
             one=sides.get(True, none)[0],
             other=sides.get(False, none)[0],

@@ -68,7 +68,7 @@ class AuditedTopic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class AuditReport:
     """An audit: of tables, of the topics that they come from, and of whole logs."""
 
     tables: Sequence[Audited] = ()
@@ -115,7 +115,7 @@ def audit(
     *,
     share: float = 0.05,
     day: date | None = None,
-) -> Report:
+) -> AuditReport:
     """Recompute a share of the closed rows of tables, and hold the log against events and quarantine.
 
     Where tables come from a captured table, the share of its rows is compared with the database itself. The share
@@ -142,7 +142,7 @@ def audit(
         topics = compare_databases(platform, audit_topics(platform, chosen), turn)
         audited = audit_tables(platform, chosen, turn) + [_skipped(name, turn, why) for name, why in faults.items()]
         compared = [compare_with_log(platform, topic, Log(platform, [topic.full_name]), span) for topic, span in spans]
-        return Report(tables=audited, topics=topics, logs=compared)
+        return AuditReport(tables=audited, topics=topics, logs=compared)
 
 
 def audit_tables(platform: Platform, tables: Sequence[Table], turn: Turn) -> list[Audited]:

@@ -228,6 +228,11 @@ class Plans:
             )
         return pq.read_table(path) if path.is_file() else spark.read.parquet(str(path))
 
+    def query(self, plan: Plan, change: TableChange) -> str:
+        """The SQL that reads every row of a change, as it was and as it becomes."""
+        path = self.folder / plan.id / rows_name(change.table)
+        return f"FROM read_parquet('{path if path.is_file() else path / '*.parquet'}')"
+
     def evidence(self, plan: Plan, table: str) -> list[CausingRecord]:
         """The records that forced the changes of a table."""
         file = self.folder / plan.id / f"{table}.evidence.jsonl"

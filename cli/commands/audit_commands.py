@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from collections.abc import Sequence
 
     from batch.audit.completeness import Certificate
-    from batch.audit.table_audit import AuditedTopic, Report
+    from batch.audit.table_audit import AuditedTopic, AuditReport
     from batch.audit.topic_audit import TopicReport
 
 
@@ -207,7 +207,7 @@ def acknowledge(
     )
 
 
-def _print_report(report: Report) -> None:
+def _print_report(report: AuditReport) -> None:
     columns = ["table", "share", "rows", "buckets", "differing", "excused", "unexplained", "took"]
     rows = [
         (t.table, _share(t.turn, t.of), t.rows, t.buckets, t.differing, t.excused, t.unexplained, shown_span(t.seconds))

@@ -9,7 +9,7 @@ import typer
 
 from cli.commands.run_commands import ApprovedBy, TableOrDomain
 from cli.console import Json, print_json
-from cli.run_view import Mode, Preview, Why, plan_document, print_plan, print_published, publish_now, run_rewrite
+from cli.run_view import Preview, RewriteMode, Why, plan_document, print_plan, print_published, publish_now, run_rewrite
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -83,4 +83,4 @@ def rollback(
         return [take_back(platform, declared, run)]
 
     command = ["rollback", declared.full_name, *(["--run", run] if run else [])]
-    run_rewrite(settings, [declared.full_name], taken_back, "rollback", command, Mode(preview, why, as_json))
+    run_rewrite(settings, [declared.full_name], taken_back, "rollback", command, RewriteMode(preview, why, as_json))

@@ -12,8 +12,8 @@ from rich.markup import escape
 from cli.console import Json, make_table, out, print_json
 from cli.parsing import parse_partitions, parse_position, parse_time, require_order
 from cli.run_view import (
-    Mode,
     Preview,
+    RewriteMode,
     Why,
     plan_rewrite,
     print_outcomes,
@@ -123,7 +123,7 @@ def backfill(
         lambda platform: [recompute(platform, found, ranges[found.full_name]) for found in chosen],
         "backfill",
         command,
-        Mode(preview, why, as_json),
+        RewriteMode(preview, why, as_json),
     )
 
 
@@ -169,7 +169,7 @@ def reconcile(
 
     outcomes = run(settings, names, verify=verify and not repair)
     if repair:
-        rewrite = Mode(preview=preview, why=why, as_json=as_json)
+        rewrite = RewriteMode(preview=preview, why=why, as_json=as_json)
         _repair(settings, names, ["reconcile", *(tables or ()), "--repair"], rewrite, yes=yes, approved_by=approved_by)
         return
     from batch.ledgers.corrected_rows import with_corrected_rows
@@ -181,7 +181,7 @@ def _repair(
     settings: Settings,
     names: Sequence[str],
     command: Sequence[str],
-    rewrite: Mode,
+    rewrite: RewriteMode,
     *,
     yes: bool,
     approved_by: str | None,
@@ -269,7 +269,7 @@ def replay(
         lambda platform: decode_again(platform, declared, span),
         "replay",
         command,
-        Mode(preview, why, as_json),
+        RewriteMode(preview, why, as_json),
     )
 
 
@@ -318,7 +318,7 @@ def redrive(
         lambda platform: decode_quarantined(platform, declared, span, reason),
         "replay",
         ["redrive", declared.full_name, *chosen],
-        Mode(preview, why, as_json),
+        RewriteMode(preview, why, as_json),
     )
 
 

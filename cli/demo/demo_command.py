@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from cli.demo.demo_report import Account, TableAccount
     from cli.platform_status import Observer, Snapshot
     from tables.declare.registry import Registry
-    from traffic.sources import Source
+    from traffic.sources import TrafficSource
 
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
@@ -87,7 +87,7 @@ def _run(settings: Settings, domain: str, start: date, end: date, seconds: float
     return account
 
 
-def _require_source(source: Source, start: date, end: date) -> None:
+def _require_source(source: TrafficSource, start: date, end: date) -> None:
     if start < source.FIRST_DAY or end + TAIL > source.LAST_DAY + timedelta(days=1):
         raise BadArgument(
             f"The demo needs the days from {start} to {end + TAIL}; "

@@ -7,7 +7,7 @@ from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
 
-from dags.operators.command_report import Report
+from dags.operators.command_report import TableReport
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 
@@ -46,7 +46,7 @@ def changes_of(domain: str) -> AssetAlias:
     return AssetAlias(f"{domain}.changed", group="twofold")
 
 
-def change_facts(reports: Iterable[Report]) -> dict[str, str | int | None]:
+def change_facts(reports: Iterable[TableReport]) -> dict[str, str | int | None]:
     """The facts that an event of a table's asset carries."""
     several = list(reports)
     return {

@@ -9,7 +9,7 @@ from infra.errors import ProcessFailed
 
 
 @dataclass(frozen=True, kw_only=True)
-class Report:
+class TableReport:
     """One element of the list that `reconcile`, `backfill` and `replay` print with `--json`.
 
     Attributes:
@@ -37,25 +37,25 @@ class Report:
     corrected: list[str]
 
 
-def read_reports(document: object) -> list[Report]:
+def read_reports(document: object) -> list[TableReport]:
     """The reports in the result of a command, in its order.
 
     Raises:
         ProcessFailed: the result is something else; the command and these DAGs are of different versions.
     """
-    names = [field.name for field in fields(Report)]
+    names = [field.name for field in fields(TableReport)]
     if not isinstance(document, list) or not all(isinstance(e, Mapping) and set(names) <= set(e) for e in document):
         raise ProcessFailed(
             f"The command's result is no list of objects with {', '.join(names)}: {str(document)[:200]}",
             hint="Do `./twofold` and dags/ come from the same checkout?",
         )
-    return [Report(**{name: element[name] for name in names}) for element in document]
+    return [TableReport(**{name: element[name] for name in names}) for element in document]
 
 
-def of_table(reports: Iterable[Report], full_name: str) -> list[Report]:
+def of_table(reports: Iterable[TableReport], full_name: str) -> list[TableReport]:
     return [report for report in reports if report.table == full_name]
 
 
-def changed_tables(reports: Iterable[Report]) -> list[str]:
+def changed_tables(reports: Iterable[TableReport]) -> list[str]:
     """Full names of the tables whose rows changed, each once."""
     return list(dict.fromkeys(report.table for report in reports if report.changed))

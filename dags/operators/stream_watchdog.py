@@ -24,7 +24,7 @@ SETTLE_S = 5
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class StreamLimits:
     """The limits of a stream before a person must look.
 
     Attributes:
@@ -66,7 +66,7 @@ def driver_name(domain: str) -> str:
     return f"stream-{domain.replace('_', '-')}"
 
 
-def examine(status: Any, domain: str, *, broker: bool, bounds: Bounds) -> Findings:
+def examine(status: Any, domain: str, *, broker: bool, bounds: StreamLimits) -> Findings:
     """Judge the JSON of `./twofold status`.
 
     Args:
@@ -136,7 +136,7 @@ class StreamOperator(CommandOperator):
     The asset of each table that its stream has written since the last look gets an event.
     """
 
-    def __init__(self, *, domain: str, bounds: Bounds, changes: AssetAlias, **settings: Any) -> None:
+    def __init__(self, *, domain: str, bounds: StreamLimits, changes: AssetAlias, **settings: Any) -> None:
         super().__init__(command="status", outlets=[changes], **settings)
         self.domain = domain
         self.bounds = bounds

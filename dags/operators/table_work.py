@@ -11,7 +11,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dags.operators.asset_events import ANNOUNCE
 from dags.operators.assets import change_facts, table_asset
 from dags.operators.command_operator import CommandOperator
-from dags.operators.command_report import Report, changed_tables, of_table, read_reports
+from dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
 from infra.errors import UnexplainedDifference
 
 if TYPE_CHECKING:
@@ -61,7 +61,7 @@ def with_work(document: object) -> set[str]:
     return names | ({ANNOUNCE, ALL_RIGHT} if names else set())
 
 
-def lines_of(reports: Collection[Report]) -> Iterator[str]:
+def lines_of(reports: Collection[TableReport]) -> Iterator[str]:
     """The work on a table in lines for people."""
     for one in reports:
         yield f"{one.cause}: {one.touched:,} input rows were late or changed; {one.scopes:,} groups of rows recomputed."

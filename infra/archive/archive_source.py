@@ -12,7 +12,7 @@ import pyarrow as pa
 from pyspark.sql.datasource import DataSource, DataSourceReader, InputPartition
 
 from infra.archive.archive_catalog import open_archive
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from infra.archive.read_tasks import read_task, tasks
 from infra.errors import BadArgument, NotArchived
 from infra.kafka.record_columns import COLUMNS, schema
@@ -85,7 +85,7 @@ class _Asked:
         )
 
 
-def asked_ranges(topic: str, bounds: Mapping[int, Bounds], starting: str, ending: str) -> Ranges:
+def asked_ranges(topic: str, bounds: Mapping[int, ArchivedBounds], starting: str, ending: str) -> Ranges:
     """The offset ranges that the options of a read ask for.
 
     Raises:

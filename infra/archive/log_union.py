@@ -10,7 +10,7 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Literal
 
 from infra.archive.archive_frame import frame
-from infra.archive.read_plan import Archive, Bounds
+from infra.archive.read_plan import Archive, ArchivedBounds
 from infra.errors import LogGap, NotArchived
 from infra.kafka.record_columns import COLUMNS, HEADERS, schema
 from infra.kafka.spark_source import source_options
@@ -60,7 +60,7 @@ def log_frame(
 
 
 def split(
-    topic: str, ranges: Ranges, archived: Mapping[int, Sequence[Bounds]], broker: Mapping[int, PartitionOffsets]
+    topic: str, ranges: Ranges, archived: Mapping[int, Sequence[ArchivedBounds]], broker: Mapping[int, PartitionOffsets]
 ) -> dict[int, list[Stretch]]:
     """Each range in stretches that meet: the archive's, and around them the broker's; an empty range has none.
 
@@ -82,7 +82,7 @@ def split(
     return found
 
 
-def stretches(start: int, end: int, archived: Sequence[Bounds]) -> list[Stretch]:
+def stretches(start: int, end: int, archived: Sequence[ArchivedBounds]) -> list[Stretch]:
     """The offsets `[start, end)` of a partition in order: what the archive has of them, and what it has not.
 
     Args:

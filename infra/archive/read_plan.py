@@ -23,7 +23,7 @@ SPLIT_BYTES = 64 << 20
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class ArchivedBounds:
     """The offsets `[start, end)` of a partition that can be read from the archive alone.
 
     The frontier `end` is where the archive ends or has a hole, or where the first transaction began of which it does
@@ -56,7 +56,7 @@ class Archive:
         self._compacted, self._split_bytes = compacted, split_bytes
         self._unfinished: dict[Segment, list[int]] = {}
 
-    def bounds(self, topic: str) -> dict[int, Bounds]:
+    def bounds(self, topic: str) -> dict[int, ArchivedBounds]:
         """The archived bounds of each partition of a topic; a partition without archived records is left out.
 
         Raises:
@@ -65,7 +65,7 @@ class Archive:
         """
         return {partition: runs[0] for partition, runs in self.runs(topic).items()}
 
-    def runs(self, topic: str) -> dict[int, list[Bounds]]:
+    def runs(self, topic: str) -> dict[int, list[ArchivedBounds]]:
         """The ranges of each partition that can be read, in order: more than one where there are holes.
 
         Raises:
@@ -73,9 +73,9 @@ class Archive:
         """
         return {partition: list(self._runs(found)) for partition, found in self.partitions.get(topic, {}).items()}
 
-    def _runs(self, found: ArchivedPartition) -> Iterator[Bounds]:
+    def _runs(self, found: ArchivedPartition) -> Iterator[ArchivedBounds]:
         for start in (found.start, *(after for _, after in found.holes())):
-            yield Bounds(start=start, end=self._frontier(found.run(start)))
+            yield ArchivedBounds(start=start, end=self._frontier(found.run(start)))
 
     def size(self, topic: str) -> int:
         """Bytes of the topic's segments, without their indexes."""

@@ -35,7 +35,7 @@ _PLAIN_READER = 1  # a table that asks for a newer reader may have deletion vect
 
 
 @dataclass(frozen=True, kw_only=True)
-class Bounds:
+class ValueBounds:
     """Bounds that the requested rows lie within; a superset of them is good enough.
 
     Attributes:
@@ -114,7 +114,7 @@ class PrunedFiles:
         return None if rows is None else rows.cast(schema)
 
 
-def prune_files(table: DeltaTable, bounds: Bounds) -> PrunedFiles:
+def prune_files(table: DeltaTable, bounds: ValueBounds) -> PrunedFiles:
     """The files whose statistics admit a row within the bounds."""
     files = pa.table(table.get_add_actions(flatten=True))
     files = files.filter(_in_time(files, bounds))
@@ -155,7 +155,7 @@ def _extent(files: pa.Table, column: str | None) -> tuple[pa.ChunkedArray, pa.Ch
     return None if pa.types.is_null(least.type) else (least, greatest)
 
 
-def _in_time(files: pa.Table, bounds: Bounds) -> pa.Array:
+def _in_time(files: pa.Table, bounds: ValueBounds) -> pa.Array:
     """Whether each file can hold a row within the ranges, or one without a time."""
     extent = _extent(files, bounds.time)
     if not bounds.ranges or extent is None:

@@ -35,12 +35,14 @@ _COMMENT = "comment"
 _STATISTICS = "delta.dataSkippingStatsColumns"
 _ATTEMPTS = 3  # of a commit that meets others
 _WAITS_S = (0.05, 0.2, 0.5)  # for a commit that is being written
+HISTORY_DAYS = 30
+"""For so long the rows that a commit replaced can be read, and taken back."""
 _PROPERTIES = {
     "delta.enableChangeDataFeed": "true",
     "delta.checkpointInterval": "100",
     # Replays and reconciles read the log of commits; a table forgets it only when people say so.
     "delta.logRetentionDuration": "interval 365 days",
-    "delta.deletedFileRetentionDuration": "interval 30 days",
+    "delta.deletedFileRetentionDuration": f"interval {HISTORY_DAYS} days",
 }
 
 

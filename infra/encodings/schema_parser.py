@@ -24,7 +24,7 @@ Reading = TypeVar("Reading")
 
 
 @dataclass(frozen=True)
-class Group:
+class SchemaGroup:
     """Records of a batch that were written by one schema.
 
     Attributes:
@@ -102,7 +102,7 @@ class SchemaParser(ABC, Generic[Reading]):
                     parts.append(self._parse_group(group, reading))
         return _joined(parts, faults, self.format)
 
-    def _parse_group(self, group: Group, reading: Reading) -> Parsed:
+    def _parse_group(self, group: SchemaGroup, reading: Reading) -> Parsed:
         values, places, faults = list[Any](), list[int](), dict[int, list[str]]()
         for place, record in enumerate(group.records):
             try:
@@ -164,7 +164,7 @@ class SchemaParser(ABC, Generic[Reading]):
                 self._known[key] = misfit.reason
         return self._known[key]
 
-    def _by_schema(self, raw: pa.Table) -> tuple[list[Group], dict[int, list[str]]]:
+    def _by_schema(self, raw: pa.Table) -> tuple[list[SchemaGroup], dict[int, list[str]]]:
         """The records of a batch by the schema that their framing names, and why others name none."""
         values = raw["value"].combine_chunks()
         # Only in a header of its own is there a schema; others, such as those of tracing, need no look at each record.
@@ -185,7 +185,7 @@ class SchemaParser(ABC, Generic[Reading]):
             if unfit is not None:
                 faults[row] = [unfit]
         groups = [
-            Group(Framed(schema, 0, message), *zip(*records, strict=True))
+            SchemaGroup(Framed(schema, 0, message), *zip(*records, strict=True))
             for (schema, message), records in by_schema.items()
         ]
         return groups, faults

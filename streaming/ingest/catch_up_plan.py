@@ -8,7 +8,7 @@ from itertools import zip_longest
 from typing import Literal
 
 from infra.archive.log_union import stretches
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Range, RangesOf
 from tables.refresh.events.ingested_offsets import IngestedOffsets
@@ -43,7 +43,7 @@ def begin(frontier: IngestedOffsets, partition: int, checkpointed: int | None) -
 
 
 def offset_segments(
-    start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]
+    start: int, ingested: int, broker: PartitionOffsets, archived: Sequence[ArchivedBounds]
 ) -> list[OffsetSegment]:
     """Who has the offsets from `start` up to where the broker's own log begins, in order.
 
@@ -62,7 +62,7 @@ def offset_segments(
 
 
 def _without_archive(
-    start: int, end: int, ingested: int, broker: PartitionOffsets, archived: Sequence[Bounds]
+    start: int, end: int, ingested: int, broker: PartitionOffsets, archived: Sequence[ArchivedBounds]
 ) -> Iterator[OffsetSegment]:
     lost, served = (max(start, ingested), min(end, broker.earliest)), (max(start, broker.earliest), end)
     if lost[0] < lost[1]:

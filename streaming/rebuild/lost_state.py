@@ -28,7 +28,7 @@ from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching
-from tables.refresh.shadow_lake import Comparison, compare_rows, drop, shadow
+from tables.refresh.shadow_lake import RebuildComparison, compare_rows, drop, shadow
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
 from tables.refresh.target import Target
 
@@ -58,7 +58,7 @@ class Recovery:
     versions: Mapping[str, int]
     source: Source | None = None
     offsets: RangesOf = field(default_factory=dict)
-    rows: Comparison | None = None
+    rows: RebuildComparison | None = None
 
     @property
     def differing(self) -> int:
@@ -191,7 +191,9 @@ class Recover:
         return dict(zip(names, versions, strict=False))
 
 
-def _compare_rows(live: Platform, in_shadow: Platform, table: Table, streamed: int, *, with_open: bool) -> Comparison:
+def _compare_rows(
+    live: Platform, in_shadow: Platform, table: Table, streamed: int, *, with_open: bool
+) -> RebuildComparison:
     """Rows that the new stream has closed, with the open ones, all, as the stream wrote them or corrected.
 
     A live row may still wait for its correction: one that is as the stream has written it is right, too. Closed rows of

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import pyarrow as pa
 
 from infra.delta.datafusion_sql import instant, literal
-from infra.delta.file_pruning import Bounds
+from infra.delta.file_pruning import ValueBounds
 from infra.instants import Interval, from_epoch_ms
 from tables.declare.table import Table, restricting
 from tables.declare.topic import Topic
@@ -52,12 +52,12 @@ class ScopeFilter:
         rows = self._coarse(frame, by, time, slack_ms)
         return self._within(rows, by, time, slack_ms) if many and by else rows
 
-    def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> Bounds:
+    def input_bounds(self, source: Topic | Table, columns: Sequence[str]) -> ValueBounds:
         """The bounds by which files of an input with these columns are chosen."""
         by = {n: text for n, text in restricting(self.table, source, columns).items() if text in columns}
         return self._bounds(by, source.event_time, self._input_slack_ms(source))
 
-    def bounds(self, columns: Sequence[str]) -> Bounds:
+    def bounds(self, columns: Sequence[str]) -> ValueBounds:
         """A superset of the table's rows in the scopes, to choose its files by."""
         by = {n: column for n, column in self._own.items() if column in columns}
         return self._bounds(by, self.table.event_time, 0)
@@ -302,8 +302,8 @@ class ScopeFilter:
         parts = [f"{at} BETWEEN {first} AND {last}" for first, last in edges]
         return " OR ".join([*parts, *([f"{at} IS NULL"] if is_undated and parts else [])]) or "true"
 
-    def _bounds(self, by: Mapping[int, str], time: str | None, slack_ms: int) -> Bounds:
-        return Bounds(
+    def _bounds(self, by: Mapping[int, str], time: str | None, slack_ms: int) -> ValueBounds:
+        return ValueBounds(
             time=time,
             ranges=self._ranges(slack_ms),
             values={column: frozenset(values) for column, values in self._values(by)},

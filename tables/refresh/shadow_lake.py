@@ -98,7 +98,7 @@ def _decodings(registry: Registry) -> dict[str, str]:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Comparison:
+class RebuildComparison:
     """The differences between the live table and the rebuilt one.
 
     Attributes:
@@ -130,10 +130,10 @@ class Comparison:
         return not (self.differing or self.new_columns or self.gone_columns)
 
 
-def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> Comparison:
+def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: datetime | None) -> RebuildComparison:
     """The difference between rebuilt rows and those of the live table."""
     counts = {row[CHANGE]: row["count"] for row in changes.groupBy(CHANGE).count().collect()}
-    return Comparison(
+    return RebuildComparison(
         table=table.full_name,
         rows=made.count(),
         missing=counts.get("insert", 0),

@@ -17,7 +17,7 @@ from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import FaultInjection
 from traffic.producer import messages
-from traffic.table_diff import Comparison, compare
+from traffic.table_diff import TableComparison, compare
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -42,7 +42,7 @@ def month(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
     return world
 
 
-def judged(world: World, name: str) -> Comparison:
+def judged(world: World, name: str) -> TableComparison:
     """What the table holds against what it should hold by the source files, of rows that are closed."""
     watermarks = [world.watermark_ms("delays_by_hour"), world.watermark_ms("flights")]
     before = from_epoch_ms(min(ms for ms in watermarks if ms is not None))

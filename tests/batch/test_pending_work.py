@@ -16,7 +16,7 @@ import pytest
 from batch import pending_work
 from batch.audit import table_audit
 from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import Report, audit
+from batch.audit.table_audit import AuditReport, audit
 from batch.ledgers.reconcile_position import POSITIONS, ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Audited, RunResult
@@ -125,7 +125,7 @@ def test_a_failure_of_any_kind_stops_no_other_table(settings: Settings, monkeypa
     with pytest.raises(TwofoldError, match=r"flights\.flights: ZeroDivisionError: .*others won") as raised:
         reconcile_tables(platform, tables, repair=True)
     assert (done, raised.value.exit_code) == (["carrier_days"], 1), "another try does not heal a division"
-    report = Report(tables=table_audit.audit_tables(platform, tables, Turn()))
+    report = AuditReport(tables=table_audit.audit_tables(platform, tables, Turn()))
     assert (done, report.passed) == (["carrier_days"] * 2, False)
     assert [audited.skipped.split(":")[0] for audited in report.tables] == ["flights.flights", "others won", ""]
 

@@ -12,7 +12,7 @@ import pyarrow as pa
 from tests.fuzz.fuzz_cases import Sent
 from tests.worlds import World
 from traffic.expected import expected_tables
-from traffic.table_diff import Comparison, compare
+from traffic.table_diff import TableComparison, compare
 
 VIEWS = """
     CREATE TABLE departed AS
@@ -82,7 +82,7 @@ def judged(
     expected: pa.Table,
     before: datetime,
     is_final: Callable[[str, datetime], str] = expected_tables.is_final,
-) -> Comparison:
+) -> TableComparison:
     """What the table holds against what it should hold, of rows that are final before an instant."""
     declared = world.registry.find_table(table)
     connection = duckdb.connect()

@@ -11,7 +11,7 @@ import pytest
 
 from batch.audit.completeness import missing
 from batch.audit.hash_buckets import Turn
-from batch.audit.table_audit import AuditedTopic, Report, audit_table, audit_tables, audit_topics, turn_of
+from batch.audit.table_audit import AuditedTopic, AuditReport, audit_table, audit_tables, audit_topics, turn_of
 from batch.ledgers.audit_history import last_audits
 from batch.ledgers.run_result import Audited
 from infra.errors import BadArgument, TwofoldError, UnexplainedDifference
@@ -44,7 +44,7 @@ def test_a_share_that_is_none_is_refused(share: float) -> None:
 
 
 def test_a_report_without_faults_raises_nothing() -> None:
-    Report(tables=[Audited(table="plant.hours", run="audit-1", turn=0, of=1)]).raise_if_wrong()
+    AuditReport(tables=[Audited(table="plant.hours", run="audit-1", turn=0, of=1)]).raise_if_wrong()
 
 
 @pytest.fixture(scope="module")
@@ -104,7 +104,7 @@ def test_damaged_rows_are_found_named_and_left_as_they_are(world: World) -> None
     assert ("b", "insert") in told
     assert look(world, "newest").unexplained == 1
     with pytest.raises(UnexplainedDifference, match=r"plant\.hours: 3 rows differ and nothing touched them"):
-        Report(tables=[found]).raise_if_wrong()
+        AuditReport(tables=[found]).raise_if_wrong()
     assert look(world, "hours").unexplained == 3
     kept = last_audits(world.lake)
     assert (kept["plant.hours"].unexplained, kept["plant.hours"].rows, kept["plant.newest"].unexplained) == (3, 45, 1)
@@ -141,8 +141,8 @@ def test_all_rows_of_a_small_table_are_compared_whatever_the_share(world: World)
 
 def test_an_audit_that_compared_nothing_has_not_passed() -> None:
     blank = Audited(table="plant.hours", run="audit-1", turn=0, of=1)
-    assert not Report(tables=[blank]).passed
-    assert Report(tables=[replace(blank, rows=3, buckets=2)]).passed
+    assert not AuditReport(tables=[blank]).passed
+    assert AuditReport(tables=[replace(blank, rows=3, buckets=2)]).passed
 
 
 @pytest.mark.spark
@@ -158,9 +158,9 @@ def test_a_changed_definition_skips_its_table_and_no_other(world: World, spark: 
     assert (found["plant.kept"].rows, found["plant.newest"].unexplained) == (46, 1)
     assert "plant.hours" not in last_audits(world.lake)
     with pytest.raises(UnexplainedDifference, match=r"plant\.newest: 1 rows differ .* Not looked at: plant\.hours: "):
-        Report(tables=list(found.values())).raise_if_wrong()
+        AuditReport(tables=list(found.values())).raise_if_wrong()
     with pytest.raises(TwofoldError, match=r"Not looked at: plant\.hours: its rows were computed"):
-        Report(tables=[found["plant.hours"], found["plant.kept"]]).raise_if_wrong()
+        AuditReport(tables=[found["plant.hours"], found["plant.kept"]]).raise_if_wrong()
 
 
 @pytest.mark.spark
@@ -196,7 +196,7 @@ def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
     [topic] = topics_of(world)
     assert topic.faults == ["plant.readings, partition 0, [0, 49): 1 missing offsets"]
     with pytest.raises(UnexplainedDifference, match="1 missing offsets"):
-        Report(topics=[topic]).raise_if_wrong()
+        AuditReport(topics=[topic]).raise_if_wrong()
 
 
 @pytest.mark.spark

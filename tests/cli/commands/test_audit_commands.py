@@ -16,7 +16,7 @@ from tables.refresh.events.lost_offsets import Gap
 from tests.cli.conftest import Cli
 
 if TYPE_CHECKING:
-    from batch.audit.table_audit import Report
+    from batch.audit.table_audit import AuditReport
 
 WHOLE = Coverage(
     topic="flights.departures",
@@ -84,12 +84,12 @@ def test_a_certificate_of_a_torn_log_fails(cli: Cli, certified: dict[str, Certif
 
 
 def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit.table_audit import AuditedTopic, Report
+    from batch.audit.table_audit import AuditedTopic, AuditReport
     from batch.ledgers.run_result import Audited
 
     asked: dict[str, object] = {}
 
-    def audit(_settings: Settings, tables: list[str], _logs: object, *, share: float) -> Report:
+    def audit(_settings: Settings, tables: list[str], _logs: object, *, share: float) -> AuditReport:
         asked.update(tables=tables, share=share)
         table = Audited(
             table="flights.delays_by_hour",
@@ -101,7 +101,7 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
             differing=1,
             unexplained=1,
         )
-        return Report(
+        return AuditReport(
             tables=[table], topics=[AuditedTopic(topic="flights.departures", partitions=[WHOLE], waiting=None)]
         )
 
@@ -118,13 +118,13 @@ def test_an_audit_that_finds_damage_prints_it_and_fails(cli: Cli, monkeypatch: p
 
 
 def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
-    from batch.audit.table_audit import Report
+    from batch.audit.table_audit import AuditReport
     from batch.ledgers.run_result import Audited
 
     seen = Audited(table="flights.delays_by_hour", run="audit-1", turn=0, of=1, rows=97)
     why = "flights.flights: its rows were computed by the definition a."
     changed = Audited(table="flights.flights", run="audit-2", turn=0, of=1, skipped=why)
-    monkeypatch.setattr("batch.audit.table_audit.audit", lambda *_, **__: Report(tables=[seen, changed]))
+    monkeypatch.setattr("batch.audit.table_audit.audit", lambda *_, **__: AuditReport(tables=[seen, changed]))
     ran = cli("audit")
     assert ran.code == 1
     assert "Not looked at: flights.flights: its rows were computed by the definition a." in ran.err
@@ -136,13 +136,15 @@ def test_a_table_that_an_audit_skipped_is_named_and_fails_it(cli: Cli, monkeypat
 def test_an_audit_of_a_topic_fails_where_two_copies_differ(cli: Cli, monkeypatch: pytest.MonkeyPatch) -> None:
     from batch.audit.archive_vs_broker import LogCopies
     from batch.audit.mismatches import Mismatch
-    from batch.audit.table_audit import Report
+    from batch.audit.table_audit import AuditReport
     from batch.audit.topic_audit import TopicReport
     from batch.offset_selection import OffsetSelection
 
     asked: list[object] = []
 
-    def audit(_settings: Settings, _tables: list[str], logs: dict[str, OffsetSelection], *, share: float) -> Report:
+    def audit(
+        _settings: Settings, _tables: list[str], logs: dict[str, OffsetSelection], *, share: float
+    ) -> AuditReport:
         [(topic, span)] = logs.items()
         asked.append((topic, span))
         unlike = [Mismatch(partition=2, start=0, end=10_000, archive=9_000, broker=8_999)]
@@ -159,7 +161,7 @@ def test_an_audit_of_a_topic_fails_where_two_copies_differ(cli: Cli, monkeypatch
             seconds=2.0,
             sides=sides,
         )
-        return Report(logs=[log])
+        return AuditReport(logs=[log])
 
     monkeypatch.setattr("batch.audit.table_audit.audit", audit)
     ran = cli("audit", "departures", "--from", "0:5", "--partitions", "0")

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from dags.operators.stream_watchdog import Bounds, examine, stream_events
+from dags.operators.stream_watchdog import StreamLimits, examine, stream_events
 from infra.errors import ProcessFailed
 
 AT = "2013-01-05T12:00:00+00:00"
@@ -53,7 +53,7 @@ def status(
 
 
 def look(given: dict[str, Any], *, broker: bool = True) -> Any:
-    return examine(given, "flights", broker=broker, bounds=Bounds())
+    return examine(given, "flights", broker=broker, bounds=StreamLimits())
 
 
 UP = (process("broker"), process("stream-flights"), process("stream-trains", "FATAL"))
@@ -100,7 +100,7 @@ def test_a_driver_that_has_just_started_is_given_time() -> None:
 
 def test_a_table_that_declares_its_freshness_is_held_to_it() -> None:
     given = status(*UP, queries=(query("ingest", freshness_s=61), query("flights", freshness_s=61)))
-    found = examine(given, "flights", broker=True, bounds=Bounds(tables_s={"flights": 60}))
+    found = examine(given, "flights", broker=True, bounds=StreamLimits(tables_s={"flights": 60}))
     assert found.slow == ("flights: rows are visible 61 s after the broker had them",)
 
 
@@ -154,7 +154,7 @@ def watch(
         monkeypatch.setattr("dags.operators.stream_watchdog.SETTLE_S", 0)
         with DAG("flights.stream", schedule=None):
             task = StreamOperator(
-                task_id="watch", domain="flights", bounds=Bounds(), changes=AssetAlias("flights.changed")
+                task_id="watch", domain="flights", bounds=StreamLimits(), changes=AssetAlias("flights.changed")
             )
         context = {"ti": SimpleNamespace(xcom_pull=lambda **_: None)}
         return type(task).execute.__wrapped__(task, context), restarted  # type: ignore[attr-defined]

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 
 from infra.archive.archive_source import ArchiveSource, asked_ranges
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from infra.errors import BadArgument, NotArchived
 
-BOUNDS = {0: Bounds(start=2, end=10), 1: Bounds(start=0, end=7)}
+BOUNDS = {0: ArchivedBounds(start=2, end=10), 1: ArchivedBounds(start=0, end=7)}
 
 
 @pytest.mark.parametrize(

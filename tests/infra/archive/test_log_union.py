@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from infra.archive.log_union import Stretch, _require_meeting, _rounds, split
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from infra.errors import LogGap, NotArchived
 from infra.kafka.topic_admin import PartitionOffsets
 
@@ -18,8 +18,8 @@ def broker(earliest: int, latest: int) -> PartitionOffsets:
     return PartitionOffsets(earliest=earliest, earliest_local=earliest, latest=latest, tiered=None)
 
 
-def archived(*ranges: tuple[int, int]) -> list[Bounds]:
-    return [Bounds(start=start, end=end) for start, end in ranges]
+def archived(*ranges: tuple[int, int]) -> list[ArchivedBounds]:
+    return [ArchivedBounds(start=start, end=end) for start, end in ranges]
 
 
 def stretches_of(found: dict[int, list[Stretch]]) -> dict[int, list[tuple[str, int, int]]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from uuid import UUID
 
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from tests.infra.archive.archived_logs import TOPIC, Batch, Record, archive_of, stored
 
 
@@ -22,8 +22,8 @@ def test_what_is_behind_a_hole_is_a_run_of_its_own(tmp_path: Path) -> None:
     ]
     archive = archive_of(tmp_path, segments)
     # Whether the transaction that began at 34 is visible, its segment does not tell.
-    assert archive.runs(TOPIC) == {0: [Bounds(start=10, end=20), Bounds(start=30, end=34)]}
-    assert archive.bounds(TOPIC) == {0: Bounds(start=10, end=20)}
+    assert archive.runs(TOPIC) == {0: [ArchivedBounds(start=10, end=20), ArchivedBounds(start=30, end=34)]}
+    assert archive.bounds(TOPIC) == {0: ArchivedBounds(start=10, end=20)}
     assert archive.runs("another") == {}
 
 

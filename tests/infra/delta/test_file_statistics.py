@@ -16,7 +16,7 @@ import pytest
 from deltalake import write_deltalake
 
 from infra.delta.delta_writer import CommitTag, Writer
-from infra.delta.file_pruning import Bounds, prune_files
+from infra.delta.file_pruning import ValueBounds, prune_files
 from infra.delta.lake import Lake
 from tests.support.duckdb_extensions import with_extension
 
@@ -90,7 +90,7 @@ def by_polars(lake: Lake, column: str, value: Any) -> int:
 
 def by_pruning(lake: Lake, column: str, value: Any) -> int:
     """How many rows the files that are left of a list of values have."""
-    files = prune_files(lake.open(NAME), Bounds(values={column: frozenset([value])}))
+    files = prune_files(lake.open(NAME), ValueBounds(values={column: frozenset([value])}))
     kept = [row[column] for path in files.paths for row in pa.table(_file(lake, path)).to_pylist()]
     return sum(same(one, value) for one in kept)
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from unittest.mock import patch
 
 from batch.audit.archive_vs_broker import LogCopies
-from batch.audit.table_audit import AuditedTopic, Report
+from batch.audit.table_audit import AuditedTopic, AuditReport
 from batch.audit.topic_audit import TopicReport
 from batch.ledgers.run_result import Audited, Cause, RunResult
 from batch.rewrite.plan import LASTS, Plan, Plans, TableChange
@@ -75,12 +75,16 @@ def quality(settings: Settings, tables: Sequence[str]) -> list[Verdict]:
     return [Verdict(table=name, rows=1, rules=()) for name in tables or load().tables]
 
 
-def audit(settings: Settings, tables: Sequence[str], logs: Mapping[str, OffsetSelection], *, share: float) -> Report:
+def audit(
+    settings: Settings, tables: Sequence[str], logs: Mapping[str, OffsetSelection], *, share: float
+) -> AuditReport:
     if logs:
-        return Report(logs=[compared(name) for name in logs])
+        return AuditReport(logs=[compared(name) for name in logs])
     found = Audited(table="", run="audit-1", turn=0, of=round(1 / share), rows=1, buckets=1)
     audited = [replace(found, table=name) for name in tables or load().tables]
-    return Report(tables=audited, topics=[AuditedTopic(topic=name, partitions=[], waiting=0) for name in load().topics])
+    return AuditReport(
+        tables=audited, topics=[AuditedTopic(topic=name, partitions=[], waiting=0) for name in load().topics]
+    )
 
 
 def compared(name: str) -> TopicReport:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from infra.archive.read_plan import Bounds
+from infra.archive.read_plan import ArchivedBounds
 from infra.kafka.topic_admin import PartitionOffsets
 from streaming.ingest.catch_up_plan import OffsetSegment, begin, chunks, offset_segments, stages
 from tables.refresh.events.ingested_offsets import IngestedOffsets
@@ -15,8 +15,8 @@ def broker(earliest: int, local: int) -> PartitionOffsets:
     return PartitionOffsets(earliest=earliest, earliest_local=local, latest=1_000, tiered=None)
 
 
-def archived(*ranges: tuple[int, int]) -> list[Bounds]:
-    return [Bounds(start=start, end=end) for start, end in ranges]
+def archived(*ranges: tuple[int, int]) -> list[ArchivedBounds]:
+    return [ArchivedBounds(start=start, end=end) for start, end in ranges]
 
 
 def summary_of(found: list[OffsetSegment]) -> list[tuple[int, int, str]]:
