@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -39,16 +39,20 @@ def untouched(settings: Settings, tables: Sequence[str] = ()) -> list[RunResult]
 def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
     """Full names of the tables that may have work for reconcile, and of those below them, in dependency order.
 
+    As `nothing_to_do` does, it notes now and then what was looked through.
+
     Raises:
         BadArgument: an unknown table.
     """
     registry, lake = load(), Lake(settings)
-    logs, positions = _Logs(lake), reconcile_positions(lake)
     pending: list[str] = []
-    for table in registry.chosen(tables):
-        has_work = _after(logs, registry, table, positions.get(table.full_name)) is None
+    passed: dict[str, ReconcilePosition] = {}
+    for table, has_work, position in _looked_at(lake, registry, registry.chosen(tables)):
         if has_work or any(above.full_name in pending for above in registry.upstream(table)):
             pending.append(table.full_name)
+        elif position:
+            passed[table.full_name] = position
+    _note(lake, passed)
     return pending
 
 
@@ -58,24 +62,35 @@ def nothing_to_do(lake: Lake, registry: Registry, tables: Sequence[Table]) -> bo
     True is certain, and what was looked through for it is noted now and then, so that it is not looked through for
     ever. False is a suspicion: an absent statistic or a commit that was cleaned up counts as one.
     """
-    logs = _Logs(lake)
-    before = reconcile_positions(lake)
-    after = {table.full_name: _after(logs, registry, table, before.get(table.full_name)) for table in tables}
-    reached = {name: position for name, position in after.items() if position is not None}
-    if len(reached) < len(after):
-        return False
-    passed = {
-        name: position
-        for name, position in reached.items()
-        if is_far(before[name].consumed if name in before else {}, position.consumed)
-    }
-    if passed and lake.settings.engine == "spark":  # a position is written by that engine too, so by a whole run
-        return False
+    passed: dict[str, ReconcilePosition] = {}
+    for table, has_work, position in _looked_at(lake, registry, tables):
+        if has_work:
+            return False
+        if position:
+            passed[table.full_name] = position
+    _note(lake, passed)
+    return True
+
+
+def _looked_at(
+    lake: Lake, registry: Registry, tables: Sequence[Table]
+) -> Iterator[tuple[Table, bool, ReconcilePosition | None]]:
+    """Each table, whether it may have work, and the position to note where it has none and much was looked through."""
+    positions, logs = reconcile_positions(lake), _Logs(lake)
+    for table in tables:
+        before = positions.get(table.full_name)
+        after = _after(logs, registry, table, before)
+        if after is None or not is_far(before.consumed if before else {}, after.consumed):
+            yield table, after is None, None
+        else:  # the engine Spark writes positions, too, so that a whole run has to note this one
+            yield table, lake.settings.engine == "spark", after
+
+
+def _note(lake: Lake, passed: Mapping[str, ReconcilePosition]) -> None:
     if passed:
         from batch.ledgers.run_ledgers import Ledgers
 
         Ledgers(lake).move(passed)
-    return True
 
 
 class _Facts(NamedTuple):

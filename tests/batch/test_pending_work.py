@@ -63,6 +63,13 @@ def test_before_the_first_reconcile_everything_is_work(settings: Settings) -> No
     assert untouched(settings) is None
 
 
+def test_a_look_at_what_is_pending_is_noted_too(idle: Idle) -> None:
+    idle.ingest(300)
+    assert pending_tables(idle.lake.settings, [idle.table.full_name]) == []
+    assert reconcile_positions(idle.lake)[idle.table.full_name].consumed[idle.topic.full_name] == 300
+    assert idle.look() == (True, 0)
+
+
 def test_tables_below_one_with_work_are_pending_too(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
     with_work = {"flights.delays_by_hour", "flights.plane_days"}
     right = ReconcilePosition()
