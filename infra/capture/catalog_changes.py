@@ -58,7 +58,7 @@ def unfit_table(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, st
 
 
 def _unfit_key(capture: Capture, table: CatalogTable) -> Iterator[tuple[str, str]]:
-    """The fault of the key that tells the rows of a table apart."""
+    """The fault of the key that identifies the rows of a table."""
     if not table.key:
         yield (
             f"{capture.table} has no primary key: once it is captured, PostgreSQL refuses to update and delete.",
@@ -103,7 +103,7 @@ def is_read_as(declared: str, column: CatalogColumn) -> bool:
 
 
 def lost_since(settings: Settings, capture: Capture, noted: CatalogTable | None, today: CatalogTable) -> str:
-    """The events since the snapshot that no change record tells of; empty: there were none.
+    """The events since the snapshot without a change record; empty: there were none.
 
     Args:
         noted: what the catalog said before the snapshot, of partitions and files at the last look.

@@ -15,7 +15,7 @@ from infra.encodings.column_types import FieldType
 
 Numbers = npt.NDArray[np.int64]
 Build = Callable[[list[Any], Numbers], pa.Array]
-"""Makes an array of values, of which it gets the record of each, too."""
+"""Makes an array of values; it also gets the record of each."""
 
 
 class ColumnBuilder:

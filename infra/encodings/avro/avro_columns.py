@@ -32,7 +32,7 @@ class AvroColumns(ColumnBuilder):
     """Builds the columns of a batch of Avro records."""
 
     def column(self, values: list[Any], step: Step, kind: FieldType, records: Numbers) -> pa.Array:
-        """The values of a field, of which `records` has the record of each; None is null, or of a null struct."""
+        """The values of a field, and the record of each value; None is null, or of a null struct."""
         if step.kind == "union":
             return self._union(values, step, kind, records)
         if step.is_refused:
@@ -72,7 +72,7 @@ class AvroColumns(ColumnBuilder):
         if len(others) == 1:
             return self._branch(values, others[0], kind, records)
         chosen = np.array([-1 if value is None else _branch_of(value, others) for value in values], np.int64)
-        self.refuse(chosen == _UNKNOWN, records, "a value of a union whose types cannot be told apart")
+        self.refuse(chosen == _UNKNOWN, records, "a value of a union whose types cannot be distinguished")
         parts, places = [pa.nulls(int((chosen < 0).sum()), kind.arrow)], [np.flatnonzero(chosen < 0)]
         for number, branch in enumerate(others):
             here = np.flatnonzero(chosen == number)

@@ -31,11 +31,13 @@ class _Reading:
     Attributes:
         writer, read_as: the message that they were written as, and the newest, as classes of the runtime.
         keeps_more: the writer's has fields which the reader's has not, and which the topic keeps without naming them.
+        checks_text: the runtime refuses texts that are not UTF-8.
     """
 
     writer: Any
     read_as: Any
     keeps_more: bool
+    checks_text: bool
 
 
 class ProtobufParser(SchemaParser[_Reading]):
@@ -53,8 +55,9 @@ class ProtobufParser(SchemaParser[_Reading]):
             raise BadSchema(differing)
         unnamed = next(_unnamed_paths(writer, self._reader, self.record_type), None)
         self.refuse_unknown(unnamed, written)
-        keeps = self.format.unknown_fields == "keep"
-        return _Reading(GetMessageClass(writer), GetMessageClass(self._reader), unnamed is not None and keeps)
+        keeps_more = unnamed is not None and self.format.unknown_fields == "keep"
+        classes = GetMessageClass(writer), GetMessageClass(self._reader)
+        return _Reading(*classes, keeps_more, checks_text(writer.file))
 
     def require_sound(self, record: bytes, reading: _Reading) -> None:
         require_sound(reading.writer.DESCRIPTOR, record)
@@ -74,7 +77,7 @@ class ProtobufParser(SchemaParser[_Reading]):
             raise Misfit("Object is missing the required field", f".{missing[0]}")
         size = message.ByteSize()
         message.DiscardUnknownFields()
-        if message.ByteSize() != size or not checks_text(message.DESCRIPTOR):
+        if message.ByteSize() != size or not reading.checks_text:
             self.require_sound(record, reading)
         if reading.read_as is reading.writer:
             return message, message

@@ -107,14 +107,16 @@ def is_wrapper(message: Message | None) -> bool:
     return bool(message.full_name.startswith(begin) and message.full_name.endswith(end) and len(message.fields) == 1)
 
 
-@lru_cache(maxsize=256)
-def checks_text(message: Message) -> bool:
-    """Whether the runtime refuses a text of this message that is not UTF-8; it does for files of proto3."""
+def checks_text(file: Any) -> bool:
+    """Whether the runtime refuses texts that are not UTF-8 in messages of a file, and of those that it imports.
+
+    It does so for files of proto3.
+    """
     from google.protobuf.descriptor_pb2 import FileDescriptorProto
 
-    file = FileDescriptorProto()
-    message.file.CopyToProto(file)
-    return bool(file.syntax == "proto3")
+    content = FileDescriptorProto()
+    file.CopyToProto(content)
+    return content.syntax == "proto3" and all(map(checks_text, file.dependencies))
 
 
 def field_types(schema: Schema) -> dict[str, Callable[[], FieldType]]:

@@ -14,7 +14,6 @@ from typing import Any
 from uuid import UUID
 
 import fastavro
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -24,13 +23,12 @@ from infra.encodings.avro.avro_faults import require_sound
 from infra.encodings.avro.avro_schema import Node, parse_avro
 from infra.encodings.record_format import Misfit
 from infra.errors import BadDeclaration
-from infra.kafka.record_columns import HEADERS, HEADERS_TYPE
+from infra.kafka.record_columns import HEADERS
 from tables.declare.metadata_columns import REST
 from tables.declare.topic import Topic
-from tables.refresh.events.record_decoder import Decoded, Decoder
 from tables.refresh.shadow_lake import decoding
+from tests.infra.encodings.subjects import decoded, framed, reason
 from tests.tables.declared import bound_as
-from tests.tables.typed_records import raw
 
 COMMIT = {
     "type": "record",
@@ -105,25 +103,9 @@ def written(record: Mapping[str, Any], schema: Mapping[str, Any] = EVENT) -> byt
     return out.getvalue()
 
 
-def by_id(id_: int, record: bytes) -> bytes:
-    return struct.pack(">bI", 0, id_) + record
-
-
-def decoded(of: Topic, *values: bytes | None, headers: list[Any] | None = None) -> Decoded:
-    table = raw(list(values)).append_column(
-        pa.field(HEADERS, HEADERS_TYPE), pa.array(headers or [None] * len(values), HEADERS_TYPE)
-    )
-    return Decoder(of).decode(table, None)
-
-
-def reason(result: Decoded) -> str:
-    [[found]] = result.rejected["reasons"].to_pylist()
-    return str(found)
-
-
 def test_every_type_is_read_exactly(schemas: Path) -> None:
     put(schemas, _1=EVENT)
-    result = decoded(topic(), by_id(1, written(PUSH)), by_id(1, written(NO_PUSH)))
+    result = decoded(topic(), framed(1, written(PUSH)), framed(1, written(NO_PUSH)))
     assert result.rejected["reasons"].to_pylist() == []
     result.accepted.validate(full=True)
     first, second = result.accepted.to_pylist()
@@ -136,7 +118,7 @@ def test_a_time_of_day_is_its_microseconds(schemas: Path) -> None:
     times = schema_of(*FIELDS[:2], {"name": "last", "type": last}, {"name": "noon", "type": at_noon})
     put(schemas, _1=times)
     record = {**PUSH, "last": time(23, 59, 59, 999_000), "noon": time(12)}
-    row = decoded(topic(), by_id(1, written(record, times))).accepted
+    row = decoded(topic(), framed(1, written(record, times))).accepted
     assert (row["last"].to_pylist(), row["noon"].to_pylist()) == ([86_399_999_000], [43_200_000_000])
 
 
@@ -177,9 +159,9 @@ def test_older_and_newer_records_are_read_by_the_newest_file(schemas: Path) -> N
     latest = {"n": 2**40, "name": None, "at": at, "size": 1, "tags": [], "who": {"sha": "1", "size": 2}}
     result = decoded(
         named,
-        by_id(3, written({"id": "a", "at": at, "gone": ["1", "2"], "n": -5}, older)),
-        by_id(4, written(latest, newer)),
-        by_id(3, written({"id": "b", "at": at, "gone": [], "n": 6}, older)),
+        framed(3, written({"id": "a", "at": at, "gone": ["1", "2"], "n": -5}, older)),
+        framed(4, written(latest, newer)),
+        framed(3, written({"id": "b", "at": at, "gone": [], "n": 6}, older)),
     )
     assert result.rejected["reasons"].to_pylist() == []
     rows = [{name: row[name] for name in latest} for row in result.accepted.to_pylist()]
@@ -193,7 +175,7 @@ def test_a_whole_number_that_a_double_would_round_is_a_fault_of_its_record(schem
     older = schema_of(*FIELDS[:2], {"name": "n", "type": "long"})
     numbers = [2**53, 2**53 + 1, -(2**53) - 1, 2**53 + 2, -(2**63), 2**63 - 1, -7]
     records = [written({"id": str(n), "at": datetime(2013, 1, 1, tzinfo=UTC), "n": n}, older) for n in numbers]
-    result = decoded(topic(), *(by_id(1, record) for record in records))
+    result = decoded(topic(), *(framed(1, record) for record in records))
     assert [int(n) for n in result.accepted["n"].to_pylist()] == [2**53, 2**53 + 2, -(2**63), -7]
     assert len(result.rejected) == 3
     assert "a number that a double rounds" in str(result.rejected["reasons"].to_pylist()[0])
@@ -207,7 +189,7 @@ def test_a_value_is_read_by_the_branch_that_it_was_written_by(schemas: Path) -> 
     commit = {"sha": "f00", "size": 3}
     at = datetime(2013, 1, 1, tzinfo=UTC)
     values: list[Any] = [7, None, "no", 2**40, 2**53 + 1, {"n": 1}, commit, -8]
-    records = [by_id(1, written({"id": str(n), "at": at, "x": x}, many)) for n, x in enumerate(values)]
+    records = [framed(1, written({"id": str(n), "at": at, "x": x}, many)) for n, x in enumerate(values)]
     numbers = decoded(topic(), *records)
     assert numbers.accepted.select(["id", "x"]).to_pylist() == [
         {"id": "0", "x": 7.0},
@@ -231,9 +213,9 @@ def test_a_value_that_may_be_of_two_branches_is_not_guessed(schemas: Path, branc
     put(schemas, _2=schema_of(*FIELDS[:2], {"name": "x", "type": ["null", "long"]}))
     start, number = written(PUSH, schema_of(*FIELDS[:2])), 1 + branches.index("long")
     large = bytes([number * 2]) + b"\x80\x80\x80\x80\x40"  # beyond 32 bits, so that it is no date
-    result = decoded(topic(), *(by_id(1, start + value) for value in (b"\x00", bytes([number * 2, 10]), large)))
+    result = decoded(topic(), *(framed(1, start + value) for value in (b"\x00", bytes([number * 2, 10]), large)))
     assert result.accepted["x"].to_pylist() == [None, 2**33]
-    assert reason(result) == "a value of a union whose types cannot be told apart"
+    assert reason(result) == "a value of a union whose types cannot be distinguished"
 
 
 def test_bytes_and_texts_are_read_as_each_other(schemas: Path) -> None:
@@ -241,7 +223,7 @@ def test_bytes_and_texts_are_read_as_each_other(schemas: Path) -> None:
     put(schemas, _1=older)
     put(schemas, _2=schema_of(*FIELDS[:2], {"name": "a", "type": "string"}, {"name": "b", "type": "bytes"}))
     good, bad = ({**PUSH, "a": a, "b": "ä"} for a in ("ü".encode(), b"\xff"))
-    result = decoded(topic(), by_id(1, written(good, older)), by_id(1, written(bad, older)))
+    result = decoded(topic(), framed(1, written(good, older)), framed(1, written(bad, older)))
     assert result.accepted.select(["a", "b"]).to_pylist() == [{"a": "ü", "b": "ä".encode()}]
     assert reason(result) == "Expected UTF-8"
 
@@ -249,7 +231,7 @@ def test_bytes_and_texts_are_read_as_each_other(schemas: Path) -> None:
 def test_an_id_that_is_unknown_is_quarantined_until_its_file_is_there(schemas: Path) -> None:
     put(schemas, _1=schema_of(*FIELDS[:2]))
     newer = schema_of(*FIELDS[:2], {"name": "n", "type": ["null", "int"], "default": None})
-    value = by_id(9, written({**PUSH, "n": 4}, newer))
+    value = framed(9, written({**PUSH, "n": 4}, newer))
     result = decoded(topic(), value)
     assert reason(result) == "the schema 9 is unknown: schemas/events has 1"
     assert result.rejected["value"].to_pylist() == [value]
@@ -285,7 +267,7 @@ def test_the_id_may_be_a_guid_in_a_header(schemas: Path) -> None:
 def test_an_empty_list_of_headers_is_none(schemas: Path) -> None:
     put(schemas, _1=EVENT)
     header = [{"key": "trace", "value": None}]
-    result = decoded(topic(), by_id(1, written(PUSH)), b"{}", b"{}", b"{}", headers=[[], [], header, None])
+    result = decoded(topic(), framed(1, written(PUSH)), b"{}", b"{}", b"{}", headers=[[], [], header, None])
     assert result.accepted["id"].to_pylist() == ["ä"]
     assert result.rejected[HEADERS].to_pylist() == [None, header, None]
 
@@ -297,8 +279,8 @@ def test_an_empty_list_of_headers_is_none(schemas: Path) -> None:
         (b"", "no schema id: the value is empty, expected 0 and an id or 1 and a GUID"),
         (b"{}", "no schema id: the value begins with the byte 123, expected 0 and an id or 1 and a GUID"),
         (b"\x00\x00\x00", "no schema id: the value ends within it"),
-        (by_id(1, b""), "Expected `the length of string`, got the end of the record at `id`"),
-        (by_id(1, written(PUSH) + b"x"), "1 bytes are left behind the record"),
+        (framed(1, b""), "Expected `the length of string`, got the end of the record at `id`"),
+        (framed(1, written(PUSH) + b"x"), "1 bytes are left behind the record"),
         (bytes(70_000), "70000 bytes: expected at most 65536"),
     ],
 )
@@ -344,7 +326,7 @@ def test_poison_is_quarantined_with_its_place(schemas: Path, kind: Any, poison: 
     put(schemas, _1=head)
     start = written(PUSH, schema_of(*FIELDS[:2]))
     items = b"\x01\x7f" + poison + b"\x00"  # a block of one item, in the form that has a length
-    result = decoded(topic(), by_id(1, start + items), by_id(1, start + b"\x00"))
+    result = decoded(topic(), framed(1, start + items), framed(1, start + b"\x00"))
     found = reason(result)
     assert expected in found
     assert found.endswith("`payload.items[0].x`") or "items" in expected
@@ -358,7 +340,7 @@ def test_a_decimal_at_its_bounds_is_kept_and_one_beyond_is_not(schemas: Path) ->
     start = written(PUSH, schema_of(*FIELDS[:2]))
 
     def price(number: int, size: int) -> bytes:
-        return by_id(1, start + bytes([size * 2]) + number.to_bytes(size, "big", signed=True))
+        return framed(1, start + bytes([size * 2]) + number.to_bytes(size, "big", signed=True))
 
     most = 10**38 - 1
     result = decoded(
@@ -376,7 +358,7 @@ def test_fields_that_no_column_names_are_refused_ignored_or_kept(schemas: Path) 
     )
     put(schemas, _1=more)
     record = {**PUSH, "price": Decimal("1.50"), "commits": [{"sha": "f00", "size": 1}, {"sha": "f01", "size": 2}]}
-    value = by_id(1, written(record, more))
+    value = framed(1, written(record, more))
     some = {"id": "string", "at": "timestamp", "commits": "array<struct<sha: string>>"}
     assert reason(decoded(topic(schema=some), value)) == "Object contains unknown field `price`, by the schema 1"
     assert REST not in decoded(topic(schema=some, unknown_fields="ignore"), value).accepted.column_names
@@ -394,7 +376,7 @@ def test_a_damaged_record_is_accepted_only_where_every_byte_fits(schemas: Path) 
         record = bytearray(written(chance.choice([PUSH, NO_PUSH])))
         record[chance.randrange(len(record))] = chance.randrange(256)
         records.append(bytes(record))
-    result = decoded(topic(), *(by_id(1, record) for record in records))
+    result = decoded(topic(), *(framed(1, record) for record in records))
     accepted = {row["_offset"] - 100 for row in result.accepted.to_pylist()}
     assert accepted == {n for n, record in enumerate(records) if is_sound(node, record)}
     assert 100 < len(accepted) < 1_900
@@ -413,7 +395,7 @@ def test_a_key_that_is_in_a_map_twice_is_found(schemas: Path) -> None:
     start = written(PUSH, schema_of(*FIELDS[:2]))
     entry = b"\x02a\x02"
     result = decoded(
-        topic(), by_id(1, start + b"\x04" + entry * 2 + b"\x00"), by_id(1, start + b"\x02" + entry + b"\x00")
+        topic(), framed(1, start + b"\x04" + entry * 2 + b"\x00"), framed(1, start + b"\x02" + entry + b"\x00")
     )
     assert reason(result) == "the key 'a' is repeated at `labels`"
     assert result.accepted["labels"].to_pylist() == [[("a", 1)]]
@@ -482,6 +464,6 @@ def test_what_fastavro_writes_is_read_as_it_was(records: list[dict[str, Any]]) -
         files = schema_files.SchemaFiles(subject="events", by_id={1: schema_files.Schema(json.dumps(EVENT))})
         patch.setattr("tables.declare.topic.read_schemas", lambda *_: files)
         whole = [{**PUSH, **record} for record in records]
-        result = decoded(topic(), *(by_id(1, written(record)) for record in whole))
+        result = decoded(topic(), *(framed(1, written(record)) for record in whole))
     found = [{name: row[name] for name in PUSH} for row in result.accepted.to_pylist()]
     assert found == [{**record, "labels": sorted(record["labels"].items())} for record in whole]

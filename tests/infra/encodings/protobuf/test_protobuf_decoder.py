@@ -206,6 +206,20 @@ def test_texts_and_required_fields_of_proto2_are_held(folder: Path) -> None:
     assert reason(no_id) == "Object is missing the required field at `id`"
 
 
+def test_texts_of_an_imported_file_of_proto2_are_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    imported = 'syntax = "proto2"; message Part { optional string sha = 1; }'
+    importing = HEAD + f'import "part.proto"; message Event {{ {FIRST} Part part = 3; }}'
+    schema = schema_files.Schema(importing, (("part.proto", imported),))
+    files = schema_files.SchemaFiles(subject="events", by_id={1: schema})
+    monkeypatch.setattr("tables.declare.topic.read_schemas", lambda *_: files)
+    start = written(EVENT)
+    result = decoded(
+        topic(), *(framed(1, start + part, FIRST_MESSAGE) for part in (b"\x1a\x03\x0a\x01x", b"\x1a\x03\x0a\x01\xff"))
+    )
+    assert result.accepted["part"].to_pylist() == [{"sha": "x"}]
+    assert reason(result) == "Expected UTF-8, got the byte 0xff at `part.sha`"
+
+
 def test_older_and_newer_records_are_read_by_the_newest_file(folder: Path) -> None:
     older = with_fields("int32 n = 3; string gone = 4;")
     newer = with_fields("int64 count = 3; optional string name = 5;")
