@@ -23,8 +23,9 @@ from tables.declare.topic import Topic
 SPARK_SLOTS = 3
 SPARK: dict[str, Any] = {"pool_slots": SPARK_SLOTS, "execution_timeout": timedelta(hours=2)}
 SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=30)}
-# Work on one table: two at once.
-ONE_TABLE: dict[str, Any] = {"pool_slots": 2, "execution_timeout": timedelta(minutes=30)}
+# Regular work on one table: two at once, and before rewrites that wait for the same slots; the next run waits for it.
+REGULAR: dict[str, Any] = {"priority_weight": 10}
+ONE_TABLE: dict[str, Any] = {**REGULAR, "pool_slots": 2, "execution_timeout": timedelta(minutes=30)}
 LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
 
 

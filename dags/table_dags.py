@@ -10,7 +10,17 @@ from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 
 from dags import dag_docs
-from dags.dag_defaults import LIGHT, ONE_TABLE, SHORT_SPARK, SPARK, Domain, ask_param, make_dag, plan_and_publication
+from dags.dag_defaults import (
+    LIGHT,
+    ONE_TABLE,
+    REGULAR,
+    SHORT_SPARK,
+    SPARK,
+    Domain,
+    ask_param,
+    make_dag,
+    plan_and_publication,
+)
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
 from dags.operators.assets import changes_of, described_asset, domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
@@ -105,7 +115,7 @@ def _reconcile(domain: Domain) -> DAG:
             of=domain.name,
             changes=changes_of(domain.name),
             with_tables=False,
-            **{**LIGHT, "trigger_rule": TriggerRule.ALL_DONE},
+            **{**LIGHT, **REGULAR, "trigger_rule": TriggerRule.ALL_DONE},
         )
         # The run is as its last tasks are, and a table behind one that failed may succeed. It is never started.
         all_right = EmptyOperator(task_id=ALL_RIGHT, trigger_rule=TriggerRule.NONE_FAILED)

@@ -216,6 +216,16 @@ def test_two_spark_jobs_do_not_fit_into_the_pool_of_one_machine(dags: dict[str, 
     assert all(slots / 2 < command.pool_slots < slots for command in commands)
 
 
+def test_tables_are_reconciled_before_history_is_rewritten(dags: dict[str, DAG]) -> None:
+    """Airflow takes the task with the greatest weight first: its own, and those of all tasks behind it."""
+    weights = {
+        kind: sum(task.priority_weight for task in dags[f"flights.{kind}"].tasks) for kind in (*REWRITES, "audit_topic")
+    }
+    reconcile: Any = dags["flights.reconcile"]
+    regular = [reconcile.get_task(name).priority_weight for name in ("flights.flights", "announce")]
+    assert min(regular) > max(weights.values())
+
+
 def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> None:
     from airflow.sdk import Asset, AssetAlias
 
