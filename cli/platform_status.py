@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
 from cli.captures import capture_states
@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from infra.process.supervisor import ProcessState
     from streaming.query.progress import Progress
     from tables.declare.registry import Registry
+    from tables.declare.table import Table
     from tables.declare.topic import Topic
     from tables.refresh.events.lost_offsets import Gap
 
@@ -119,6 +120,7 @@ class TableState:
         late: input records later than its watermark: what the stream dropped is among them; None where no row closes.
         corrections: rows that batch work corrected, in all.
         audit: the newest; None when there was none.
+        oldest, newest: the bounds of its rows' event times; None where rows have none.
     """
 
     name: str
@@ -128,6 +130,8 @@ class TableState:
     corrections: int | None
     version: int | None
     audit: LastAudit | None = None
+    oldest: date | None = None
+    newest: date | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -224,18 +228,23 @@ class Observer:
         registry, lake = self._registry, self._lake
         late = _tolerant(problems, "late records", lambda: count_late(self._asking(), lake, registry)) or {}
         corrections = _tolerant(problems, "corrections", lambda: count_corrections(self._asking(), lake)) or {}
-        return [
-            TableState(
-                name=table.full_name,
-                strategy=registry.strategy(table),
-                rows=_if_there(lake, table.full_name, lake.rows),
-                late=late.get(table.full_name),
-                corrections=corrections.get(table.full_name, 0),
-                version=_if_there(lake, table.full_name, lake.version),
-                audit=audits.get(table.full_name),
+        states = []
+        for table in registry.in_order():
+            oldest, newest = time_bounds(lake, table)
+            states.append(
+                TableState(
+                    name=table.full_name,
+                    strategy=registry.strategy(table),
+                    rows=_if_there(lake, table.full_name, lake.rows),
+                    late=late.get(table.full_name),
+                    corrections=corrections.get(table.full_name, 0),
+                    version=_if_there(lake, table.full_name, lake.version),
+                    audit=audits.get(table.full_name),
+                    oldest=oldest,
+                    newest=newest,
+                )
             )
-            for table in registry.in_order()
-        ]
+        return states
 
     def _asking(self) -> Analyst:
         from cli.sql_query import Analyst
@@ -270,6 +279,18 @@ def streams(settings: Settings, registry: Registry) -> Finding:
         found="; ".join(failed) or "none has failed",
         expected="none has failed",
         hint="Each is started again automatically once a minute; `./twofold up` loads a corrected file.",
+    )
+
+
+def time_bounds(lake: Lake, table: Table) -> tuple[date | None, date | None]:
+    """The least and the greatest event time of a table's rows; None twice where rows have none."""
+    from infra.delta.file_statistics import bounds_of
+
+    time = table.event_time
+    return (
+        (None, None)
+        if time is None or not lake.exists(table.full_name)
+        else bounds_of(lake.open(table.full_name), time)
     )
 
 

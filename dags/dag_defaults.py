@@ -8,6 +8,7 @@ from itertools import chain
 from typing import Any
 
 from airflow.sdk import DAG, Param
+from airflow.utils.types import DagRunType
 
 from dags import dag_docs
 from dags.failure_log import failure_callbacks
@@ -26,6 +27,9 @@ SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=3
 # Regular work on one table: two at once, and before rewrites that wait for the same slots; the next run waits for it.
 REGULAR: dict[str, Any] = {"priority_weight": 10}
 ONE_TABLE: dict[str, Any] = {**REGULAR, "pool_slots": 2, "execution_timeout": timedelta(minutes=30)}
+BACKFILL = "backfill"
+# Airflow's own backfill is for days of a table; of an audit, say, it would mean nothing.
+WITHOUT_BACKFILL: Any = set(DagRunType) - {DagRunType.BACKFILL_JOB}
 LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}
 
 
@@ -48,22 +52,30 @@ class Domain:
 
 
 def make_dag(
-    domain: Domain, kind: str, about: str, *, schedule: Any = None, params: dict[str, Param] | None = None
+    domain: Domain,
+    kind: str,
+    about: str,
+    *,
+    table: Table | None = None,
+    schedule: Any = None,
+    params: dict[str, Param] | None = None,
 ) -> DAG:
-    """A DAG `<domain>.<kind>` with its page; `dags.dag_docs` has one of that kind."""
+    """A DAG `<domain>.<kind>`, or `<domain>.<kind>.<table>`, with its page; `dags.dag_docs` has one of that kind."""
+    tables = domain.tables if table is None else (table,)
     return DAG(
-        dag_id=f"{domain.name}.{kind}",
+        dag_id=".".join([domain.name, kind, *([table.name] if table else [])]),
         description=about,
-        doc_md=dag_docs.dag_page(kind, domain.name, domain.tables, domain.topics, domain.registry),
+        doc_md=dag_docs.dag_page(kind, domain.name, tables, domain.topics, domain.registry),
         schedule=schedule,
         # Without a start date the first run is the next one, not the one that would have been before Airflow started.
         catchup=False,
         max_active_runs=1,
+        allowed_run_types=None if kind == BACKFILL else WITHOUT_BACKFILL,
         is_paused_upon_creation=False,
         params=params,
-        tags={"twofold", domain.name, kind, *chain.from_iterable(table.tags for table in domain.tables)},
+        tags={"twofold", domain.name, kind, *chain.from_iterable(declared.tags for declared in tables)},
         default_args={
-            "owner": domain.name,
+            "owner": (table and table.owner) or domain.name,
             "retries": 2,
             "retry_delay": timedelta(seconds=20),
             "retry_exponential_backoff": 2,

@@ -84,7 +84,7 @@ audited, and its result which share of it.
    shows what wrote such a row; `{domain}.repair` overwrites them once you approve.
 2. `log` failed: **missing or repeated offsets**. Events or quarantine were changed outside the platform.
    `{domain}.replay` decodes their records again.
-3. `look` failed: **the definition changed**. `{domain}.backfill` with **All rows** accepts it.
+3. `look` failed: **the definition changed**. The table's backfill with **All rows** accepts it.
 
 {tables}
 """
@@ -92,9 +92,9 @@ audited, and its result which share of it.
 QUALITY = """\
 # {domain}: quality
 
-Starts when `{domain}.reconcile`, `{domain}.backfill`, `{domain}.replay` or `{domain}.redrive` changed tables, and
-checks those. Four times a day, and started by hand, it checks all, since streams write rows, too. Results are kept and
-shown as Data Docs; the task of each table logs the address of its page.
+Starts when `{domain}.reconcile`, a backfill, `{domain}.replay` or `{domain}.redrive` changed tables, and checks those.
+Four times a day, and started by hand, it checks all, since streams write rows, too; what a backfill of a day changed
+waits for that. Results are kept and shown as Data Docs; the task of each table logs the address of its page.
 
 ## When it fails
 
@@ -110,8 +110,8 @@ REPAIR = """\
 For rows that **nothing explains**: reconcile names them, fails, and leaves them unchanged. Here a person decides.
 `./twofold why TABLE key=value` shows what wrote such a row: find out first.
 
-Start it with **Trigger** and a table. `preview` recomputes every closed row; it is skipped when all are explained.
-`approve` shows the rows and waits for you, under *Required actions*. Approved, `publish` overwrites exactly
+Start it with **Trigger** and a table. `preview` recomputes every closed row; where all are explained, the run ends
+there. `approve` shows the rows and waits for you, under *Required actions*. Approved, `publish` overwrites exactly
 these rows; the ledgers keep who approved, and each row as it was and as it became, under the cause `repair`.
 Rejected, nothing is done.
 
@@ -131,9 +131,9 @@ REBUILD = """\
 For a declaration whose **columns** changed, and for any doubt about what is served: the streaming code processes the
 whole log, archived or not, into a shadow lake. The live table is served meanwhile.
 
-Start it with **Trigger** and a table. `preview` is skipped when the live table equals the result. `approve` shows how
-they differ and waits for you, under *Required actions*. Approved, `publish` replaces the live rows, in one commit that
-`./twofold rollback TABLE` undoes. Under a new definition restart the driver afterwards
+Start it with **Trigger** and a table. Where the live table equals the result of `preview`, the run ends there.
+`approve` shows how they differ and waits for you, under *Required actions*. Approved, `publish` replaces the live rows,
+in one commit that `./twofold rollback TABLE` undoes. Under a new definition restart the driver afterwards
 (`./twofold up`), so that its stream loads it.
 
 ## When it fails
@@ -170,20 +170,22 @@ within a minute afterwards.
 """
 
 BACKFILL = """\
-# {domain}: backfill
+# {domain}: backfill of a table
 
 Recomputes a table from its inputs, in a range of time or all of it, and publishes the rows that differ, in one
 transaction. Only rows that the stream has closed are touched. Run twice, it changes nothing the second time.
 
-Start it with **Trigger**: a table, and a range `[start, end)` of its event time, or **All rows**. `preview` computes
-the rows in a copy, and is skipped when nothing would change. `approve` shows what would change, in the table and in
-those below it, and waits for you under *Required actions*; without **Ask first** it does not. `publish` writes exactly
-the rows that were shown.
+- **A range**: **Trigger**, with a range `[start, end)` of the table's event time.
+- **Day by day**: **Trigger**, then *Backfill*: one run for each day, its partition. Or one run with a partition like
+  `2013-01-05`. Events of the tables' assets have that partition.
+- **All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
+  computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
+  recorded under the cause `definition`, and the stream starts with a new checkpoint within a minute. Restart the
+  driver before (`./twofold up`), so that it loads the new code.
 
-**All rows** also accepts a changed definition, where the declaration or what its function calls is another than what
-computed the table. Until then its stream, `{domain}.reconcile` and `{domain}.audit` refuse it. The differences are
-recorded under the cause `definition`, and the stream starts with a new checkpoint within a minute. Restart the
-driver before (`./twofold up`), so that it loads the new code.
+`preview` computes the rows in a copy; where nothing would change, the run ends there. `approve` shows what would
+change, in the table and in those below it, and waits for you under *Required actions*; without **Ask first** it does
+not. `publish` writes exactly the rows that were shown. Tables whose rows have no time are recomputed as a whole.
 
 ## When it fails
 

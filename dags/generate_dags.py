@@ -6,11 +6,16 @@ loaded is left out here; `declaration_errors.py` shows why, so that its fault st
 
 from __future__ import annotations
 
+from airflow.sdk import get_parsing_context
+
+from dags.operators.closed_days import read_closed_days
 from dags.table_dags import make_dags
 from infra.settings import Settings
 from tables.declare.registry import running
 
-_registry = running(Settings.from_environment())
+_only = get_parsing_context().dag_id  # the DAG of the task that starts here; None where all are looked at
+_settings = Settings.from_environment()
+_registry = running(_settings)
 for _domain in _registry.domains:
-    for _dag in make_dags(_registry, _domain):
+    for _dag in make_dags(_registry, _domain, read_closed_days(_settings, _domain), only=_only):
         globals()[_dag.dag_id] = _dag

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from typing import Any
+from functools import partial
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.empty import EmptyOperator
 from airflow.sdk import DAG, AssetOrTimeSchedule, BaseOperator, CronTriggerTimetable, Param, TriggerRule
 
 from dags import dag_docs
 from dags.dag_defaults import (
+    BACKFILL,
     LIGHT,
     ONE_TABLE,
     REGULAR,
@@ -21,9 +24,11 @@ from dags.dag_defaults import (
     make_dag,
     plan_and_publication,
 )
+from dags.day_partitions import DayPartitions
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
 from dags.operators.assets import changes_of, described_asset, domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
+from dags.operators.closed_days import Days
 from dags.operators.command_operator import CommandOperator, FanOutOperator
 from dags.operators.params import (
     audit_arguments,
@@ -36,8 +41,12 @@ from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.quality_report import VerdictOperator, checked
 from dags.operators.stream_watchdog import StreamLimits, StreamOperator
 from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
-from dags.topic_dags import topic_dags
+from dags.topic_dags import TOPIC_DAGS
 from tables.declare.registry import Registry
+from tables.declare.table import Table
+
+if TYPE_CHECKING:
+    from airflow.sdk import Context
 
 STREAM_AT = "* * * * *"
 RECONCILE_AT = "*/15 * * * *"
@@ -45,20 +54,32 @@ AUDIT_AT = "40 3 * * *"
 QUALITY_AT = "10 */6 * * *"
 
 
-def make_dags(registry: Registry, domain: str) -> Iterator[DAG]:
-    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, repair, audit, and so on."""
+def make_dags(
+    registry: Registry, domain: str, days: Mapping[str, Days] = MappingProxyType({}), *, only: str | None = None
+) -> Iterator[DAG]:
+    """`<domain>.stream`, and what the domain has tables or topics for: reconcile, repair, audit, and so on.
+
+    Args:
+        days: full name of a table -> the days of its rows, for the form of its backfill.
+        only: make the DAG of this id alone.
+    """
     plan = Domain(
         name=domain,
         topics=tuple(topic for topic in registry.topics.values() if topic.domain == domain),
         tables=tuple(registry.in_order(domain)),
         registry=registry,
     )
-    yield _stream(plan)
+    kinds = {"stream": _stream}
     if plan.tables:
-        yield from (_reconcile(plan), _repair(plan), _rebuild(plan), _recover(plan))
-        yield from (_audit(plan), _quality(plan), _backfill(plan))
-    if plan.topics:
-        yield from topic_dags(plan)
+        kinds |= {"reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
+        kinds |= {"audit": _audit, "quality": _quality}
+    kinds |= TOPIC_DAGS if plan.topics else {}
+    makers = {kind: partial(make, plan) for kind, make in kinds.items()}
+    for table in plan.tables:
+        makers[f"{BACKFILL}.{table.name}"] = partial(_backfill, plan, table, days.get(table.full_name))
+    for name, make in makers.items():
+        if only in (None, f"{domain}.{name}"):
+            yield make()
 
 
 def _stream(domain: Domain) -> DAG:
@@ -244,33 +265,49 @@ def _quality(domain: Domain) -> DAG:
     return dag
 
 
-def _backfill(domain: Domain) -> DAG:
-    instant: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
-    params = {
-        **_of_a_table(domain),
-        "start": Param(
-            None, title="Start", description="First instant of the range, in the table's event time.", **instant
-        ),
-        "end": Param(None, title="End", description="First instant after the range.", **instant),
-        "everything": Param(
-            False,
-            title="All rows",
-            type="boolean",
-            description="Instead of a range, every closed row: this accepts a changed definition of the table.",
-        ),
-        **ask_param(),
-    }
-    about = "Recomputes a table, in a range of time or all of it, and publishes the differences."
-    with make_dag(domain, "backfill", about, params=params) as dag:
+def _backfill(domain: Domain, table: Table, days: Days | None) -> DAG:
+    with_range = f"Recomputes {table.full_name}, a range of time or all of it, and publishes the differences."
+    whole = f"Recomputes {table.full_name} and publishes the differences."
+    dag = make_dag(
+        domain,
+        BACKFILL,
+        with_range if table.event_time else whole,
+        table=table,
+        schedule=DayPartitions() if table.event_time else None,
+        params={**(_range(table, days) if table.event_time else {}), **ask_param()},
+    )
+
+    def arguments(context: Context) -> list[str]:
+        if not table.event_time:
+            return [table.full_name, "--preview"]
+        return [*backfill_arguments(context["params"], table.full_name, context.get("partition_key")), "--preview"]
+
+    with dag:
         plan = PlanOperator(
             task_id=PREVIEW,
             command="backfill",
-            arguments=lambda context: [*backfill_arguments(context["params"], domain.table_names), "--preview"],
+            arguments=arguments,
             **SPARK,
             doc_md="The rows are computed in a copy of the table, checked, and compared with the live ones.",
         )
         plan_and_publication(domain, plan)
     return dag
+
+
+def _range(table: Table, days: Days | None) -> dict[str, Param]:
+    """The parameters of a run about a range of a table's rows; its newest closed day is proposed."""
+    instant: dict[str, Any] = {"type": ["null", "string"], "format": "date-time"}
+    there, start, end = "", None, None
+    if days:
+        there = f" There are rows from {days.first} to {days.last}, the newest closed day is proposed."
+        start, end = (f"{day}T00:00:00Z" for day in (days.closed, days.closed + timedelta(days=1)))
+    first = f"First instant of the range, by the column {table.event_time}.{there} A backfill takes its days instead."
+    every = "Instead of the range, every closed row: this accepts a changed definition of the table."
+    return {
+        "start": Param(start, title="Start", description=first, **instant),
+        "end": Param(end, title="End", description="First instant after the range.", **instant),
+        "everything": Param(False, title="All rows", type="boolean", description=every),
+    }
 
 
 def _of_a_table(domain: Domain) -> dict[str, Param]:

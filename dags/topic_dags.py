@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from datetime import timedelta
 from typing import Any
 
@@ -26,11 +25,6 @@ from dags.operators.range_sensor import RangeSensor
 
 # Of a topic all is decoded, so not every night.
 AUDIT_AT = "40 4 * * 0"
-
-
-def topic_dags(domain: Domain) -> Iterator[DAG]:
-    """`<domain>.replay`, `<domain>.redrive` and `<domain>.audit_topic`."""
-    yield from (_replay(domain), _redrive(domain), _audit_topic(domain))
 
 
 def _replay(domain: Domain) -> DAG:
@@ -157,3 +151,7 @@ def _sensor(domain: Domain) -> RangeSensor:
         execution_timeout=timedelta(minutes=2),
         doc_md="Waits until the whole range can be read. No slot is held between two looks.",
     )
+
+
+TOPIC_DAGS = {"replay": _replay, "redrive": _redrive, "audit_topic": _audit_topic}
+"""Kind of a DAG -> the function that makes it for a domain with topics."""

@@ -207,14 +207,21 @@ def dags() -> str:
     about = "Each domain has these. The text is what the book icon of a DAG shows in Airflow."
     parts = [f"# DAGs\n\n{GENERATED}{about}\n"]
     registry = load()
-    for dag in make_dags(registry, "flights"):
-        kind = dag.dag_id.split(".")[1]
+    # Of the DAGs that each table has, the one with the most params stands for all.
+    of_kind = {dag.dag_id.split(".")[1]: dag for dag in sorted(make_dags(registry, "flights"), key=_params)}
+    for kind in pages:
+        dag = of_kind[kind]
         lines = pages[kind].replace("{domain}", "<domain>").replace("{driver}", "stream-<domain>")
         about = re.sub(r"\{(tables|topics|rules)\}\n*", "", lines).split("\n", 1)[1].strip()
         rows = [_param(name, dag.params.get_param(name)) for name in dag.params]
         params = f"\n{table(['param', 'name', 'default', 'meaning'], rows)}\n" if rows else ""
-        parts.append(f"## `<domain>.{kind}`\n\n{re.sub('^## ', '### ', about, flags=re.MULTILINE)}\n{params}")
+        name = ".<table>" if dag.dag_id.count(".") > 1 else ""
+        parts.append(f"## `<domain>.{kind}{name}`\n\n{re.sub('^## ', '### ', about, flags=re.MULTILINE)}\n{params}")
     return "\n".join(parts)
+
+
+def _params(dag: Any) -> int:
+    return len(dag.params)
 
 
 def _param(name: str, param: Any) -> list[str]:

@@ -20,6 +20,7 @@ from infra.settings import ROOT, Settings
 from infra.spark import connect_server
 from tables.declare.registry import load
 from tables.refresh.events.topic_specs import specs
+from tests.dags.waiting_dags import hourly_and_daily_report
 from tests.infra.conftest import free_port
 
 _numbers = count(1)
@@ -141,7 +142,8 @@ def airflow_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings
     settings = Settings(home=home, airflow_port=free_port(), airflow_password="of the test")
     dags = home / "dags"
     dags.mkdir()
-    for name, text in {"greet": GREET, "broken": BROKEN, "standing_in": STANDING_IN}.items():
+    texts = {"greet": GREET, "broken": BROKEN, "standing_in": STANDING_IN, "daily_report": hourly_and_daily_report()[1]}
+    for name, text in texts.items():
         (dags / f"{name}.py").write_text(text)
     try:
         airflow_processes.prepare(settings)

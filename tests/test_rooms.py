@@ -48,6 +48,7 @@ ORDER = (
     ("streaming/rebuild", "batch/rewrite"),
     ("dags/operators",),
     ("dags", "traffic"),
+    ("dags/plugins",),
     ("traffic/expected",),
     ("cli",),
     ("cli/commands",),

@@ -6,12 +6,12 @@ from collections.abc import Mapping
 from datetime import UTC, datetime
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from batch.ledgers.batch_run import Run
 from batch.ledgers.run_result import Cause, RunResult
 from batch.pinned_versions import Pinned
 from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
@@ -100,9 +100,8 @@ def recompute(platform: Platform, table: Table, interval: Interval | None, *, ac
 
 def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: int | None) -> BadArgument:
     first, last = from_epoch_ms(interval.start), from_epoch_ms(interval.end)
-    times = pa.table(lake.open(table.full_name).scan(columns=[str(table.event_time)]))
-    bounds = pc.min_max(times.column(0)).as_py()
-    are = "has no rows" if bounds["min"] is None else f"has rows dated {bounds['min']} to {bounds['max']}"
+    oldest, newest = bounds_of(lake.open(table.full_name), str(table.event_time))
+    are = "has no rows" if oldest is None else f"has rows dated {oldest} to {newest}"
     still = f"; those that close after {from_epoch_ms(watermark_ms)} are still the stream's" if watermark_ms else ""
     return BadArgument(
         f"No row was compared: {table.full_name} {are}{still}, and by its function there is none in "

@@ -7,13 +7,11 @@ from dataclasses import dataclass, replace
 from datetime import timedelta
 from typing import Literal
 
-import pyarrow as pa
-import pyarrow.compute as pc
-
 from batch.ledgers.run_result import RunResult
 from batch.rewrite.backfill import recompute
 from batch.rewrite.plan import Plan, Plans
 from batch.rewrite.planning import make_plan
+from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.instants import Interval, epoch_ms
 from tables.declare.code_fingerprint import definition, is_accepted, recorded
@@ -92,6 +90,5 @@ def _newest(lake: Lake, table: Table, sample: timedelta | None) -> Interval | No
     """The time of a sample of the table's rows; None: all."""
     if sample is None or table.event_time is None:
         return None
-    times = pa.table(lake.open(table.full_name).scan(columns=[table.event_time]))[0]
-    last = epoch_ms(pc.max(times).as_py())
+    last = epoch_ms(bounds_of(lake.open(table.full_name), table.event_time)[1])
     return None if last is None else Interval(last - int(sample.total_seconds() * 1_000), last + 1)

@@ -77,6 +77,18 @@ class CommandOperator(BaseOperator):
             fail(f"./twofold {command}", ended)
         return ended.document
 
+    def let_succeed(self, context: Context, tasks: Collection[str], note: str) -> None:
+        """Let tasks behind this one succeed with a note, without being started.
+
+        Where Airflow's API does not answer they are started, and find nothing to do.
+        """
+        if not tasks:
+            return
+        try:
+            Client(Settings.from_environment()).succeed(self.dag_id, context["run_id"], tasks, note)
+        except TwofoldError as error:
+            self.log.warning("%s", error)
+
     def on_kill(self) -> None:
         if self._child is not None:
             self._child.stop()
@@ -99,12 +111,7 @@ class FanOutOperator(CommandOperator):
 
     def execute(self, context: Context) -> object:
         document = self.run_in(context)
-        silent = self.get_flat_relative_ids() - set(self.telling(document))
-        if silent:
-            try:
-                Client(Settings.from_environment()).succeed(self.dag_id, context["run_id"], silent, self.note)
-            except TwofoldError as error:  # they are started then, and find nothing to do
-                self.log.warning("%s", error)
+        self.let_succeed(context, self.get_flat_relative_ids() - set(self.telling(document)), self.note)
         return document
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection, Mapping
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 
 from infra.errors import BadArgument
 
@@ -46,25 +46,28 @@ def table_argument(params: Params, tables: Collection[str]) -> str:
     return _one_of(params, "table", tables)
 
 
-def backfill_arguments(params: Params, tables: Collection[str]) -> list[str]:
+def backfill_arguments(params: Params, table: str, day: str | None = None) -> list[str]:
     """`TABLE --start ... --end ...` of a run's params, or `TABLE` for all rows.
 
+    Args:
+        day: the partition that the run is about, like `2013-01-05`; its range is then not in the params.
+
     Raises:
-        BadArgument: a table that is not one of `tables`, a time without an offset, a range that holds nothing, a range
-            as well as all rows, or neither.
+        BadArgument: a time without an offset, a range that holds nothing, no range, or all rows in a run of a day.
     """
-    table = _one_of(params, "table", tables)
-    given = [name for name in ("start", "end") if _text(params, name)]
-    if _flag(params, "everything"):
-        if given:
-            raise BadArgument(
-                f"everything=True with {' and '.join(given)}: expected a range or all rows, not both.",
-                hint="Empty the range, or untick All rows.",
-            )
+    everything = _flag(params, "everything")
+    if day and everything:
+        raise BadArgument(
+            f"everything=True in a run of the day {day}: expected one of the two.",
+            hint="Start a run without a partition for all rows.",
+        )
+    if everything:
         return [table]
-    if not given:
-        raise BadArgument("start and end are empty: expected a range or all rows.", hint="Fill both, or tick All rows.")
-    start, end = _instant(params, "start"), _instant(params, "end")
+    if day:
+        start = datetime.fromisoformat(day).replace(tzinfo=UTC)
+        end = start + timedelta(days=1)
+    else:
+        start, end = _instant(params, "start"), _instant(params, "end")
     if start >= end:
         raise BadArgument(
             f"start={start.isoformat()} is not before end={end.isoformat()}.",

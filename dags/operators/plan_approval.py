@@ -6,7 +6,6 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
-from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.command_operator import CommandOperator
 
@@ -17,11 +16,21 @@ if TYPE_CHECKING:
 
 PREVIEW, APPROVE, PUBLISH = "preview", "approve", "publish"
 """The tasks of each DAG that rewrites history, in this order."""
+UNCHANGED = "Nothing would change: there was nothing to publish."
 _LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
 
 
 class PlanOperator(CommandOperator):
-    """Runs a command that makes a plan; its result has the plan's id and its text. Is skipped where nothing changes."""
+    """Runs a command that makes a plan; its result has the plan's id and its text.
+
+    Where nothing would change, the tasks behind it succeed without being started.
+    """
+
+    def execute(self, context: Context) -> object:
+        plan: Any = self.run_in(context)
+        if not plan["tables"]:
+            self.let_succeed(context, self.get_flat_relative_ids(), UNCHANGED)
+        return plan
 
     def judge(self, command: str, ended: Ended) -> object:
         document = super().judge(command, ended)
@@ -29,12 +38,16 @@ class PlanOperator(CommandOperator):
             raise TypeError(f"./twofold {command} printed no plan: {document!r}")
         plan, text = document["plan"], str(document["markdown"])
         self.log.info("%s", text)
-        if not plan["changes"]:
-            raise AirflowSkipException("Nothing would change: there is nothing to publish.")
         lines = text.splitlines()
         more = [f"\nAll of it: `./twofold plans {plan['id']}`"] if len(lines) > _LINES else []
         text = "\n".join([*lines[:_LINES], *more])
-        return {"id": plan["id"], "changed": document["changed"], "asks": plan["asks"], "markdown": text}
+        return {
+            "id": plan["id"],
+            "tables": len(plan["changes"]),
+            "changed": document["changed"],
+            "asks": plan["asks"],
+            "markdown": text,
+        }
 
 
 class PlanApproval(ApprovalOperator):

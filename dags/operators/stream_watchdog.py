@@ -12,6 +12,7 @@ from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
 from dags.operators.assets import table_asset
+from dags.operators.closed_days import keep_closed_days
 from dags.operators.command_operator import CommandOperator
 from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import Settings
@@ -170,6 +171,7 @@ class StreamOperator(CommandOperator):
             raise _failure(f"{'; '.join(findings.captures)}.", "`./twofold doctor` says what to do about each.")
         if findings.slow:
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
+        keep_closed_days(settings, status, self.domain)
         last = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True, map_indexes=-1) or {}
         for name, facts in stream_events(status, self.domain, last.get("versions") or {}).items():
             context["outlet_events"][self.changes].add(table_asset(name), extra=facts)

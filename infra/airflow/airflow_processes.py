@@ -80,7 +80,7 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
     address = base_url(settings)
     options = {
         "CORE__DAGS_FOLDER": dags,
-        "CORE__PLUGINS_FOLDER": dags / "plugins",
+        "CORE__PLUGINS_FOLDER": DAGS / "plugins",
         "CORE__EXECUTOR": "LocalExecutor",
         "CORE__PARALLELISM": 4,
         # A task that starts Spark takes all of these slots, so that two never run at once.

@@ -32,6 +32,27 @@ def with_true_bounds(schema: pa.Schema, columns: Iterable[str]) -> list[str]:
     return [name for name in columns if name not in schema.names or has_true_bounds(schema.field(name).type)]
 
 
+def bounds_of(table: DeltaTable, column: str) -> tuple[Any, Any]:
+    """The least and the greatest value of a column, by the statistics of its files, or by its rows where one has none.
+
+    Statistics have times to the millisecond. Without a value, or without such a column, both are None.
+    """
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    schema = pa.schema(table.schema())
+    if column not in schema.names:
+        return None, None
+    files = pa.table(table.get_add_actions(flatten=True))
+    least, greatest, nulls = (f"{kind}.{column}" for kind in ("min", "max", "null_count"))
+    if {least, greatest, nulls} <= set(files.column_names) and has_true_bounds(schema.field(column).type):
+        is_known = pc.or_(pc.is_valid(files[greatest]), pc.equal(files[nulls], files["num_records"]))
+        if pc.all(pc.fill_null(is_known, False)).as_py():
+            return pc.min(files[least]).as_py(), pc.max(files[greatest]).as_py()
+    bounds = pc.min_max(pa.table(table.scan(columns=[column]))[0]).as_py()
+    return bounds["min"], bounds["max"]
+
+
 def parquet_properties(table: DeltaTable) -> WriterProperties:
     """How delta-rs writes files of the table: without bounds of floats, which DuckDB reads in the file itself."""
     import pyarrow as pa

@@ -265,6 +265,8 @@ def _found(name: ast.expr, known: Mapping[str, object]) -> object:
 
 def _without_own_imports(tree: ast.AST, module: str) -> str:
     """The code without its imports from this repository: what they give is read itself, wherever its file is."""
+    if not any(_is_own_import(node, module) for node in ast.walk(tree)):
+        return ast.unparse(tree)
     left = copy.deepcopy(tree)
     for node in ast.walk(left):
         for part in ("body", "orelse", "finalbody"):
@@ -275,7 +277,7 @@ def _without_own_imports(tree: ast.AST, module: str) -> str:
     return ast.unparse(left)
 
 
-def _is_own_import(statement: ast.stmt, module: str) -> bool:
+def _is_own_import(statement: ast.AST, module: str) -> bool:
     if isinstance(statement, ast.Import):
         return all(_is_our_module(alias.name) for alias in statement.names)
     return isinstance(statement, ast.ImportFrom) and _is_our_module(_source(statement, module))

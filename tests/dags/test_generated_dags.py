@@ -7,6 +7,7 @@ import importlib.metadata
 import shutil
 import subprocess
 import sys
+from datetime import UTC, date, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,7 +22,6 @@ from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited, written
 KINDS = (
     "audit",
     "audit_topic",
-    "backfill",
     "quality",
     "rebuild",
     "reconcile",
@@ -31,8 +31,9 @@ KINDS = (
     "replay",
     "stream",
 )
-ANNOUNCED = ("reconcile", "backfill", "replay", "redrive")
-REWRITES = ("backfill", "replay", "redrive", "repair", "rebuild")
+BACKFILL = "backfill.flights"
+ANNOUNCED = ("reconcile", BACKFILL, "replay", "redrive")
+REWRITES = (BACKFILL, "replay", "redrive", "repair", "rebuild")
 SPARK_TASKS = [
     ("reconcile", "look"),
     ("audit", "look"),
@@ -45,6 +46,12 @@ SPARK_TASKS = [
 if TYPE_CHECKING:
     from airflow.dag_processing.dagbag import DagBag
     from airflow.sdk import DAG
+
+
+def dags_of(domain: str) -> list[str]:
+    """The DAGs of a domain: one of each kind, and a backfill of each table."""
+    backfills = [f"{domain}.backfill.{table.name}" for table in load().in_order(domain)]
+    return sorted([f"{domain}.{kind}" for kind in KINDS] + backfills)
 
 
 @pytest.fixture(scope="module")
@@ -61,14 +68,14 @@ def dags(bag: DagBag) -> dict[str, DAG]:
 
 def test_every_dag_loads(bag: DagBag) -> None:
     assert bag.import_errors == {}
-    assert sorted(bag.dag_ids) == [f"{domain}.{kind}" for domain in load().domains for kind in KINDS]
+    assert sorted(bag.dag_ids) == [name for domain in load().domains for name in dags_of(domain)]
 
 
 def test_only_domains_that_run_have_dags(home: Path) -> None:
     from airflow.dag_processing.dagbag import DagBag
 
     choose_domains(Settings(home=home), ["shop"])
-    assert sorted(DagBag(str(ROOT / "dags"), safe_mode=True).dag_ids) == [f"shop.{kind}" for kind in KINDS]
+    assert sorted(DagBag(str(ROOT / "dags"), safe_mode=True).dag_ids) == dags_of("shop")
 
 
 def test_airflow_parses_two_files_only(bag: DagBag) -> None:
@@ -101,6 +108,49 @@ print(took, sorted({name.split(".")[0] for name in set(sys.modules) - before} & 
     assert engines == "[]"
 
 
+def test_a_task_makes_its_own_dag_alone() -> None:
+    from dags.table_dags import make_dags
+
+    for name in ("flights.reconcile", "flights.backfill.flights", "flights.replay"):
+        assert [dag.dag_id for dag in make_dags(load(), "flights", only=name)] == [name]
+    assert list(make_dags(load(), "flights", only="shop.reconcile")) == []
+
+
+def test_a_backfill_takes_days_on_demand_and_never_by_itself(dags: dict[str, DAG]) -> None:
+    from airflow.serialization.serialized_objects import DagSerialization
+    from airflow.timetables.base import TimeRestriction
+
+    stored = DagSerialization.from_dict(DagSerialization.to_dict(dags["flights.backfill.flights"]))
+    january = [datetime(2013, 1, day, tzinfo=UTC) for day in (5, 7)]
+    runs = list(stored.iter_dagrun_infos_between(*january))
+    assert [run.partition_key for run in runs] == ["2013-01-05", "2013-01-06", "2013-01-07"]
+    ever: Any = TimeRestriction(earliest=january[0], latest=None, catchup=True)
+    assert stored.timetable.next_dagrun_info_v2(last_dagrun_info=None, restriction=ever) is None
+    assert stored.timetable.summary == "on demand, by day"
+
+
+def test_days_are_of_tables_whose_rows_have_a_time_and_of_no_other_dag(dags: dict[str, DAG]) -> None:
+    timed = {f"{t.domain}.backfill.{t.name}" for t in load().tables.values() if t.event_time}
+    periodic = {name for name, dag in dags.items() if "backfill" in name and dag.schedule is not None}
+    assert timed == periodic
+    assert timed < {name for name in dags if "backfill" in name}, "and some tables have none"
+    refuses = {name for name, dag in dags.items() if "backfill" not in (dag.allowed_run_types or {"backfill"})}
+    assert refuses == {name for name in dags if ".backfill." not in name}
+
+
+def test_the_form_of_a_backfill_proposes_the_newest_closed_day() -> None:
+    from dags.operators.closed_days import Days
+    from dags.table_dags import make_dags
+
+    days = {"flights.flights": Days(date(2013, 1, 1), date(2013, 2, 4), date(2013, 2, 3))}
+    [dag] = make_dags(load(), "flights", days, only="flights.backfill.flights")
+    meant = copy.deepcopy(dag.params).validate()
+    assert backfill_arguments(meant, "flights.flights") == [
+        "flights.flights", "--start", "2013-02-03T00:00:00+00:00", "--end", "2013-02-04T00:00:00+00:00",
+    ]  # fmt: skip
+    assert "rows from 2013-01-01 to 2013-02-04" in str(dag.params.get_param("start").description)
+
+
 def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
     """Airflow puts the folder itself on the path: `dags/quality.py` would be imported in place of the room."""
     rooms = {path.parent.name for path in ROOT.glob("*/__init__.py")}
@@ -116,7 +166,7 @@ def test_no_file_of_the_folder_bears_the_name_of_a_package() -> None:
         ("flights.reconcile", "*/15 * * * *"),
         ("flights.audit", "40 3 * * *"),
         ("flights.audit_topic", "40 4 * * 0"),
-        ("flights.backfill", None),
+        ("flights.rebuild", None),
     ],
 )
 def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> None:
@@ -124,15 +174,16 @@ def test_schedules(dags: dict[str, DAG], dag_id: str, schedule: str | None) -> N
     assert given == schedule
 
 
-@pytest.mark.parametrize("kind", KINDS)
+@pytest.mark.parametrize("kind", [*KINDS, BACKFILL])
 def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[str, DAG], kind: str) -> None:
     dag = dags[f"flights.{kind}"]
     assert dag.max_active_runs == 1
     assert not dag.catchup
     assert "## When it fails" in (dag.doc_md or "")
-    assert dag.tags == {"twofold", "flights", kind}
+    assert dag.tags == {"twofold", "flights", kind.partition(".")[0]}
     owners = {table.full_name: table.owner or "flights" for table in load().in_order("flights")}
-    assert all(task.owner == owners.get(task.task_id, "flights") for task in dag.tasks)
+    own = owners["flights.flights"] if kind == BACKFILL else "flights"
+    assert all(task.owner == owners.get(task.task_id, own) for task in dag.tasks)
     assert all(task.on_failure_callback for task in dag.tasks)
 
 
@@ -144,10 +195,10 @@ def test_a_dag_runs_once_at_a_time_and_says_what_to_do_when_it_fails(dags: dict[
     ],
 )
 def test_the_form_of_a_backfill_takes_a_range_or_all_rows(dags: dict[str, DAG], given: dict[str, object]) -> None:
-    params = copy.deepcopy(dags["flights.backfill"].params)
-    params.update({"table": "flights.flights", **given})
+    params = copy.deepcopy(dags["flights.backfill.flights"].params)
+    params.update(given)
     meant = params.validate()
-    assert backfill_arguments(meant, ["flights.flights"])[0] == "flights.flights"
+    assert backfill_arguments(meant, "flights.flights")[0] == "flights.flights"
     assert {name: meant[name] for name in given} == given
 
 
@@ -239,12 +290,10 @@ def test_a_change_of_the_domain_starts_quality_once(dags: dict[str, DAG]) -> Non
 @pytest.mark.parametrize(
     ("dag_id", "params"),
     [
-        (
-            "flights.backfill",
-            {"table": "flights.flight", "start": "2013-01-01T00:00:00Z", "end": "2013-01-02T00:00:00Z"},
-        ),
-        ("flights.backfill", {"table": "flights.flights", "everything": "all"}),
-        ("flights.backfill", {}),
+        ("flights.repair", {"table": "flights.flight"}),
+        ("flights.repair", {}),
+        ("flights.backfill.flights", {"start": 7, "end": "2013-01-02T00:00:00Z"}),
+        ("flights.backfill.flights", {"everything": "all"}),
         ("flights.replay", {"topic": "flights.departures", "from_offsets": "all"}),
         ("flights.replay", {}),
         ("flights.recover", {"table": "flights.departures"}),
@@ -302,7 +351,8 @@ def test_a_fault_is_one_clear_import_error_next_to_the_dags(two_domains: Path, m
     [error] = bag.import_errors.values()
     assert error.count("BadDeclaration: ") == 1
     assert f"{two_domains / 'trains' / 'flights.py'}, line 1" in error
-    assert len(bag.dags) == 2 * len(KINDS)
+    fallen = len(load().in_order("flights")) - len(declared.in_order("trains"))
+    assert len(bag.dags) == 2 * len(dags_of("flights")) - fallen
 
 
 def test_all_domains_are_loaded_when_none_has_a_fault(two_domains: Path) -> None:

@@ -1,4 +1,4 @@
-"""The example of the documentation: a DAG that goes on once an hour of a table is closed."""
+"""The first example of the documentation: a DAG that goes on once an hour of a table is closed."""
 
 from __future__ import annotations
 
@@ -7,16 +7,13 @@ from typing import Any
 
 import pytest
 
-from infra.settings import ROOT
-
-PAGE = ROOT / "docs" / "how-to" / "wait-for-a-table.md"
+from tests.dags.waiting_dags import hourly_and_daily_report
 
 
 @pytest.fixture(scope="module")
 def example() -> dict[str, Any]:
-    [code] = [part.partition("```")[0] for part in PAGE.read_text("utf-8").split("```python\n")[1:]]
     names: dict[str, Any] = {"__name__": "hourly_report"}
-    exec(compile(code, "hourly_report.py", "exec"), names)
+    exec(compile(hourly_and_daily_report()[0], "hourly_report.py", "exec"), names)
     return names
 
 

@@ -17,9 +17,10 @@ FOUND: dict[str, Any] = {
 }
 
 
-def planned(stand_in: Callable[[str], None], document: object) -> Any:
+def planned(stand_in: Callable[[str], None], document: object, context: Any = None) -> Any:
     stand_in(f"print({json.dumps(json.dumps(document))})")
-    return PlanOperator(task_id="preview", command="backfill", arguments=["flights.x", "--preview"]).execute({})
+    operator = PlanOperator(task_id="preview", command="backfill", arguments=["flights.x", "--preview"])
+    return operator.execute(context or {})
 
 
 class Instance:
@@ -32,7 +33,13 @@ class Instance:
 
 
 def test_the_result_is_the_plan_and_its_text(stand_in: Callable[[str], None]) -> None:
-    assert planned(stand_in, FOUND) == {"id": "repair-1-abc", "changed": 1200, "asks": True, "markdown": "1,200 rows"}
+    assert planned(stand_in, FOUND) == {
+        "id": "repair-1-abc",
+        "changed": 1200,
+        "asks": True,
+        "markdown": "1,200 rows",
+        "tables": 1,
+    }
 
 
 def test_a_long_text_is_cut_and_says_where_all_of_it_is(stand_in: Callable[[str], None]) -> None:
@@ -41,11 +48,15 @@ def test_a_long_text_is_cut_and_says_where_all_of_it_is(stand_in: Callable[[str]
     assert text.endswith("All of it: `./twofold plans repair-1-abc`")
 
 
-def test_where_nothing_would_change_no_approval_is_asked(stand_in: Callable[[str], None]) -> None:
-    from airflow.sdk.exceptions import AirflowSkipException
-
-    with pytest.raises(AirflowSkipException, match="Nothing would change"):
-        planned(stand_in, {**FOUND, "plan": {"id": "x", "changes": []}})
+def test_where_nothing_would_change_the_run_ends_with_the_preview(
+    stand_in: Callable[[str], None], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = []
+    monkeypatch.setattr(PlanOperator, "let_succeed", lambda _, context, tasks, note: ended.append((context, note)))
+    context = {"run_id": "manual__1"}
+    unchanged = planned(stand_in, {**FOUND, "plan": {"id": "x", "changes": [], "asks": False}, "changed": 0}, context)
+    assert (unchanged["tables"], unchanged["asks"]) == (0, False), "what is started all the same asks for no approval"
+    assert ended == [(context, "Nothing would change: there was nothing to publish.")]
 
 
 def test_a_command_that_prints_no_plan_is_a_mistake(stand_in: Callable[[str], None]) -> None:

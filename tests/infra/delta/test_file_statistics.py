@@ -17,6 +17,7 @@ from deltalake import write_deltalake
 
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.file_pruning import ValueBounds, prune_files
+from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from tests.support.duckdb_extensions import with_extension
 
@@ -148,3 +149,24 @@ def test_untrue_bounds_of_older_files_are_taken_out(lake: Lake, rows: list[dict[
 
     lake.keep_statistics(NAME, list(KINDS))
     assert lake.version(NAME) == after.version(), "a second time there is nothing to do"
+
+
+@pytest.mark.parametrize("column", ["time_", "day", "number", "exact", "missing"])
+def test_the_bounds_of_a_column_are_those_of_its_rows(written: Lake, rows: list[dict[str, Any]], column: str) -> None:
+    """A decimal has no bounds in the statistics: its rows are read."""
+    values = [row[column] for row in rows if column in row]
+    bounds = [min(values), max(values)] if values else [None, None]
+    if column == "time_":  # statistics have milliseconds
+        bounds = [value.replace(microsecond=value.microsecond // 1_000 * 1_000) for value in bounds]
+    assert list(bounds_of(written.open(NAME), column)) == bounds
+
+
+def test_bounds_are_those_of_the_rows_where_a_file_has_no_statistics(lake: Lake) -> None:
+    kinds = pa.schema([("day", pa.date32()), ("id", pa.int64())])
+    lake.ensure(NAME, kinds, statistics=["id"])
+    assert bounds_of(lake.open(NAME), "day") == (None, None)
+    days = [date(2013, 1, 3), None, date(2013, 1, 1)]
+    first = pa.table({"day": days, "id": [1, 2, 3]}, schema=kinds)
+    Writer(lake, NAME).append(first, CommitTag(app="test", version=1, info={}))
+    assert bounds_of(lake.open(NAME), "day") == (date(2013, 1, 1), date(2013, 1, 3))
+    assert bounds_of(lake.open(NAME), "id") == (1, 3)

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import time
+
 import pytest
 
 from infra.airflow.airflow_api import Client
@@ -20,7 +22,7 @@ TABLE, WEATHER = "flights.delays_by_hour", "flights.weather"
 DAYS = {"start": "2013-01-01T00:00:00Z", "end": "2013-01-03T00:00:00Z"}
 RUNS = [
     ("reconcile", {"verify": True}, "look", "announce"),
-    ("backfill", {"table": TABLE, **DAYS, "ask": False}, "publish", "announce"),
+    ("backfill.delays_by_hour", {**DAYS, "ask": False}, "publish", "announce"),
     ("replay", {"topic": WEATHER, "to_offsets": "0:9", "ask": False}, "publish", "announce"),
     ("redrive", {"topic": WEATHER, "reason": "no such reason", "ask": False}, "publish", "announce"),
     ("quality", {}, "check", TABLE),
@@ -29,10 +31,16 @@ RUNS = [
     ("recover", {"table": TABLE, "at_most": 2, "from_archive": True}, "recover", "recover"),
 ]
 REFUSED = [
-    ("flights.backfill", {"table": "../x", **DAYS}),
-    ("flights.backfill", {"table": "flights.flights", "everything": "yes"}),
+    ("flights.repair", {"table": "../x"}),
+    ("flights.backfill.flights", {"everything": "yes"}),
     ("flights.replay", {"topic": "flights.departures", "from_offsets": "all"}),
 ]
+
+
+OF_DAYS = f"flights.backfill.{TABLE.partition('.')[2]}"
+BLOCKED, UNCHANGED = "flights.backfill.carrier_days", "flights.backfill.airport_weather"
+APPROVED, REJECTED = "flights.repair", "flights.redrive"
+ANSWER_AFTER_S = 20.0
 
 
 @pytest.fixture(scope="module")
@@ -76,7 +84,7 @@ def test_tables_that_were_right_succeed_without_being_started(client: Client) ->
 
 
 def test_what_runs_changed_is_checked_and_nothing_else(client: Client, runs: dict[str, str]) -> None:
-    for dag in ("reconcile", "backfill"):
+    for dag in ("reconcile", "backfill.delays_by_hour"):
         assert client.wait(f"flights.{dag}", runs[dag], RUN_TIMEOUT_S) == "success"
     changed = {next(iter(load().in_order("flights"))).full_name, TABLE}
 
@@ -109,9 +117,90 @@ def test_params_that_cannot_be_meant_start_no_run(client: Client, dag_id: str, c
 
 def test_a_range_that_holds_nothing_fails_at_once_with_one_message(client: Client) -> None:
     """The form cannot compare two params, so the task does; another attempt would not help."""
-    conf = {"table": "flights.flights", "start": DAYS["end"], "end": DAYS["start"]}
-    run = client.trigger("flights.backfill", conf)
-    assert client.wait("flights.backfill", run, RUN_TIMEOUT_S) == "failed"
-    [task] = [t for t in client.task_instances("flights.backfill", run) if t.task_id == "preview"]
-    assert task.try_number == 1
-    assert "is not before end=" in client.task_log("flights.backfill", run, "preview")
+    dag = "flights.backfill.flights"
+    run = client.trigger(dag, {"start": DAYS["end"], "end": DAYS["start"]})
+    assert client.wait(dag, run, RUN_TIMEOUT_S) == "failed"
+    assert tries_of(client, dag, run)["preview"] == ("failed", 1)
+    assert "is not before end=" in client.task_log(dag, run, "preview")
+
+
+def test_a_rule_that_a_shown_row_breaks_ends_the_publication_at_once(client: Client, rewrites: dict[str, str]) -> None:
+    run = rewrites[BLOCKED]
+    assert client.wait(BLOCKED, run, RUN_TIMEOUT_S) == "failed"
+    tasks = tries_of(client, BLOCKED, run)
+    assert (tasks["publish"], tasks["announce"]) == (("failed", 1), ("upstream_failed", 0))
+    assert "1 row of flights.carrier_days breaks flights > 0." in client.task_log(BLOCKED, run, "publish")
+
+
+def test_where_nothing_would_change_no_person_is_asked_and_all_is_green(
+    client: Client, rewrites: dict[str, str]
+) -> None:
+    assert client.wait(UNCHANGED, rewrites[UNCHANGED], RUN_TIMEOUT_S) == "success"
+    tasks = client.task_instances(UNCHANGED, rewrites[UNCHANGED])
+    assert {task.task_id for task in tasks if task.try_number} == {"preview"}
+    assert {task.state for task in tasks} == {"success"}
+    notes = {task.note for task in tasks if task.task_id != "preview"}
+    assert notes == {"Nothing would change: there was nothing to publish."}
+
+
+def test_airflows_own_backfill_takes_a_day_a_run(client: Client, rewrites: dict[str, str]) -> None:
+    runs = days_of(client, OF_DAYS)
+    assert sorted(runs) == ["2013-01-05", "2013-01-06"]
+    assert [client.wait(OF_DAYS, runs[day], RUN_TIMEOUT_S) for day in runs] == ["success", "success"]
+    command = f"./twofold backfill {TABLE} --start 2013-01-06T00:00:00+00:00 --end 2013-01-07T00:00:00+00:00"
+    assert f"{command} --preview --json" in client.task_log(OF_DAYS, runs["2013-01-06"], "preview")
+
+
+def test_a_dag_of_ones_own_runs_once_for_each_day_that_changed(client: Client, rewrites: dict[str, str]) -> None:
+    """It is the second example of the documentation."""
+    wait_until(lambda: sorted(days_of(client, "daily_report")) == ["2013-01-05", "2013-01-06"], RUN_TIMEOUT_S)
+    for day, run in days_of(client, "daily_report").items():
+        assert client.wait("daily_report", run, RUN_TIMEOUT_S) == "success"
+        assert f"The delays of {day} were computed again." in client.task_log("daily_report", run, "report")
+
+
+def test_a_killed_preview_is_repeated_and_published_once_approved(
+    client: Client, rewrites: dict[str, str], asked: None
+) -> None:
+    """The person rejects another plan at the same time: nothing of that is published."""
+    client.answer(APPROVED, rewrites[APPROVED], "approve", "Approve")
+    client.answer(REJECTED, rewrites[REJECTED], "approve", "Reject")
+    assert client.wait(APPROVED, rewrites[APPROVED], RUN_TIMEOUT_S) == "success"
+    assert tries_of(client, APPROVED, rewrites[APPROVED])["preview"] == ("success", 2)
+    command = "publish repair-1-flights.flights --approved-by admin --json"
+    assert command in client.task_log(APPROVED, rewrites[APPROVED], "publish")
+    assert client.wait(REJECTED, rewrites[REJECTED], RUN_TIMEOUT_S) == "success"
+    assert tries_of(client, REJECTED, rewrites[REJECTED])["publish"] == ("skipped", 0)
+
+
+@pytest.fixture(scope="module")
+def rewrites(client: Client, runs: dict[str, str]) -> dict[str, str]:
+    """DAG -> its run, each of which ends in another way."""
+    days = {"from_date": "2013-01-05T00:00:00Z", "to_date": "2013-01-06T00:00:00Z", "max_active_runs": 1}
+    client._call("POST", "/api/v2/backfills", {"dag_id": OF_DAYS, "dag_run_conf": {"ask": False}, **days})
+    conf: dict[str, dict[str, object]] = {
+        BLOCKED: {**DAYS, "ask": False},
+        UNCHANGED: {},
+        APPROVED: {"table": "flights.flights"},
+        REJECTED: {"topic": WEATHER},
+    }
+    return {dag: client.trigger(dag, given) for dag, given in conf.items()}
+
+
+@pytest.fixture(scope="module")
+def asked(client: Client, rewrites: dict[str, str]) -> None:
+    """Airflow fails a task whose answer comes before its scheduler has seen that the process which asked has ended."""
+    for dag in (APPROVED, REJECTED):
+        wait_until(lambda dag=dag: client.question(dag, rewrites[dag], "approve"), RUN_TIMEOUT_S)
+    time.sleep(ANSWER_AFTER_S)
+
+
+def days_of(client: Client, dag: str) -> dict[str, str]:
+    """Day -> the run of the DAG that is about it."""
+    runs = client._call("GET", f"/api/v2/dags/{dag}/dagRuns?order_by=run_after")["dag_runs"]
+    return {run["partition_key"]: run["dag_run_id"] for run in runs if run["partition_key"]}
+
+
+def tries_of(client: Client, dag: str, run: str) -> dict[str, tuple[str | None, int]]:
+    """Task -> its state, and how often it was started."""
+    return {task.task_id: (task.state, task.try_number) for task in client.task_instances(dag, run)}

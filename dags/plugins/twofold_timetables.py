@@ -1,0 +1,14 @@
+"""Airflow plugin: the timetables of Twofold's DAGs, which its scheduler and its API have to know."""
+
+from __future__ import annotations
+
+from airflow.plugins_manager import AirflowPlugin
+
+from dags.day_partitions import DayPartitions
+
+
+class TwofoldTimetables(AirflowPlugin):
+    """Registers `DayPartitions`."""
+
+    name = "twofold_timetables"
+    timetables = [DayPartitions]  # noqa: RUF012 - Airflow declares it so
