@@ -100,7 +100,7 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 
         out.print(f"To take it back, for {HISTORY_DAYS} days:")
         out.print(f"./twofold rollback {outcomes[0].table} --run {plan.run}", soft_wrap=True)
-    elif plan.changes:
+    elif plan.changes or plan.notes:
         if plan.sample:
             out.print(f"Nothing was changed. It is of {plan.sample} alone; without --sample it can be applied.")
             return

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -11,23 +11,36 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from infra.delta.lake import Lake
 from infra.settings import Settings
+from tables.declare.registry import load
 
 MOST_ROWS = 5
+MOST_DAYS = 366
 
 
-def with_corrected_rows(settings: Settings, outcomes: Iterable[RunResult]) -> Iterator[RunResult]:
-    """The results, with lines about the first rows that each of them changed, by the ledger of corrections."""
-    ledgers = Ledgers(Lake(settings))
-    for outcome in outcomes:
-        lines: list[str] = []
-        if outcome.changed and outcome.version_before is not None:
-            corrections = ledgers.corrections(outcome.table, outcome.version_before, outcome.version_after)
-            rows = [row for row in corrections if row["run"] == outcome.run]
-            lines = [row_line(row) for row in rows[:MOST_ROWS]]
-            if len(rows) > MOST_ROWS:
-                every = f"FROM ledger.corrections WHERE run = '{outcome.run}'"
-                lines.append(f'and {len(rows) - MOST_ROWS:,} more: ./twofold sql "{every}"')
-        yield replace(outcome, corrected=lines)
+def with_corrected_rows(settings: Settings, outcomes: Sequence[RunResult]) -> list[RunResult]:
+    """The results, with lines about the first rows that each of them changed, and their days, by the ledger."""
+    if not any(outcome.changed for outcome in outcomes):
+        return list(outcomes)
+    ledgers, tables = Ledgers(Lake(settings)), load().tables
+    return [_with_rows(ledgers, tables[outcome.table].event_time, outcome) for outcome in outcomes]
+
+
+def _with_rows(ledgers: Ledgers, event_time: str | None, outcome: RunResult) -> RunResult:
+    if not outcome.changed or outcome.version_before is None:
+        return outcome
+    corrections = ledgers.corrections(outcome.table, outcome.version_before, outcome.version_after)
+    rows = [row for row in corrections if row["run"] == outcome.run]
+    lines = [row_line(row) for row in rows[:MOST_ROWS]]
+    if len(rows) > MOST_ROWS:
+        every = f"FROM ledger.corrections WHERE run = '{outcome.run}'"
+        lines.append(f'and {len(rows) - MOST_ROWS:,} more: ./twofold sql "{every}"')
+    return replace(outcome, corrected=lines, days=days_of(rows, event_time)[:MOST_DAYS])
+
+
+def days_of(rows: Iterable[Mapping[str, Any]], event_time: str | None) -> list[str]:
+    """The days in UTC, like `2013-01-05`, of the rows that corrections replaced and of those that they brought."""
+    sides = (json.loads(row[side]) for row in rows for side in ("before", "after") if row[side] and event_time)
+    return sorted({str(side[event_time])[:10] for side in sides if side.get(event_time)})
 
 
 def row_line(row: Mapping[str, Any]) -> str:

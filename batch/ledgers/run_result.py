@@ -32,6 +32,7 @@ class RunResult:
         differences: the first of these rows.
         approved_by: who wanted it, where a person was asked.
         corrected: lines about the first rows that it changed.
+        days: of the rows that it changed, like `2013-01-05`, where they have a time.
         compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table.
@@ -56,6 +57,7 @@ class RunResult:
     approved_by: str = ""
     compared: int | None = None
     corrected: Sequence[str] = ()
+    days: Sequence[str] = ()
 
     @classmethod
     def idle(cls, table: str, seconds: float = 0.0) -> RunResult:

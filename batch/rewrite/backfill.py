@@ -17,8 +17,7 @@ from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
 from tables.declare.code_fingerprint import (
     ACCEPTED,
-    FINGERPRINT,
-    definition,
+    code_facts,
     is_accepted,
     recorded,
     require_one_definition,
@@ -112,9 +111,12 @@ def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: i
 
 def accept_definition(platform: Platform, table: Table, info: Mapping[str, object]) -> None:
     """Note in a commit without rows that those that are there are right by today's definition, where none says so."""
-    now = definition(table, platform.registry)
-    if recorded(platform.lake, table) != now:
-        writer = Writer(platform.lake, table.full_name)
+    accept(platform.lake, table.full_name, code_facts(table, platform.registry), info)
+
+
+def accept(lake: Lake, name: str, code: Mapping[str, str], info: Mapping[str, object]) -> None:
+    """Note in a commit without rows that those of a table are right by this code, where no commit says so."""
+    if any(recorded(lake, name, fact) != value for fact, value in code.items()):
+        writer = Writer(lake, name)
         rows = pa.schema(writer.newest().schema()).empty_table()
-        stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, FINGERPRINT: now})
-        writer.append(rows, stamp)
+        writer.append(rows, CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, **code}))

@@ -4,30 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from datetime import timedelta
-from typing import Literal
+from datetime import UTC, datetime, timedelta
+from typing import Literal, get_args
 
 from batch.ledgers.run_result import RunResult
-from batch.rewrite.backfill import recompute
+from batch.offset_selection import OffsetSelection
+from batch.rewrite.backfill import accept_definition, recompute
 from batch.rewrite.plan import Plan, Plans
 from batch.rewrite.planning import make_plan
+from batch.rewrite.replay import decode
 from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
-from infra.instants import Interval, epoch_ms
-from tables.declare.code_fingerprint import definition, is_accepted, recorded
+from infra.instants import Interval, epoch_ms, from_epoch_ms
+from quality.row_checks import measure
+from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, is_accepted, recorded
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.refresh.events.decoding_fingerprint import decoding
+from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.open_platform import Platform, ensure_domain
 
-Kind = Literal["new", "changed", "removed"]
+Kind = Literal["new", "changed", "removed", "rules", "new topic", "decoding", "decoding from now on"]
 
 
 @dataclass(frozen=True)
 class CodeChange:
-    """A table that the declarations have otherwise than the live platform.
+    """A table or a topic that the declarations have otherwise than the live platform.
 
     Attributes:
-        before, now: fingerprints of its definition; empty where there is none.
+        before, now: fingerprints of its definition, its rules or its decoding; empty where there is none.
     """
 
     table: str
@@ -37,53 +42,102 @@ class CodeChange:
 
     def __str__(self) -> str:
         """One line for people."""
+        pair = f"{self.before} before, {self.now} now"
         return {
             "new": f"{self.table}: new, definition {self.now}",
-            "changed": f"{self.table}: another definition, {self.before} before, {self.now} now",
+            "changed": f"{self.table}: another definition, {pair}",
             "removed": f"{self.table}: no file declares it any more; its rows stay",
+            "rules": f"{self.table}: other rules",
+            "new topic": f"{self.table}: a new topic",
+            "decoding": f"{self.table}: records are decoded otherwise, {pair}",
+            "decoding from now on": f"{self.table}: records are decoded otherwise from now on, {pair}; its log is "
+            "compacted, so that earlier events stay as they are",
         }[self.kind]
 
 
 def code_changes(lake: Lake, registry: Registry, domains: Collection[str]) -> Iterator[CodeChange]:
-    """The tables of these domains whose declarations are not those of their rows, inputs first, then removed ones."""
-    for table in registry.in_order():
-        if table.domain not in domains:
-            continue
-        now = definition(table, registry)
+    """The differences between the declarations of these domains and their live tables: topics, tables, removed ones.
+
+    What a topic, or the rules of a table, were before is known since a stream or a rewrite has last written there.
+    """
+    for topic in (topic for topic in registry.topics.values() if topic.domain in domains):
+        before = recorded(lake, topic.full_name) if lake.exists(topic.full_name) else None
+        if not lake.exists(topic.full_name):
+            yield CodeChange(topic.full_name, "new topic")
+        elif before is not None and before != decoding(topic):
+            kind: Kind = "decoding from now on" if topic.compacted else "decoding"
+            yield CodeChange(topic.full_name, kind, before, decoding(topic))
+    for table in (table for table in registry.in_order() if table.domain in domains):
+        now = code_facts(table, registry)
         if not lake.exists(table.full_name):
-            yield CodeChange(table.full_name, "new", now=now)
+            yield CodeChange(table.full_name, "new", now=now[FINGERPRINT])
         elif not is_accepted(lake, table, registry):
-            yield CodeChange(table.full_name, "changed", recorded(lake, table) or "", now)
+            yield CodeChange(table.full_name, "changed", recorded(lake, table.full_name) or "", now[FINGERPRINT])
+        elif (rules := recorded(lake, table.full_name, RULES)) is not None and rules != now[RULES]:
+            yield CodeChange(table.full_name, "rules", rules, now[RULES])
     for name in registry.removed(lake.names()):
         if name.partition(".")[0] in domains:
             yield CodeChange(name, "removed")
 
 
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:
-    """Compute the tables that are new or changed in a copy, and all below them; what differs from the live ones.
+    """Compute in a copy what is new or changed, and all below; what differs from the live tables.
+
+    Records of topics that are decoded otherwise are decoded again, tables of another definition computed anew, and all
+    rows of tables with other rules held against these.
 
     Args:
-        sample: only the newest rows of so long, of tables whose rows have a time. Such a plan is only looked at.
+        sample: only the newest rows of so long, of tables whose rows have a time, and the newest records, by when the
+            broker got them. Such a plan is only looked at.
 
     Raises:
         BadDeclaration: a function does not fit its inputs or its own declaration.
-        QualityFailed: a row breaks the rules of its table.
+        SchemaMismatch: a field of a topic is declared with another type than its events have.
+        QualityFailed: a row that is computed anew breaks the rules of its table.
     """
     registry = live.registry
-    names = [change.table for change in changes if change.kind != "removed"]
+    of_kind = {kind: [change.table for change in changes if change.kind == kind] for kind in get_args(Kind)}
+    names = [*of_kind["decoding"], *of_kind["new"], *of_kind["changed"], *of_kind["rules"]]
+    domains = dict.fromkeys(change.table.partition(".")[0] for change in changes if change.kind != "removed")
+    notes = [str(change) for change in changes]
 
-    def computed(copy: Platform) -> list[RunResult]:
-        for domain in dict.fromkeys(name.partition(".")[0] for name in names):
+    def prepare(copy: Platform) -> None:
+        for domain in domains:
             for fault in ensure_domain(lambda: copy.spark, copy.lake, registry, domain).values():
                 raise fault
-        tables = [registry.tables[name] for name in names]
-        return [recompute(copy, table, _newest(copy.lake, table, sample), accepts=True) for table in tables]
 
-    command = ["plan", *dict.fromkeys(name.partition(".")[0] for name in names)]
-    plan = make_plan(live, names, computed, cause="definition", command=command, who=who, why=why)
-    notes = [str(change) for change in changes]
+    def computed(copy: Platform) -> list[RunResult]:
+        results = []
+        for name in of_kind["decoding"]:
+            results += decode(copy, registry.topics[name], _newest_records(copy.lake, name, sample))
+        for table in (table for table in registry.in_order() if table.full_name in names):
+            if table.full_name in of_kind["rules"]:
+                accept_definition(copy, table, {"cause": "definition"})
+                notes.extend(_broken_rules(copy, table))
+            else:
+                results.append(recompute(copy, table, _newest(copy.lake, table, sample), accepts=True))
+        return results
+
+    command = ["plan", *domains]
+    plan = make_plan(live, names, computed, cause="definition", command=command, who=who, why=why, prepare=prepare)
     sampled = "" if sample is None else f"the newest {sample}"
     return Plans(live.lake.settings).save(replace(plan, notes=notes, sample=sampled))
+
+
+def _broken_rules(copy: Platform, table: Table) -> Iterator[str]:
+    """A line for each rule that rows of the table break."""
+    rows = copy.lake.frame(copy.spark, table.full_name)
+    verdict = measure(rows, table.checks, datetime.now(UTC), key=table.primary_key, table=table.full_name)
+    for broken in verdict.failed:
+        yield f"{table.full_name}: {broken.failing:,} of {broken.rows:,} rows break {broken.rule}"
+
+
+def _newest_records(lake: Lake, topic: str, sample: timedelta | None) -> OffsetSelection:
+    """The records of a sample, by when the broker got them; all for None."""
+    info = None if sample is None else lake.newest_info(topic, APPENDED_MS)
+    if sample is None or info is None:
+        return OffsetSelection()
+    return OffsetSelection(start=from_epoch_ms(int(info[APPENDED_MS])) - sample)
 
 
 def _newest(lake: Lake, table: Table, sample: timedelta | None) -> Interval | None:

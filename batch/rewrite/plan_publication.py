@@ -17,12 +17,14 @@ from batch.rewrite.backfill import accept_definition, recompute
 from batch.rewrite.plan import Plan, Plans, TableChange
 from batch.rewrite.planning import definition_of
 from batch.rewrite.publication import target_of
+from batch.rewrite.replay import accept_decoding
 from infra.delta.delta_writer import Written
 from infra.delta.lake import QUARANTINE
 from infra.errors import PlanVoid, ProcessFailed, WriteConflict
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
+from tables.declare.code_fingerprint import FINGERPRINT, is_accepted
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 from tables.refresh.open_platform import Platform, ensure_table
@@ -98,6 +100,7 @@ class _Publication:
     def __post_init__(self) -> None:
         self._written = Written()
         self._run: Run | None = None
+        self._is_of_new_code = False
         self._table: Table | None = self.platform.registry.tables.get(self.change.table)
 
     @cached_property
@@ -172,6 +175,7 @@ class _Publication:
         platform, change = self.platform, self.change
         if self._table is not None:
             ensure_table(platform.session, platform.lake, platform.registry, self._table)
+            self._is_of_new_code = not is_accepted(platform.lake, self._table, platform.registry)
             record_lost_runs(platform.lake, self._ledgers, self._table)
             self._rewind(self._table)
         owner: Table | str = self._table or change.table
@@ -203,7 +207,10 @@ class _Publication:
         else:
             rows = of_kinds(self._kept, kinds)
             self._written += self._target.publish(lambda _: (rows, info), check=True, as_shown=True)
-        if self.change.cause == "definition" and self._table is not None:
+        if self._table is None:
+            if FINGERPRINT in self.change.info:
+                accept_decoding(self.platform, self.platform.registry.topics[self.change.table], info)
+        elif self.change.cause == "definition":
             accept_definition(self.platform, self._table, info)
 
     def end(self, approved_by: str) -> RunResult:
@@ -216,6 +223,7 @@ class _Publication:
         assert run is not None
         counts: dict[str, Any] = {**change.counts, "approved_by": approved_by}
         result = run.end(self._written, keep=change.cause == "definition", **counts)
+        result = replace(result, days=[str(of_day["day"]) for of_day in change.summary.get("days") or ()])
         if not change.replaces and not change.is_below and self._written.changed < change.changed:
             rows = of_kinds(self._kept, _ALL)
             if left := count(self._left(rows, self._now(rows))):
@@ -229,7 +237,7 @@ class _Publication:
     def complete(self) -> list[RunResult]:
         """Compute rows that a stream of the old code has closed since the plan was made by the new code, too."""
         table = self._table
-        if table is None or self.change.cause != "definition":
+        if table is None or not self._is_of_new_code:
             return []
         then_ms, since = self.change.info.get("watermark_ms"), None
         if table.closes_at and table.event_time and table.depends_within_ms is not None and then_ms is not None:

@@ -30,7 +30,7 @@ def sentence(change: TableChange) -> str:
             change
         )
     if not change.changed:
-        return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted by the new definition."
+        return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted as they are."
     return f"{change.table}: {change.changed:,} of {change.rows_before:,} rows change: {_parts(change)}."
 
 

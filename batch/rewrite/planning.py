@@ -32,8 +32,8 @@ from infra.duckdb_session import query
 from infra.spark.rows import are_here
 from tables.declare.code_fingerprint import ACCEPTED, definition, is_accepted
 from tables.declare.table import Table
+from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.open_platform import Platform
-from tables.refresh.shadow_lake import decoding
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:
@@ -53,6 +53,7 @@ def make_plan(
     command: Sequence[str],
     who: str = "",
     why: str = "",
+    prepare: Callable[[Platform], None] = lambda copy: None,
 ) -> Plan:
     """Run a rewrite in a copy of the platform, carry it through all tables below, and keep what it changes there.
 
@@ -61,12 +62,14 @@ def make_plan(
     Args:
         names: full names of the tables, or of the topic, that it is about.
         command: what would publish it at once.
+        prepare: what is done to the copy before, as is done to the live platform before a plan is published.
 
     Raises: as the rewrite; no plan is made then.
     """
     plans, run = Plans(live.lake.settings), run_name(cause)
     draft = plans.drafted(run)
     with removed_unless_finished(draft), copied(live, names, draft / "copy") as copy:
+        prepare(copy)
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))
         reached = [t for t in below(live.registry, names) if is_accepted(copy.lake, t, copy.registry)]
@@ -128,7 +131,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     )
     changed = _difference(copy, target, version, newest, commits, replaces=change.replaces)
     counts = _counts(changed)
-    if not counts and not _is_accepted_anew(declared, commits) and not change.replaces:
+    if not counts and not _is_accepted_anew(commits) and not change.replaces:
         return None
     difference, kept = draft / f"{name}.difference", draft / rows_name(name)
     digest = keep_rows(changed, difference)
@@ -151,9 +154,9 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     )
 
 
-def _is_accepted_anew(table: Table | None, commits: Sequence[LoggedCommit]) -> bool:
-    """Whether the rewrite has said of the rows that are there that they are right by another definition."""
-    return table is not None and any(ACCEPTED in commit.transactions for commit in commits)
+def _is_accepted_anew(commits: Sequence[LoggedCommit]) -> bool:
+    """Whether the rewrite has said of the rows that are there that they are right by other code."""
+    return any(ACCEPTED in commit.transactions for commit in commits)
 
 
 def _difference(

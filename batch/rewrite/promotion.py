@@ -14,7 +14,7 @@ from batch.rewrite.backfill import accept_definition
 from infra.errors import WriteConflict
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import condition
-from tables.declare.code_fingerprint import FINGERPRINT, definition, is_accepted
+from tables.declare.code_fingerprint import code_facts, is_accepted
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
@@ -54,7 +54,8 @@ class Promotion:
         record_lost_runs(lake, ledgers, self.table)
         cause: Cause = "rebuild" if is_accepted(lake, self.table, self.live.registry) else "definition"
         run = Run(lake, ledgers, self.table, cause)
-        info = {**run.info, "watermark_ms": self._watermark_ms, FINGERPRINT: definition(self.table, self.live.registry)}
+        code = code_facts(self.table, self.live.registry)
+        info = {**run.info, "watermark_ms": self._watermark_ms, **code}
         if self._is_of_other_columns:
             written = self._target.replace(self._settled(self._made), info)
         else:

@@ -135,7 +135,7 @@ def _require_not_taken_back(lake: Lake, name: str, run: str, last: int) -> None:
 def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
     name = table.full_name
     _require_not_taken_back(lake, name, run, last)
-    if not is_same(recorded(lake, table) or "", _definition_at(lake, name, last)):
+    if not is_same(recorded(lake, table.full_name) or "", _definition_at(lake, name, last)):
         raise BadArgument(
             f"{name} has another definition since {run}: its rows would be of two.",
             hint=f"Take the newer definition back first: `./twofold rollback {name}`.",

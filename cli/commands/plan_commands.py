@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from getpass import getuser
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
@@ -13,6 +14,10 @@ from cli.commands.run_commands import ApprovedBy
 from cli.console import Json, make_table, out, print_json, shown
 from cli.run_view import Why, plan_document, print_outcomes, print_plan, print_published, publish_now, show_plan
 from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from batch.ledgers.run_result import RunResult
+    from batch.rewrite.plan import Plan
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or how it begins.")]
 
@@ -73,11 +78,8 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
-    restart_streams(settings, list(dict.fromkeys(change.table.partition(".")[0] for change in kept.changes)))
-    if as_json:
-        print_outcomes(outcomes, as_json)
-    else:
-        print_published(kept, outcomes)
+    restart_streams(settings, kept.command[1:])
+    _print(kept, outcomes, as_json)
 
 
 def plans(
@@ -123,10 +125,16 @@ def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = Fals
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
+    _print(kept, outcomes, as_json)
+
+
+def _print(plan: Plan, outcomes: Sequence[RunResult], as_json: bool) -> None:
     if as_json:
         print_outcomes(outcomes, as_json)
+    elif outcomes:
+        print_published(plan, outcomes)
     else:
-        print_published(kept, outcomes)
+        out.print("No row was to be changed.")
 
 
 def discard(plan: PlanName, as_json: Json = False) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -11,17 +11,26 @@ from cli.console import out, step
 from infra.errors import BadArgument
 from infra.settings import Settings
 
+if TYPE_CHECKING:
+    from infra.capture.captured_table import Capture
+    from infra.delta.lake import Lake
+    from tables.declare.registry import Registry
+    from tables.declare.topic import Topic
+
 
 def recapture(
     topic: TopicName,
     timeout_min: Annotated[
         int, typer.Option("--timeout", min=1, metavar="MINUTES", help="How long the snapshot may take.")
     ] = 240,
+    preview: Annotated[
+        bool, typer.Option("--preview", help="Only compare: which rows would be added, changed and deleted.")
+    ] = False,
 ) -> None:
     """Capture the table of TOPIC again: a new snapshot, then the changes after it; rows that are gone are deleted.
 
     Heals changes that were lost, a truncated table, and changes that were refused. Events stay as they are, history
-    too. Safe to repeat: one that was interrupted is continued.
+    too: what is new follows them in the log. Safe to repeat: one that was interrupted is continued.
     """
     settings = Settings.from_environment()
     from batch.capture.recapture import begin, finish, wait_ingested
@@ -38,6 +47,9 @@ def recapture(
             f"{declared.full_name} captures no table of a database.",
             hint="What is captured is declared by `changes_of` or `outbox_of`: docs/how-to/capture-a-database.md.",
         )
+    if preview:
+        _preview(settings, registry, lake, declared, capture)
+        return
     with step(f"Snapshot of {capture.table}"):
         capture = begin(settings, lake, capture)
         wait_snapshot(settings, capture, timeout_min * 60)
@@ -47,3 +59,28 @@ def recapture(
         deleted = finish(settings, lake, declared, capture)
     rows = "1 row that is" if deleted == 1 else f"{deleted:,} rows that are"
     out.print(f"{capture.topic} has snapshot {capture.snapshot} of {capture.table}; {rows} not in it were deleted.")
+
+
+def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, capture: Capture) -> None:
+    """Print how the rows that the changes amount to differ from those of the database, which a snapshot would bring."""
+    from batch.audit.database_audit import EXAMPLES, compare_with_database
+    from batch.audit.hash_buckets import Turn
+    from batch.rewrite.platform_copy import below
+    from cli.captures import capture_states
+
+    faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
+    with step(f"Rows of {capture.table} in the database"):
+        found = compare_with_database(lake, topic, capture, Turn(), waits=not any(faults))
+    for fault in filter(None, faults):
+        out.print(f"{capture.topic}: {fault}", markup=False)
+    kinds = {"added": found.missing, "changed": found.different, "deleted": found.extra}
+    counts = ", ".join(f"{len(keys):,} {kind}" for kind, keys in kinds.items())
+    out.print(f"A new snapshot of {capture.table} would bring: {counts}, of {found.rows:,} rows in the database.")
+    for kind, keys in kinds.items():
+        for key in keys[:EXAMPLES]:
+            out.print(f"  {kind}  {key}", markup=False)
+    if found.left_out:
+        out.print(f"Not compared, since two systems write them in two ways: {', '.join(found.left_out)}.")
+    tables = ", ".join(table.full_name for table in below(registry, [topic.full_name]))
+    out.print(f"Tables below: {tables or 'none'}.")
+    out.print(f"Nothing was changed. `./twofold recapture {capture.topic}` makes the snapshot.", markup=False)

@@ -174,7 +174,7 @@ def reconcile(
         return
     from batch.ledgers.corrected_rows import with_corrected_rows
 
-    print_outcomes(list(with_corrected_rows(settings, outcomes)), as_json)
+    print_outcomes(with_corrected_rows(settings, outcomes), as_json)
 
 
 def _repair(

@@ -9,7 +9,7 @@ from airflow.sdk import AssetAlias, BaseOperator
 from airflow.sdk.exceptions import AirflowSkipException
 
 from dags.operators.assets import change_facts, domain_asset, table_asset
-from dags.operators.command_report import changed_tables, of_table, read_reports
+from dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
 
 if TYPE_CHECKING:
     from airflow.sdk import Context
@@ -47,9 +47,26 @@ class AssetEventsOperator(BaseOperator):
         events = context["outlet_events"][self.changes]
         if self.with_tables:
             for name in changed:
-                events.add(table_asset(name), extra=dict(change_facts(of_table(reports, name))))
+                publish_change(context, self.changes, name, of_table(reports, name))
         events.add(domain_asset(self.of), extra={"tables": list[Any](changed)})
         return changed
+
+
+def publish_change(context: Context, changes: AssetAlias, full_name: str, reports: Sequence[TableReport]) -> None:
+    """Publish an event of a table's asset, and one for each day whose rows changed, as its partition.
+
+    Airflow hands events of partitions to DAGs that are scheduled by partitions, the other one to all others. In a run
+    that is itself about a partition every event has that one.
+    """
+    asset, facts = table_asset(full_name), dict[str, Any](change_facts(reports))
+    context["outlet_events"][changes].add(asset, extra=facts)
+    days = sorted({day for report in reports for day in report.days})
+    if days and not context.get("partition_key"):
+        # An outlet that is named from the start would get an event where nothing changed, too.
+        context["task"].outlets = [*context["task"].outlets, asset]
+        of_days: Any = context["outlet_events"][asset]
+        of_days.add_partitions(days)
+        of_days.extra = facts
 
 
 def tables_to_check(context: Context, tables: Sequence[str]) -> list[str]:

@@ -18,6 +18,7 @@ class TableReport:
         changed: rows inserted, updated or deleted.
         pending: touched scopes that wait until the stream has closed their rows.
         corrected: lines about the first rows that it changed.
+        days: of the rows that it changed, like `2013-01-05`.
         unexplained: differences that no touched row explains; they are left as they are.
     """
 
@@ -35,6 +36,7 @@ class TableReport:
     version_before: int | None
     version_after: int | None
     corrected: list[str]
+    days: list[str]
 
 
 def read_reports(document: object) -> list[TableReport]:

@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 from airflow.sdk import AssetAlias
 from airflow.sdk.exceptions import AirflowFailException
 
-from dags.operators.asset_events import ANNOUNCE
-from dags.operators.assets import change_facts, table_asset
+from dags.operators.asset_events import ANNOUNCE, publish_change
 from dags.operators.command_operator import CommandOperator
 from dags.operators.command_report import TableReport, changed_tables, of_table, read_reports
 from infra.errors import UnexplainedDifference
@@ -48,7 +47,7 @@ class ReconcileOperator(CommandOperator):
             )
             raise AirflowFailException(str(error))
         if changed_tables(reports):
-            context["outlet_events"][self.changes].add(table_asset(self.of), extra=dict(change_facts(reports)))
+            publish_change(context, self.changes, self.of, reports)
         return document
 
 

@@ -22,8 +22,10 @@ from infra.delta.sizes import is_small
 from infra.errors import LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
 from infra.spark.rows import are_here, is_empty
+from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
+from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import (
     APPENDED_MS,
     GAP,
@@ -74,6 +76,7 @@ class TopicWriter:
     def __init__(self, spark: SparkSession, lake: Lake, topic: Topic) -> None:
         self._spark, self._lake, self._topic = spark, lake, topic
         self._decoder = Decoder(topic)
+        self._decoding = decoding(topic)
         self.raw_columns = raw_columns(topic)
         self.began: Mapping[int, int] = {}
         self.log = ""
@@ -221,8 +224,8 @@ class TopicWriter:
         """
         after = replace(after, log=self.log, driver=self._driver)
         stamp = _stamp(after, cause)
-        if appended_ms is not None:
-            stamp = replace(stamp, info={**stamp.info, APPENDED_MS: appended_ms})
+        known = {} if appended_ms is None else {APPENDED_MS: appended_ms}
+        stamp = replace(stamp, info={**stamp.info, FINGERPRINT: self._decoding, **known})
         written = self._writers[False].append(rows, stamp)
         if written.skipped:
             return False

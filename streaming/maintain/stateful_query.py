@@ -185,7 +185,7 @@ class Maintain(TableStream):
             **({"parts": list(parts)} if parts else {}),
             "watermark_ms": watermark_ms,
             **({} if appended_ms is None else {APPENDED_MS: appended_ms}),
-            "fingerprint": self._fingerprint,
+            **self._code,
         }
         written = self._write(frame, batch, info, rows_in)
         self._note(batch, rows_in, written, versions, watermark_ms, started, appended_ms)

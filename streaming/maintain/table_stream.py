@@ -15,7 +15,7 @@ from infra.errors import DefinitionChanged
 from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.query.progress import Progress, write
-from tables.declare.code_fingerprint import FINGERPRINT, definition, is_same, require_one_definition
+from tables.declare.code_fingerprint import FINGERPRINT, code_facts, is_same, require_one_definition
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.events.ingested_offsets import APPENDED_MS
@@ -45,7 +45,8 @@ class TableStream:
         self._checkpoint = Checkpoint.of_table(self.lake.settings, self.table)
         self._writer = Writer(self.lake, self.table.full_name, self.spark)
         self._sources = self.registry.upstream(self.table)
-        self._fingerprint = definition(self.table, self.registry)
+        self._code = code_facts(self.table, self.registry)
+        self._fingerprint = self._code[FINGERPRINT]
         self._guard = ClosedRowGuard(self._checkpoint, self.lake, self.table)
 
     @property

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 
 FINGERPRINT = "fingerprint"
 """The key under which a commit names the definition that its rows were computed by."""
+RULES = "rules"
+"""The key under which a commit names the rules that its table declared."""
 ACCEPTED = "definition"
 """The transaction id of the commits by which a table changes its definition."""
 
@@ -77,15 +79,23 @@ def read_code(function: Callable[..., object]) -> tuple[str, ...]:
     return tuple(_Reader().read(function))
 
 
-def recorded(lake: Lake, table: Table) -> str | None:
-    """The fingerprint of the definition by which the newest rows of the table were computed; None before any were."""
-    info = lake.newest_info(table.full_name, FINGERPRINT)
-    return None if info is None else str(info[FINGERPRINT])
+def code_facts(table: Table, registry: Registry) -> dict[str, str]:
+    """The facts of a commit about the code that computed its rows: the definition, and a digest of the rules."""
+    return {FINGERPRINT: definition(table, registry), RULES: digest([str(rule) for rule in table.checks])}
+
+
+def recorded(lake: Lake, name: str, fact: str = FINGERPRINT) -> str | None:
+    """The fact of `code_facts` that the newest commit of a table has that says it; None where none does.
+
+    Events of a topic have a fingerprint, too: of how records are decoded.
+    """
+    info = lake.newest_info(name, fact)
+    return None if info is None else str(info[fact])
 
 
 def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
     """Whether the table's rows, where there are some, were computed by today's definition."""
-    before = recorded(lake, table)
+    before = recorded(lake, table.full_name)
     return before is None or is_same(before, definition(table, registry))
 
 
@@ -95,7 +105,7 @@ def require_one_definition(lake: Lake, table: Table, registry: Registry) -> None
     Raises:
         DefinitionChanged: names both fingerprints, and what accepts the new definition.
     """
-    before, now = recorded(lake, table), definition(table, registry)
+    before, now = recorded(lake, table.full_name), definition(table, registry)
     if before is not None and not is_same(before, now):
         by_topics = before.partition("-")[0] == now.partition("-")[0]
         raise DefinitionChanged(
@@ -189,6 +199,9 @@ class _Reader:
         tree = tree and _with_imports(tree, values)
         yield _without_own_imports(tree, function.__module__) if tree else _bytecode(function.__code__)
         yield from self.read([function.__defaults__, function.__kwdefaults__])
+        # A local variable may have the name of something around the function, of the declared table for example.
+        for local in (*function.__code__.co_varnames, *function.__code__.co_cellvars):
+            values.pop(local, None)
         if tree:
             yield from self._read_names(tree, values, function.__module__)
         else:

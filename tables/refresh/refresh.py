@@ -30,7 +30,7 @@ from infra.duckdb_session import duckdb_utc, query
 from infra.instants import from_epoch_ms
 from infra.spark.rows import are_here, here, in_spark
 from infra.spark.spark_session import tune_for_batch_size
-from tables.declare.code_fingerprint import FINGERPRINT, definition
+from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
 from tables.declare.table import Strategy, Table
@@ -222,7 +222,7 @@ class Refresher:
         """The information that the commit of the last recomputation carries."""
         closed = {} if self.closed_before_ms is None else {"watermark_ms": self.closed_before_ms}
         read = {name: int(table.version()) for name, table in self._open.items()}
-        return {**info, FINGERPRINT: definition(self.table, self.registry), **closed, "inputs": read}
+        return {**info, **code_facts(self.table, self.registry), **closed, "inputs": read}
 
     def moved(self, changes: Rows) -> Rows:
         """A difference, each insert that meets a row of its key as an update of that row.

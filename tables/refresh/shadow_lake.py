@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 import json
 import shutil
 from collections.abc import Sequence
@@ -16,12 +15,10 @@ import pyarrow as pa
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, Lake
 from infra.settings import Settings
-from tables.declare.code_fingerprint import digest, is_accepted, parameters, read_code
-from tables.declare.encodings import find_encoding
-from tables.declare.parameter_checks import BOUND
+from tables.declare.code_fingerprint import is_accepted
 from tables.declare.registry import Registry
 from tables.declare.table import Table
-from tables.declare.topic import Topic
+from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.open_platform import Platform, ensure_domain
 from tables.refresh.row_diff import Difference, differences_of
 
@@ -142,21 +139,3 @@ def compare_rows(table: Table, made: DataFrame, changes: DataFrame, before: date
         examples=differences_of(table, pa.table(changes.limit(5).toArrow())),
         before=before,
     )
-
-
-# What these say does not change what a record becomes.
-_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
-
-
-def decoding(topic: Topic) -> str:
-    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
-    schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
-    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *schemas])
-
-
-@functools.cache
-def _decoder(encoding: str) -> tuple[str, ...]:
-    # with pyarrow, which a plan, that asks for tables only, does without
-    from tables.refresh.events.record_decoder import Decoder
-
-    return (*read_code(Decoder), *read_code(find_encoding(encoding).parser_class))

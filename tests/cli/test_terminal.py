@@ -51,7 +51,7 @@ SILENT = {
     "ingest-once": "a log",
     "maintain-once": "a log",
     "check": "names and texts of declarations, which are ours",
-    "recapture": "names of declarations, which are ours, and counts of rows",
+    "recapture": "names of declarations, which are ours, and counts of rows; a preview keys, through the console",
 }
 """Commands that print no data, and what they print."""
 

@@ -778,6 +778,9 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
     assert "may be lost" in debezium_connector.state(database.settings, database.capture).fault
     with pytest.raises(CaptureFailed, match="may be lost"):
         debezium_connector.ensure(database.settings, database.capture)
+    topic = world.registry.topics[database.capture.topic]
+    lost = compare_with_database(world.lake, topic, database.capture, Turn(), waits=False)
+    assert (lost.missing, lost.different, lost.extra) == (["id=-100"], ["id=3: mood"], ["id=4"]), "a preview says it"
     assert capture_again(world, database) == 1
     ingest(world)
     rows = [r for r in world.rows("bank.people_before").to_pylist() if r["id"] in (3, 4)]

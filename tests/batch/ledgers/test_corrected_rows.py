@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from batch.ledgers.corrected_rows import row_line
+from batch.ledgers.corrected_rows import days_of, row_line
 
 CAUSE = {"source": "flights.departures", "partition": 1, "offset": 77, "late_by_ms": 5}
 BEFORE = {"origin": "JFK", "hour": "2013-01-01T10:00:00Z", "flights": 3, "mean": 1.5}
@@ -30,3 +30,10 @@ def row(change: str, before: object, after: object, *evidence: dict[str, Any]) -
 )
 def test_a_row_is_a_line(of: dict[str, Any], line: str) -> None:
     assert row_line(of) == f"origin=JFK hour=2013-01-01T10:00:00Z: {line}"
+
+
+def test_the_days_are_those_of_rows_as_they_were_and_as_they_are() -> None:
+    moved = row("update", {**BEFORE, "hour": "2012-12-31T23:00:00Z"}, BEFORE)
+    undated = row("insert", None, {**BEFORE, "hour": None})
+    assert days_of([moved, undated, row("delete", BEFORE, None)], "hour") == ["2012-12-31", "2013-01-01"]
+    assert days_of([moved], None) == []

@@ -16,7 +16,7 @@ from infra.errors import BadArgument, QualityFailed
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
-from tests.tables.declared import edited
+from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -95,6 +95,61 @@ def test_a_plan_has_the_rows_that_the_change_changes(
     world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
     tables = [*FILES, *(name for name in CHANGES[kind] if name not in FILES)]
     assert [(o.table, o.changed, o.unexplained) for o in world.reconcile(tables, verify=True) if o.unexplained] == []
+
+
+STRICT_TOPIC = edited(
+    edited(TOPIC_FILE, "import Topic", "import Topic\nfrom quality.rules import between"),
+    'message_key="sensor",',
+    'message_key="sensor",\n    checks=[between("value", 0, 2.5)],',
+)
+WIDER_TOPIC = edited(TOPIC_FILE, '"value": "double?"', '"value": "double?", "place": "string?"')
+TOPICS: dict[str, tuple[str, dict[str, tuple[int, int, int]]]] = {
+    "a rule that a record breaks": (
+        STRICT_TOPIC,
+        {
+            TOPIC: (0, 1, 0),
+            f"{TOPIC}_quarantine": (1, 0, 0),
+            "plant.hours": (0, 1, 0),
+            "plant.days": (0, 0, 1),
+        },
+    ),
+    "a field that no record has": (WIDER_TOPIC, {TOPIC: (0, 0, 0)}),
+}
+
+
+@pytest.mark.parametrize("kind", TOPICS)
+def test_a_plan_has_the_records_that_are_decoded_otherwise(
+    before: World, settings: Settings, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    text, expected = TOPICS[kind]
+    platform = changed(before, settings, tmp_path, readings=text)
+    world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
+    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
+    [change] = code_changes(platform.lake, platform.registry, ["plant"])
+    assert str(change).startswith("plant.readings: records are decoded otherwise, ")
+    plan = planned(platform)
+    assert {c.table: (c.inserted, c.deleted, c.updated) for c in plan.changes if c.table in expected} == expected
+    publish_plan(platform, plan.id, "ada")
+    assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
+    assert [o for o in world.reconcile(FILES, verify=True) if o.changed or o.unexplained] == []
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in world.rows("plant.hours").to_pylist()}
+    assert (("b", hour(2)) in rows) == (kind == "a field that no record has")
+
+
+def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
+    before: World, settings: Settings, tmp_path: Path
+) -> None:
+    rule = "import F, table\nfrom quality.rules import between"
+    strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 2.5)],')
+    platform = changed(before, settings, tmp_path, hours=edited(strict, "import F, table", rule))
+    plan = planned(platform)
+    assert plan.notes == [
+        "plant.hours: other rules",
+        "plant.hours: 1 of 4 rows break between(total, 0, 2.5)",
+    ]
+    assert [(c.table, c.changed) for c in plan.changes] == [("plant.hours", 0)]
+    publish_plan(platform, plan.id, "ada")
+    assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
 
 
 @pytest.mark.parametrize("hours", [DOUBLED_HOURS, WIDER_HOURS], ids=["same columns", "other columns"])

@@ -20,6 +20,7 @@ def report(table: str, **facts: Any) -> dict[str, Any]:
         "cause": "late",
         "run": "run-1",
         "corrected": [],
+        "days": [],
         **dict.fromkeys(counts, 0),
         **versions,
         **facts,
@@ -33,18 +34,44 @@ class Events(list[Any]):
         self.append((asset.name, extra))
 
 
+class Partitions:
+    """Airflow's outlet events of an asset."""
+
+    def __init__(self) -> None:
+        self.keys: list[str] = []
+        self.extra: dict[str, Any] = {}
+
+    def add_partitions(self, keys: list[str]) -> None:
+        self.keys += keys
+
+
+class OutletEvents(dict[Any, Any]):
+    """Airflow's outlet events by asset; an asset is there once it is asked for."""
+
+    def __missing__(self, asset: Any) -> Partitions:
+        self[asset] = Partitions()
+        return self[asset]
+
+
 def events_of(results: dict[str, Any]) -> dict[str, Any]:
     """A context in which tasks have returned these results."""
     from dags.operators.assets import changes_of
 
     instance = SimpleNamespace(xcom_pull=lambda task_ids: results.get(task_ids))
-    return {"ti": instance, "outlet_events": {changes_of("flights"): Events()}}
+    outlets = OutletEvents({changes_of("flights"): Events()})
+    return {"ti": instance, "task": SimpleNamespace(outlets=[]), "outlet_events": outlets}
 
 
 def added(given: dict[str, Any]) -> dict[str, Any]:
     """Asset -> the facts of its event."""
-    [events] = given["outlet_events"].values()
-    return dict(events)
+    return dict(next(iter(given["outlet_events"].values())))
+
+
+def days_of(given: dict[str, Any]) -> dict[str, list[str]]:
+    """Asset -> the days that have events of their own."""
+    _, *partitioned = given["outlet_events"].items()
+    assert [asset for asset, _ in partitioned] == given["task"].outlets, "what is no outlet of the task has no event"
+    return {asset.name: of_days.keys for asset, of_days in partitioned}
 
 
 def announcement(sources: list[str], *, with_tables: bool) -> Any:
@@ -79,6 +106,21 @@ def test_each_table_that_a_publication_changed_has_an_event_too() -> None:
     given = events_of(results)
     execute(announcement(["publish"], with_tables=True), given)
     assert list(added(given)) == ["flights.a", "flights.c", "flights.tables"]
+
+
+def test_each_day_whose_rows_changed_has_an_event_too() -> None:
+    of_a = [report("flights.a", changed=3, days=["2013-01-06", "2013-01-05"]), report("flights.a", days=["2013-01-05"])]
+    given = events_of({"publish": [*of_a, report("flights.c", changed=9)]})
+    execute(announcement(["publish"], with_tables=True), given)
+    assert days_of(given) == {"flights.a": ["2013-01-05", "2013-01-06"]}
+    assert list(added(given)) == ["flights.a", "flights.c", "flights.tables"]
+
+
+def test_in_a_run_of_a_day_every_event_has_that_day_already() -> None:
+    given = events_of({"publish": [report("flights.a", changed=3, days=["2013-01-05"])]})
+    execute(announcement(["publish"], with_tables=True), {**given, "partition_key": "2013-01-05"})
+    assert days_of(given) == {}
+    assert list(added(given)) == ["flights.a", "flights.tables"]
 
 
 @pytest.mark.parametrize("result", [None, [], [report("flights.a")]])

@@ -81,6 +81,9 @@ def test_tables_that_were_right_succeed_without_being_started(client: Client) ->
     assert {tasks[name].note for name in others} == {"Right: nothing was late, no input has changed."}
     log = client.task_log("flights.reconcile", run, first)
     assert "1 rows changed (+0 -0 ~1), version 1 to 2" in log
+    events = client._call("GET", "/api/v2/assets/events?source_dag_id=flights.reconcile")["asset_events"]
+    of_first = {(event["partition_key"], event["extra"]["cause"]) for event in events if event["name"] == first}
+    assert of_first == {(None, "late"), ("2013-01-02", "late")}
 
 
 def test_what_runs_changed_is_checked_and_nothing_else(client: Client, runs: dict[str, str]) -> None:
@@ -156,7 +159,7 @@ def test_a_dag_of_ones_own_runs_once_for_each_day_that_changed(client: Client, r
     wait_until(lambda: sorted(days_of(client, "daily_report")) == ["2013-01-05", "2013-01-06"], RUN_TIMEOUT_S)
     for day, run in days_of(client, "daily_report").items():
         assert client.wait("daily_report", run, RUN_TIMEOUT_S) == "success"
-        assert f"The delays of {day} were computed again." in client.task_log("daily_report", run, "report")
+        assert f"The delays of {day} were corrected." in client.task_log("daily_report", run, "report")
 
 
 def test_a_killed_preview_is_repeated_and_published_once_approved(

@@ -27,7 +27,8 @@ from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.declare.topic import DeviceClock
 from tables.refresh.derived_rows import version_columns
-from tables.refresh.shadow_lake import decoding
+from tables.refresh.events.decoding_fingerprint import decoding
+from tests.plant import HOURS, plant
 from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 
 USING_FILE = '''\
@@ -204,6 +205,13 @@ def test_rules_are_no_part_of_the_definition() -> None:
     assert fingerprint(a_table()) == fingerprint(a_table(checks=[not_null("sensor")]))
 
 
+def test_a_local_variable_with_the_name_of_its_table_is_no_part_of_it(tmp_path: Path) -> None:
+    strict = edited(HOURS, 'late="correct",', 'late="correct", owner="sensors@plant",')
+    one, other = (plant(tmp_path / str(n), hours=text).tables["plant.hours"] for n, text in enumerate((HOURS, strict)))
+    assert "hours = readings.where" in HOURS
+    assert fingerprint(one) == fingerprint(other)
+
+
 def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -> None:
     text = edited(TABLE_FILE, "@table", "def even(n):\n    return n == 0 or odd(n - 1)\n\n\n@table")
     text = edited(text, "def even", "def odd(n):\n    return n != 0 and even(n - 1)\n\n\ndef even")
@@ -225,10 +233,10 @@ def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
     table, registry = a_table(), declared(a_table())
     lake.ensure(table.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
     require_one_definition(lake, table, registry)
-    assert recorded(lake, table) is None
+    assert recorded(lake, table.full_name) is None
     committed(lake, table, definition(table, registry))
     require_one_definition(lake, table, registry)
-    assert recorded(lake, table) == definition(table, registry)
+    assert recorded(lake, table.full_name) == definition(table, registry)
 
 
 def test_other_dedup_keys_or_another_clock_are_another_definition(lake: Lake) -> None:

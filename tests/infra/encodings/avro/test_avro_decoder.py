@@ -26,7 +26,7 @@ from infra.errors import BadDeclaration
 from infra.kafka.record_columns import HEADERS
 from tables.declare.metadata_columns import REST
 from tables.declare.topic import Topic
-from tables.refresh.shadow_lake import decoding
+from tables.refresh.events.decoding_fingerprint import decoding
 from tests.infra.encodings.subjects import decoded, framed, reason
 from tests.tables.declared import bound_as
 

@@ -1,0 +1,27 @@
+"""Fingerprint of how records of a topic are decoded: its declaration, its schema files, the decoder's code."""
+
+from __future__ import annotations
+
+import functools
+
+from tables.declare.code_fingerprint import digest, parameters, read_code
+from tables.declare.encodings import find_encoding
+from tables.declare.parameter_checks import BOUND
+from tables.declare.topic import Topic
+
+# What these say does not change what a record becomes.
+_NOT_DECODING = BOUND | {"idle_timeout", "partitions", "tiered", "segment_bytes", "local_retention"}
+
+
+def decoding(topic: Topic) -> str:
+    """Twelve hex digits that change when what a record of the topic becomes may change, an event or a bad record."""
+    schemas = [repr(topic.schema_files)] if topic.has_schema_files else []
+    return digest([parameters(topic, _NOT_DECODING), *_decoder(topic.encoding), *schemas])
+
+
+@functools.cache
+def _decoder(encoding: str) -> tuple[str, ...]:
+    # with pyarrow, which a plan, that asks for tables only, does without
+    from tables.refresh.events.record_decoder import Decoder
+
+    return (*read_code(Decoder), *read_code(find_encoding(encoding).parser_class))
