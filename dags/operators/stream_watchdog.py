@@ -14,6 +14,7 @@ from airflow.sdk.exceptions import AirflowFailException
 from dags.operators.assets import table_asset
 from dags.operators.closed_days import keep_closed_days
 from dags.operators.command_operator import CommandOperator
+from infra.delta.lake import Lake
 from infra.errors import ProcessFailed, TwofoldError
 from infra.settings import Settings
 
@@ -21,6 +22,8 @@ if TYPE_CHECKING:
     from airflow.sdk import Context
 
 BROKER = "broker"
+STREAM = "stream"
+"""The cause that commits of a table's stream name."""
 SETTLE_S = 5
 
 
@@ -120,7 +123,7 @@ def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[s
     closed = {query["query"]: query["watermark"] for query in status["queries"] if query["domain"] == domain}
     return {
         table["name"]: {
-            "cause": "stream",
+            "cause": STREAM,
             "version": table["version"],
             "rows": table["rows"],
             "closed_before": closed.get(table["name"].partition(".")[2]),
@@ -129,6 +132,11 @@ def stream_events(status: Any, domain: str, before: Mapping[str, int]) -> dict[s
         for table in status["tables"]
         if table["name"] in before and table["version"] not in (None, before[table["name"]])
     }
+
+
+def is_by_stream(lake: Lake, name: str, after: int, through: int) -> bool:
+    """Whether the table's stream made one of these versions; those of batch work have events of their own."""
+    return any(commit.info.get("cause") == STREAM for commit in lake.commits(name, after, through, kept=True))
 
 
 class StreamOperator(CommandOperator):
@@ -173,8 +181,10 @@ class StreamOperator(CommandOperator):
             raise _failure(f"{'; '.join(findings.slow)}.", "Give the driver more memory, or fewer records per second.")
         keep_closed_days(settings, status, self.domain)
         last = context["ti"].xcom_pull(task_ids=self.task_id, include_prior_dates=True, map_indexes=-1) or {}
-        for name, facts in stream_events(status, self.domain, last.get("versions") or {}).items():
-            context["outlet_events"][self.changes].add(table_asset(name), extra=facts)
+        lake, before = Lake(settings), last.get("versions") or {}
+        for name, facts in stream_events(status, self.domain, before).items():
+            if is_by_stream(lake, name, before[name], facts["version"]):
+                context["outlet_events"][self.changes].add(table_asset(name), extra=facts)
         versions = {table["name"]: table["version"] for table in status["tables"] if table["version"] is not None}
         of_domain = {name: version for name, version in versions.items() if name.startswith(f"{self.domain}.")}
         return {"restarted": restarts, "problems": status["problems"], "versions": of_domain}

@@ -4,13 +4,18 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 
-from dags.operators.stream_watchdog import StreamLimits, examine, stream_events
+from dags.operators.stream_watchdog import StreamLimits, examine, is_by_stream, stream_events
+from infra.delta.delta_writer import CommitTag, Writer
+from infra.delta.lake import Lake
 from infra.errors import ProcessFailed
+from infra.settings import Settings
 
 AT = "2013-01-05T12:00:00+00:00"
 LONG_AGO, JUST_NOW = "2013-01-05T11:50:00+00:00", "2013-01-05T11:59:59+00:00"
@@ -233,3 +238,14 @@ def test_tables_with_a_new_version_since_the_last_look_have_an_event() -> None:
             "corrections": 2,
         }
     }
+
+
+def test_a_version_that_batch_work_made_is_no_event_of_the_stream(tmp_path: Path) -> None:
+    lake, name = Lake(Settings(home=tmp_path)), "flights.hours"
+    kinds = pa.schema([("id", pa.int64())])
+    lake.ensure(name, kinds, statistics=["id"])
+    for number, cause in enumerate(("stream", "late", "stream", "late"), start=1):
+        rows = pa.table({"id": [number]}, schema=kinds)
+        Writer(lake, name).append(rows, CommitTag(app="test", version=number, info={"cause": cause}))
+    spans = {(0, 2): True, (1, 2): False, (1, 3): True, (3, 4): False}
+    assert {span: is_by_stream(lake, name, *span) for span in spans} == spans
