@@ -286,12 +286,9 @@ def time_bounds(lake: Lake, table: Table) -> tuple[date | None, date | None]:
     """The least and the greatest event time of a table's rows; None twice where rows have none."""
     from infra.delta.file_statistics import bounds_of
 
-    time = table.event_time
-    return (
-        (None, None)
-        if time is None or not lake.exists(table.full_name)
-        else bounds_of(lake.open(table.full_name), time)
-    )
+    if table.event_time is None or not lake.exists(table.full_name):
+        return None, None
+    return bounds_of(lake.open(table.full_name), table.event_time)
 
 
 def count_late(analyst: Analyst, lake: Lake, registry: Registry) -> dict[str, int]:

@@ -72,6 +72,7 @@ def make_dag(
         max_active_runs=1,
         allowed_run_types=None if kind == BACKFILL else WITHOUT_BACKFILL,
         is_paused_upon_creation=False,
+        auto_register=False,  # what a file has as a global is loaded, and nothing else
         params=params,
         tags={"twofold", domain.name, kind, *chain.from_iterable(declared.tags for declared in tables)},
         default_args={

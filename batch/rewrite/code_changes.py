@@ -20,6 +20,7 @@ from quality.row_checks import measure
 from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, is_accepted, recorded
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.declare.topic import Topic
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.open_platform import Platform, ensure_domain
@@ -32,7 +33,7 @@ class CodeChange:
     """A table or a topic that the declarations have otherwise than the live platform.
 
     Attributes:
-        before, now: fingerprints of its definition, its rules or its decoding; empty where there is none.
+        before, now: fingerprints of its definition or its decoding; empty where there is none.
     """
 
     table: str
@@ -58,26 +59,34 @@ class CodeChange:
 def code_changes(lake: Lake, registry: Registry, domains: Collection[str]) -> Iterator[CodeChange]:
     """The differences between the declarations of these domains and their live tables: topics, tables, removed ones.
 
-    What a topic, or the rules of a table, were before is known since a stream or a rewrite has last written there.
+    How records were decoded, and by which rules a table was checked, is known since a stream or a rewrite of this
+    version has written there.
     """
-    for topic in (topic for topic in registry.topics.values() if topic.domain in domains):
-        before = recorded(lake, topic.full_name) if lake.exists(topic.full_name) else None
-        if not lake.exists(topic.full_name):
-            yield CodeChange(topic.full_name, "new topic")
-        elif before is not None and before != decoding(topic):
-            kind: Kind = "decoding from now on" if topic.compacted else "decoding"
-            yield CodeChange(topic.full_name, kind, before, decoding(topic))
-    for table in (table for table in registry.in_order() if table.domain in domains):
-        now = code_facts(table, registry)
-        if not lake.exists(table.full_name):
-            yield CodeChange(table.full_name, "new", now=now[FINGERPRINT])
-        elif not is_accepted(lake, table, registry):
-            yield CodeChange(table.full_name, "changed", recorded(lake, table.full_name) or "", now[FINGERPRINT])
-        elif (rules := recorded(lake, table.full_name, RULES)) is not None and rules != now[RULES]:
-            yield CodeChange(table.full_name, "rules", rules, now[RULES])
+    topics = (_change_of_topic(lake, topic) for topic in registry.topics.values() if topic.domain in domains)
+    tables = (_change_of_table(lake, registry, table) for table in registry.in_order() if table.domain in domains)
+    yield from (change for change in (*topics, *tables) if change)
     for name in registry.removed(lake.names()):
         if name.partition(".")[0] in domains:
             yield CodeChange(name, "removed")
+
+
+def _change_of_topic(lake: Lake, topic: Topic) -> CodeChange | None:
+    name, now = topic.full_name, decoding(topic)
+    if not lake.exists(name):
+        return CodeChange(name, "new topic")
+    before = recorded(lake, name)
+    if before in (None, now):
+        return None
+    return CodeChange(name, "decoding from now on" if topic.compacted else "decoding", str(before), now)
+
+
+def _change_of_table(lake: Lake, registry: Registry, table: Table) -> CodeChange | None:
+    name, now = table.full_name, code_facts(table, registry)
+    if not lake.exists(name):
+        return CodeChange(name, "new", now=now[FINGERPRINT])
+    if not is_accepted(lake, table, registry):
+        return CodeChange(name, "changed", recorded(lake, name) or "", now[FINGERPRINT])
+    return None if recorded(lake, name, RULES) in (None, now[RULES]) else CodeChange(name, "rules")
 
 
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:

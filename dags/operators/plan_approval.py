@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from airflow.providers.standard.operators.hitl import ApprovalOperator
+from airflow.sdk.exceptions import AirflowFailException
 
 from dags.operators.command_operator import CommandOperator
 
@@ -76,6 +77,12 @@ class PlanApproval(ApprovalOperator):
         why = "as the run was started" if asks else "as the table declares"
         self.log.info("Approved without asking, %s.", why)
         return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": f"Airflow, {why}"}}
+
+    def process_trigger_event_error(self, event: dict[str, Any]) -> None:
+        """Fail for good where no person has answered in time: a retry would ask about a plan that has expired."""
+        if event["error_type"] == "timeout":
+            raise AirflowFailException("No person has answered in time: nothing was published. Start the DAG again.")
+        super().process_trigger_event_error(event)
 
 
 def published_plan(context: Context) -> list[str]:

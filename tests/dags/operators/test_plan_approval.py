@@ -83,6 +83,13 @@ def test_what_needs_no_approval_is_approved_by_itself(ask: bool, asks: bool, who
     assert (answer["chosen_options"], answer["responded_by_user"]["name"]) == (["Approve"], who)
 
 
+def test_an_approval_that_is_not_given_in_time_is_not_asked_for_again() -> None:
+    from airflow.sdk.exceptions import AirflowFailException
+
+    with pytest.raises(AirflowFailException, match="nothing was published"):
+        PlanApproval().execute_complete({}, {"error": "timed out", "error_type": "timeout"})  # type: ignore[typeddict-item]
+
+
 def test_the_page_says_what_takes_a_publication_back() -> None:
     approval = PlanApproval()
     assert "./twofold rollback" in approval.body

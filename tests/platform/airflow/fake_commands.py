@@ -128,6 +128,7 @@ WORK = {
     "batch.rewrite.planning.make_plan": make_plan,
     "batch.rewrite.plan_publication.publish_plan": publish_plan,
     "batch.reconcile.reconcile": reconcile,
+    "batch.ledgers.corrected_rows.with_corrected_rows": lambda _, outcomes: outcomes,
     "batch.rewrite.replay.readable": readable,
     "batch.quality_check.quality": quality,
     "batch.audit.table_audit.audit": audit,

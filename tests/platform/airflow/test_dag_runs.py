@@ -23,8 +23,6 @@ DAYS = {"start": "2013-01-01T00:00:00Z", "end": "2013-01-03T00:00:00Z"}
 RUNS = [
     ("reconcile", {"verify": True}, "look", "announce"),
     ("backfill.delays_by_hour", {**DAYS, "ask": False}, "publish", "announce"),
-    ("replay", {"topic": WEATHER, "to_offsets": "0:9", "ask": False}, "publish", "announce"),
-    ("redrive", {"topic": WEATHER, "reason": "no such reason", "ask": False}, "publish", "announce"),
     ("quality", {}, "check", TABLE),
     ("audit", {}, "look", TABLE),
     ("audit_topic", {"topic": WEATHER, "from_offsets": "0:0", "to_offsets": "0:9"}, "look", WEATHER),
@@ -39,7 +37,7 @@ REFUSED = [
 
 OF_DAYS = f"flights.backfill.{TABLE.partition('.')[2]}"
 BLOCKED, UNCHANGED = "flights.backfill.carrier_days", "flights.backfill.airport_weather"
-APPROVED, REJECTED = "flights.repair", "flights.redrive"
+APPROVED, REJECTED, EXPIRED = "flights.repair", "flights.redrive", "flights.replay"
 ANSWER_AFTER_S = 20.0
 
 
@@ -58,7 +56,7 @@ def runs(client: Client) -> dict[str, str]:
 
 @pytest.mark.parametrize(("dag", "command", "last"), [(dag, *tasks) for dag, _, *tasks in RUNS])
 def test_a_run_succeeds(client: Client, runs: dict[str, str], dag: str, command: str, last: str) -> None:
-    """Eight runs share the machine, each task of which takes seconds to start."""
+    """Six runs share the machine, each task of which takes seconds to start."""
     name, run = f"flights.{dag}", runs[dag]
     state = client.wait(name, run, RUN_TIMEOUT_S)
     tasks = {task.task_id: task.state for task in client.task_instances(name, run)}
@@ -174,6 +172,19 @@ def test_a_killed_preview_is_repeated_and_published_once_approved(
     assert command in client.task_log(APPROVED, rewrites[APPROVED], "publish")
     assert client.wait(REJECTED, rewrites[REJECTED], RUN_TIMEOUT_S) == "success"
     assert tries_of(client, REJECTED, rewrites[REJECTED])["publish"] == ("skipped", 0)
+    command = f"./twofold redrive {WEATHER} '--reason=no such reason' --preview --json"
+    assert command in client.task_log(REJECTED, rewrites[REJECTED], "preview")
+
+
+def test_a_plan_that_no_person_answers_fails_once_and_publishes_nothing(
+    client: Client, rewrites: dict[str, str]
+) -> None:
+    """Such an answer has ten seconds here, and three days elsewhere."""
+    assert client.wait(EXPIRED, rewrites[EXPIRED], RUN_TIMEOUT_S) == "failed"
+    tasks = tries_of(client, EXPIRED, rewrites[EXPIRED])
+    assert (tasks["approve"], tasks["publish"]) == (("failed", 1), ("upstream_failed", 0))
+    command = f"./twofold replay {WEATHER} --to 0:9 --preview --json"
+    assert command in client.task_log(EXPIRED, rewrites[EXPIRED], "preview")
 
 
 @pytest.fixture(scope="module")
@@ -185,7 +196,8 @@ def rewrites(client: Client, runs: dict[str, str]) -> dict[str, str]:
         BLOCKED: {**DAYS, "ask": False},
         UNCHANGED: {},
         APPROVED: {"table": "flights.flights"},
-        REJECTED: {"topic": WEATHER},
+        REJECTED: {"topic": WEATHER, "reason": "no such reason"},
+        EXPIRED: {"topic": WEATHER, "to_offsets": "0:9"},
     }
     return {dag: client.trigger(dag, given) for dag, given in conf.items()}
 
