@@ -65,6 +65,11 @@ def plan_rewrite(
         return make_plan(platform, names, rewrite, cause=cause, command=command, who=getuser(), why=why)
 
 
+def changed_domains(plan: Plan) -> list[str]:
+    """The domains of the tables that a plan changes."""
+    return _domains([change.table for change in plan.changes])
+
+
 def _domains(names: Sequence[str]) -> list[str]:
     return list(dict.fromkeys(name.partition(".")[0] for name in names))
 
@@ -88,7 +93,7 @@ def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list
     from batch.rewrite.plan_publication import publish_plan
     from tables.refresh.open_platform import opened
 
-    with opened(settings, "publish", _domains([change.table for change in plan.changes])) as platform:
+    with opened(settings, "publish", changed_domains(plan)) as platform:
         return publish_plan(platform, plan.id, approved_by or getuser())
 
 

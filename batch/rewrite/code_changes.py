@@ -92,7 +92,7 @@ def _change_of_table(lake: Lake, registry: Registry, table: Table) -> CodeChange
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:
     """Compute in a copy what is new or changed, and all below; what differs from the live tables.
 
-    Records of topics that are decoded otherwise are decoded again, tables of another definition computed anew, and all
+    Records of topics that are decoded otherwise are decoded again, tables of another definition recomputed, and all
     rows of tables with other rules held against these.
 
     Args:
@@ -102,7 +102,7 @@ def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: s
     Raises:
         BadDeclaration: a function does not fit its inputs or its own declaration.
         SchemaMismatch: a field of a topic is declared with another type than its events have.
-        QualityFailed: a row that is computed anew breaks the rules of its table.
+        QualityFailed: a recomputed row breaks the rules of its table.
     """
     registry = live.registry
     of_kind = {kind: [change.table for change in changes if change.kind == kind] for kind in get_args(Kind)}

@@ -24,7 +24,7 @@ from infra.errors import PlanVoid, ProcessFailed, WriteConflict
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
-from tables.declare.code_fingerprint import FINGERPRINT, is_accepted
+from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.table import Table
 from tables.refresh.json_values import to_plain_json
 from tables.refresh.open_platform import Platform, ensure_table
@@ -100,7 +100,6 @@ class _Publication:
     def __post_init__(self) -> None:
         self._written = Written()
         self._run: Run | None = None
-        self._is_of_new_code = False
         self._table: Table | None = self.platform.registry.tables.get(self.change.table)
 
     @cached_property
@@ -175,7 +174,6 @@ class _Publication:
         platform, change = self.platform, self.change
         if self._table is not None:
             ensure_table(platform.session, platform.lake, platform.registry, self._table)
-            self._is_of_new_code = not is_accepted(platform.lake, self._table, platform.registry)
             record_lost_runs(platform.lake, self._ledgers, self._table)
             self._rewind(self._table)
         owner: Table | str = self._table or change.table
@@ -237,7 +235,7 @@ class _Publication:
     def complete(self) -> list[RunResult]:
         """Compute rows that a stream of the old code has closed since the plan was made by the new code, too."""
         table = self._table
-        if table is None or not self._is_of_new_code:
+        if table is None or self.change.cause != "definition":
             return []
         then_ms, since = self.change.info.get("watermark_ms"), None
         if table.closes_at and table.event_time and table.depends_within_ms is not None and then_ms is not None:

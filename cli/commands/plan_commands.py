@@ -12,7 +12,16 @@ from rich.markup import escape
 
 from cli.commands.run_commands import ApprovedBy
 from cli.console import Json, make_table, out, print_json, shown
-from cli.run_view import Why, plan_document, print_outcomes, print_plan, print_published, publish_now, show_plan
+from cli.run_view import (
+    Why,
+    changed_domains,
+    plan_document,
+    print_outcomes,
+    print_plan,
+    print_published,
+    publish_now,
+    show_plan,
+)
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -78,7 +87,8 @@ def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False)
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
     outcomes = publish_now(settings, kept, approved_by)
-    restart_streams(settings, kept.command[1:])
+    # A plan of code names its domains, also where no row changes.
+    restart_streams(settings, kept.command[1:] if kept.command[0] == "plan" else changed_domains(kept))
     _print(kept, outcomes, as_json)
 
 

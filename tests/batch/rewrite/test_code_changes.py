@@ -172,6 +172,27 @@ def test_rows_that_close_after_the_plan_are_of_the_new_code_too(
     assert [o for o in new.reconcile(FILES, verify=True) if o.unexplained] == []
 
 
+def test_a_publication_that_was_cut_short_also_computes_later_rows(
+    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = changed(before, settings, tmp_path, hours=DOUBLED_HOURS)
+    plan = planned(platform)
+    old = replace(before, settings=settings, log=dict(before.log))
+    old.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
+    old.maintain(FILES)
+    with monkeypatch.context() as cut:
+        cut.setattr("batch.rewrite.plan_publication.recompute", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish_plan(platform, plan.id, "ada")
+    publish_plan(platform, plan.id, "ada")
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in old.rows("plant.hours").to_pylist()}
+    assert (rows["b", hour(2)], rows["a", hour(10)], rows["b", hour(11)]) == (6.0, 2.0, 8.0)
+
+
+def killed(*_: object, **__: object) -> None:
+    raise KeyboardInterrupt
+
+
 def test_nothing_has_changed_where_only_comments_have(before: World, settings: Settings, tmp_path: Path) -> None:
     same = HOURS.replace("from tables import", "# Sums.\nfrom tables import")
     platform = changed(before, settings, tmp_path, hours=same)

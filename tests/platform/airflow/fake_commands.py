@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 FRONTIER = 1_000
 """Offsets that ingest has taken in, of every partition."""
 RIGHT, BREAKS_A_RULE = "flights.airport_weather", "flights.carrier_days"
-"""Tables of which a backfill would change nothing, or publish a row that breaks a rule."""
+"""Tables where a backfill would change nothing, or publish a row that breaks a rule."""
 
 
 def reconcile(settings: Settings, tables: Sequence[str], *, verify: bool = False) -> list[RunResult]:

@@ -56,7 +56,7 @@ def runs(client: Client) -> dict[str, str]:
 
 @pytest.mark.parametrize(("dag", "command", "last"), [(dag, *tasks) for dag, _, *tasks in RUNS])
 def test_a_run_succeeds(client: Client, runs: dict[str, str], dag: str, command: str, last: str) -> None:
-    """Six runs share the machine, each task of which takes seconds to start."""
+    """Six runs share the machine, and each of their tasks takes seconds to start."""
     name, run = f"flights.{dag}", runs[dag]
     state = client.wait(name, run, RUN_TIMEOUT_S)
     tasks = {task.task_id: task.state for task in client.task_instances(name, run)}
@@ -189,7 +189,7 @@ def test_a_plan_that_no_person_answers_fails_once_and_publishes_nothing(
 
 @pytest.fixture(scope="module")
 def rewrites(client: Client, runs: dict[str, str]) -> dict[str, str]:
-    """DAG -> its run, each of which ends in another way."""
+    """DAG -> its run; each ends in another way."""
     days = {"from_date": "2013-01-05T00:00:00Z", "to_date": "2013-01-06T00:00:00Z", "max_active_runs": 1}
     client._call("POST", "/api/v2/backfills", {"dag_id": OF_DAYS, "dag_run_conf": {"ask": False}, **days})
     conf: dict[str, dict[str, object]] = {
