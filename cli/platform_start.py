@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from streaming.query.progress import Progress
     from tables.declare.registry import Registry
 
-STREAM_READY_S = 180.0
+STREAM_READY_S = 600.0
 MOST_STARTS = 3
 
 

@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 
     from infra.airflow.airflow_api import Client, TaskState
 
-LOADED_S = 60.0
-FINISHED_S = 420.0
-TRIGGERED_S = 20.0
+LOADED_S = 180.0
+FINISHED_S = 900.0
+TRIGGERED_S = 60.0
 """How long Airflow may take to start the run that an event of an asset asks for."""
 
 

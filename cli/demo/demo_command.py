@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
 TAIL = timedelta(days=3)
 LOOK_S = 1.5
-DRAIN_S = 240.0
+DRAIN_S = 600.0
 
 
 def demo(

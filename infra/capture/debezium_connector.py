@@ -143,7 +143,7 @@ def known(settings: Settings, capture: Capture) -> list[Capture]:
     return sorted(own, key=lambda one: one.snapshot)
 
 
-def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 60) -> None:
+def ensure(settings: Settings, capture: Capture, *, timeout_s: float = 180) -> None:
     """Have the connector run with today's configuration; does nothing when it does.
 
     Raises:

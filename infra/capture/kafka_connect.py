@@ -105,7 +105,7 @@ def properties(settings: Settings) -> dict[str, object]:
     }
 
 
-def wait_ready(settings: Settings, timeout_s: float = 90) -> None:
+def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
     """Return when the worker answers and can take connectors.
 
     Raises:

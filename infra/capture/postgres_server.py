@@ -107,7 +107,7 @@ def prepare(settings: Settings) -> None:
     partial.rename(target)
 
 
-def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
+def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
     """Return when the database answers.
 
     Raises:

@@ -75,7 +75,7 @@ def prepare(settings: Settings) -> None:
         _format(settings)
 
 
-def wait_ready(settings: Settings, timeout_s: float = 60) -> None:
+def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
     """Return when the broker answers.
 
     Raises:

@@ -28,7 +28,7 @@ from infra.settings import ROOT, Settings
 
 State = Literal["STOPPED", "STARTING", "RUNNING", "BACKOFF", "STOPPING", "EXITED", "FATAL", "UNKNOWN"]
 
-START_TIMEOUT_S = 20
+START_TIMEOUT_S = 60
 BAD_NAME, ALREADY_STARTED, NOT_RUNNING = 10, 60, 70  # supervisor.xmlrpc.Faults
 
 

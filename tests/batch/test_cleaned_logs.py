@@ -17,8 +17,6 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.timeout(600)
-
 
 @pytest.fixture(scope="module")
 def streamed(late_reading: World, tmp_path_factory: pytest.TempPathFactory) -> World:

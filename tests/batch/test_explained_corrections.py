@@ -31,7 +31,7 @@ if TYPE_CHECKING:
 
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 HOUR = {"origin": "JFK", "hour": TEN}
 LATE = {"source": "flights.departures", "partition": 0, "offset": LATE_OFFSET, "late_by_ms": LATE_BY_MS}

@@ -33,7 +33,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 
 @pytest.fixture(scope="session")

@@ -36,7 +36,7 @@ FIRST = date(2013, 1, 1)
 DAYS = 28
 MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 60 * FAILOVERS)]
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * FAILOVERS)]
 
 
 @pytest.fixture(scope="module")
@@ -113,7 +113,7 @@ def test_a_driver_ends_with_its_jvm(drivers: list[Driver]) -> None:
     """The kernel kills a JVM where memory is short."""
     driver = drivers[0]
     driver.kill_jvm()
-    code, written = driver.wait(60)
+    code, written = driver.wait(300)
     assert code != 0
     assert "The JVM of the stream of flights ended with exit code -9" in written
     [failed] = [p for p in read(driver.settings, "flights") if p.query == "ingest"]

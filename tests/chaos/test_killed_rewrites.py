@@ -42,7 +42,7 @@ WRITTEN_WHEN = {"_late_by_ms"}
 """What a row says of the micro-batch that brought it: in a shadow they are cut anew where a life goes on."""
 OF_ONE_RUN = {"run", "recorded_at", "version"}
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 120 * KILLS)]
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
 
 
 @pytest.fixture(scope="module")

@@ -51,7 +51,7 @@ def execute(commands: str, checkout: tuple[Path, dict[str, str]]) -> subprocess.
         env=environment,
         capture_output=True,
         text=True,
-        timeout=300,
+        timeout=900,
         check=False,
     )
 

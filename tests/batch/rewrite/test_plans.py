@@ -30,7 +30,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.spark
 
 TOPIC, TABLES = "plant.readings", ("hours", "days")
 RIGHT = {1: 2.0, 2: 3.0}

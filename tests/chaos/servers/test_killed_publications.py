@@ -38,7 +38,7 @@ SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
 HOURS = "plant.hours"
 STEPS = [(Writer, "_commit"), (Ledgers, "record_corrections"), (Ledgers, "record_run")]
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(300 + 120 * KILLS)]
+pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
 
 
 def promote(world: World) -> None:

@@ -45,7 +45,7 @@ WORLDS = int(os.environ.get("FUZZ_WORLDS", "1"))
 SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
 WRITERS = 2
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(900 + 120 * (KILLS + WORLDS))]
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
 
 FILES = {
     "bank/accounts.py": '''\
@@ -314,7 +314,7 @@ def _capture_again(bank: Bank, world: World) -> None:
             return True
         return False
 
-    wait_until(is_ingested, timeout_s=120)
+    wait_until(is_ingested)
     recapture.finish(bank.settings, world.lake, topic, capture)
 
 
@@ -325,7 +325,7 @@ def _wait_for_mark(bank: Bank, world: World) -> None:
         _take_in(world)
         return bank.marks in world.rows("bank.accounts_now")["id"].to_pylist()
 
-    wait_until(is_there, timeout_s=120)
+    wait_until(is_there)
 
 
 def _take_in(world: World) -> None:
@@ -346,7 +346,7 @@ def test_a_driver_killed_during_changes_and_ddl_loses_none(bank: Bank) -> None:
     bank.mark()
     with _driver(bank) as driver:
         try:
-            wait_until(lambda: driver.poll() is not None or not bank.differing(), timeout_s=240)
+            wait_until(lambda: driver.poll() is not None or not bank.differing())
         except AssertionError:
             raise AssertionError(f"seed={SEED}: {bank.differing()}") from None
         assert driver.poll() is None, (bank.settings.home / "driver.log").read_text()[-3_000:]
@@ -362,7 +362,7 @@ def _wait_for_progress(settings: Settings, driver: subprocess.Popen[bytes]) -> N
         assert driver.poll() is None, (settings.home / "driver.log").read_text()[-3_000:]
         return any(p.query == "ingest" and p.updated_at > began for p in progress.read(settings, "bank"))
 
-    wait_until(has_ingested, timeout_s=180)
+    wait_until(has_ingested)
 
 
 @contextmanager

@@ -86,7 +86,7 @@ def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
 
     run = client.trigger("greet", {"name": "Ada"})
 
-    assert client.wait("greet", run, timeout_s=90) == "success"
+    assert client.wait("greet", run, timeout_s=300) == "success"
     assert [(task.task_id, task.state) for task in client.task_instances("greet", run)] == [("say", "success")]
     assert f"hello Ada from {airflow_alone.home}" in client.task_log("greet", run, "say")
     assert "on purpose" in client.import_errors()["broken.py"]

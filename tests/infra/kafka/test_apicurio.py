@@ -33,7 +33,6 @@ LEAST_JAVA = 21
 pytestmark = [
     pytest.mark.platform,
     pytest.mark.skipif("REGISTRY" not in os.environ, reason="`make fuzz` fetches the registry, 155 MB"),
-    pytest.mark.timeout(900),
 ]
 
 OLD = {

@@ -25,7 +25,7 @@ from tests.connect_session import remote
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(600)]
+pytestmark = pytest.mark.platform
 
 # A job of one task that shows by a file, ten times a second, that it runs.
 LONG_JOB = """

@@ -72,7 +72,6 @@ def test_a_micro_batch_that_an_older_version_committed_is_not_made_again(lake: L
 
 
 @pytest.mark.spark
-@pytest.mark.timeout(240)
 def test_a_stream_that_slept_overwrites_no_row_of_another_home(
     spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

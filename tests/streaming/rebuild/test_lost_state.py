@@ -27,7 +27,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.spark
 
 ALARMS_FILE = '''\
 """Alarms of sensors."""
