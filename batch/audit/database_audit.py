@@ -33,7 +33,7 @@ if TYPE_CHECKING:
 
 BUCKETS = 4096
 EXAMPLES = 5
-ARRIVAL_S = 60.0
+ARRIVAL_S = 180.0
 _TIMEOUT_S = 3600.0
 _WHOLE = ("smallint", "integer", "bigint")
 _FINITE = "CASE WHEN isfinite({{0}}) THEN ({0})::text ELSE {{0}}::text END"

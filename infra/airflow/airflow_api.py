@@ -44,7 +44,7 @@ class Question:
     options: tuple[str, ...]
 
 
-def wait_ready(settings: Settings, timeout_s: float = 240) -> None:
+def wait_ready(settings: Settings, timeout_s: float = 600) -> None:
     """Return when the API answers and every component of Airflow reports that it is healthy.
 
     Raises:
