@@ -130,7 +130,6 @@ def _reconcile(domain: Domain) -> DAG:
             for table in domain.tables
         }
         _connect(domain, look, tasks)
-        last = [task for task in tasks.values() if not task.downstream_task_ids]
         announce = AssetEventsOperator(
             task_id=ANNOUNCE,
             sources=[*tasks],
@@ -139,9 +138,11 @@ def _reconcile(domain: Domain) -> DAG:
             with_tables=False,
             **{**LIGHT, **REGULAR, "trigger_rule": TriggerRule.ALL_DONE},
         )
-        last >> announce
+        # Both after every table: `look` lets those that are right succeed, also behind one that is still corrected.
         # The run is as its last tasks are, and a table behind one that failed may succeed. It is never started.
-        [*tasks.values()] >> EmptyOperator(task_id=ALL_RIGHT, trigger_rule=TriggerRule.NONE_FAILED)
+        all_right = EmptyOperator(task_id=ALL_RIGHT, trigger_rule=TriggerRule.NONE_FAILED)
+        for task in tasks.values():
+            task >> [announce, all_right]
     return dag
 
 
