@@ -17,7 +17,7 @@ from tests.servers import wait_until
 
 pytestmark = pytest.mark.platform
 
-RUN_TIMEOUT_S = 300
+RUN_TIMEOUT_S = 600
 TABLE, WEATHER = "flights.delays_by_hour", "flights.weather"
 DAYS = {"start": "2013-01-01T00:00:00Z", "end": "2013-01-03T00:00:00Z"}
 RUNS = [
