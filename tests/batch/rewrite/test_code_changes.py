@@ -78,6 +78,14 @@ def planned(platform: Platform, sample: timedelta | None = None) -> Plan:
     return plan_code(platform, changes, who="ada", why="", sample=sample)
 
 
+def gone_on(before: World, settings: Settings) -> World:
+    """Later rows by the streams of the old code, which go on until a plan is published."""
+    world = replace(before, settings=settings, log=dict(before.log))
+    world.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
+    world.maintain(FILES)
+    return world
+
+
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_plan_has_the_rows_that_the_change_changes(
     before: World, settings: Settings, tmp_path: Path, kind: str
@@ -156,12 +164,9 @@ def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
 def test_rows_that_close_after_the_plan_are_of_the_new_code_too(
     before: World, settings: Settings, tmp_path: Path, hours: str
 ) -> None:
-    """The streams of the old code go on until the plan is published."""
     platform = changed(before, settings, tmp_path, hours=hours)
     plan = planned(platform)
-    old = replace(before, settings=settings, log=dict(before.log))
-    old.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
-    old.maintain(FILES)
+    old = gone_on(before, settings)
     publish_plan(platform, plan.id, "ada")
     new = replace(old, registry=platform.registry)
     new.maintain(FILES)
@@ -177,9 +182,7 @@ def test_a_publication_that_was_cut_short_also_computes_later_rows(
 ) -> None:
     platform = changed(before, settings, tmp_path, hours=DOUBLED_HOURS)
     plan = planned(platform)
-    old = replace(before, settings=settings, log=dict(before.log))
-    old.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
-    old.maintain(FILES)
+    old = gone_on(before, settings)
     with monkeypatch.context() as cut:
         cut.setattr("batch.rewrite.plan_publication.recompute", killed)
         with pytest.raises(KeyboardInterrupt):
