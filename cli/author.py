@@ -2,15 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 from rich.markup import escape
 
 from cli.console import Json, harmless, make_table, out, print_fault, print_json, shown
-from infra.errors import BadDeclaration
-from infra.settings import Settings
+from infra.errors import BadDeclaration, ProcessFailed
+from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
     from tables.declare.analysis import Analysis
@@ -31,7 +36,7 @@ def check(
 
     A file is loaded, the plan of its function is read, and Spark resolves names and types against empty inputs: on the
     platform's server where it runs, else in a JVM of its own. The newest schema of a subject must read what its older
-    ones wrote. Exit code 2 when there is a mistake.
+    ones wrote. The DAGs are made and stored as Airflow does it. Exit code 2 when there is a mistake.
     """
     settings = Settings.from_environment()
     from tables.declare.registry import load, mistakes_in
@@ -50,9 +55,13 @@ def check(
         for mistake in incompatible_changes(topic)
     ]
     whole: Mapping[str, Sequence[str]] = {}
-    if tables and not quick:
-        analysis = _analysed(settings, registry, tables)
-        mistakes, whole = [*mistakes, *analysis.mistakes], analysis.whole
+    if not quick:
+        of = {table.domain for table in tables} | {name.partition(".")[0] for name in chosen}
+        with _storing_dags(settings) as unstorable:
+            if tables:
+                analysis = _analysed(settings, registry, tables)
+                mistakes, whole = [*mistakes, *analysis.mistakes], analysis.whole
+            mistakes += [fault for domain, fault in unstorable().items() if not chosen or domain in of]
     if as_json:
         print_json([{"message": m.message, "hint": m.hint} for m in mistakes])
     else:
@@ -117,6 +126,24 @@ def _analysed(settings: Settings, registry: Registry, tables: Sequence[Table]) -
             return analyse(session, registry, tables)
         finally:
             session.stop()
+
+
+@contextmanager
+def _storing_dags(settings: Settings) -> Iterator[Callable[[], dict[str, BadDeclaration]]]:
+    """Lets another process, meanwhile, make and store the DAGs as Airflow does; gives domain -> why it cannot."""
+    from infra.airflow.airflow_processes import DAGS, directory
+
+    places = {"AIRFLOW_HOME": str(directory(settings)), "AIRFLOW__CORE__PLUGINS_FOLDER": str(DAGS / "plugins")}
+    command = [sys.executable, "-m", "dags.sound_dags"]
+    with subprocess.Popen(command, env={**os.environ, **places}, cwd=ROOT, stdout=subprocess.PIPE) as process:
+
+        def unstorable() -> dict[str, BadDeclaration]:
+            printed = process.communicate()[0].splitlines()
+            if process.returncode:
+                raise ProcessFailed("The DAGs cannot be made: see above.")
+            return {name: BadDeclaration(message, hint=hint) for name, message, hint in json.loads(printed[-1])}
+
+        yield unstorable
 
 
 def _is_named(full_name: str, names: Sequence[str]) -> bool:

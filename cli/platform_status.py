@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
+from cli.airflow_dags import unloaded_dags
 from cli.captures import capture_states
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
@@ -198,6 +199,8 @@ class Observer:
             )
         captured = _tolerant(problems, "captures", lambda: capture_states(settings, registry)) if processes else []
         tables = self._tables(problems, audits)
+        unloaded = _tolerant(problems, "Airflow", lambda: unloaded_dags(settings, registry, processes))
+        problems += [unloaded] if unloaded else []
         problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]

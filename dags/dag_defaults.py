@@ -11,6 +11,7 @@ from airflow.sdk import DAG, Param
 from airflow.utils.types import DagRunType
 
 from dags import dag_docs
+from dags.dag_names import BACKFILL
 from dags.failure_log import failure_callbacks
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.assets import changes_of
@@ -27,7 +28,6 @@ SHORT_SPARK: dict[str, Any] = {**SPARK, "execution_timeout": timedelta(minutes=3
 # Regular work on one table: two at once, and before rewrites that wait for the same slots; the next run waits for it.
 REGULAR: dict[str, Any] = {"priority_weight": 10}
 ONE_TABLE: dict[str, Any] = {**REGULAR, "pool_slots": 2, "execution_timeout": timedelta(minutes=30)}
-BACKFILL = "backfill"
 # Airflow's own backfill is for days of a table; of an audit, say, it would mean nothing.
 WITHOUT_BACKFILL: Any = set(DagRunType) - {DagRunType.BACKFILL_JOB}
 LIGHT: dict[str, Any] = {"execution_timeout": timedelta(minutes=2), "trigger_rule": "none_failed"}

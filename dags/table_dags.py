@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from datetime import timedelta
-from functools import partial
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
@@ -13,7 +12,6 @@ from airflow.sdk import DAG, AssetOrTimeSchedule, BaseOperator, CronTriggerTimet
 
 from dags import dag_docs
 from dags.dag_defaults import (
-    BACKFILL,
     LIGHT,
     ONE_TABLE,
     REGULAR,
@@ -24,6 +22,7 @@ from dags.dag_defaults import (
     make_dag,
     plan_and_publication,
 )
+from dags.dag_names import BACKFILL, dag_ids
 from dags.day_partitions import DayPartitions
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator, tables_to_check
 from dags.operators.assets import changes_of, described_asset, domain_asset
@@ -69,17 +68,14 @@ def make_dags(
         tables=tuple(registry.in_order(domain)),
         registry=registry,
     )
-    kinds = {"stream": _stream}
-    if plan.tables:
-        kinds |= {"reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
-        kinds |= {"audit": _audit, "quality": _quality}
-    kinds |= TOPIC_DAGS if plan.topics else {}
-    makers = {kind: partial(make, plan) for kind, make in kinds.items()}
-    for table in plan.tables:
-        makers[f"{BACKFILL}.{table.name}"] = partial(_backfill, plan, table, days.get(table.full_name))
-    for name, make in makers.items():
-        if only in (None, f"{domain}.{name}"):
-            yield make()
+    makers = {"stream": _stream, "reconcile": _reconcile, "repair": _repair, "rebuild": _rebuild, "recover": _recover}
+    makers |= {"audit": _audit, "quality": _quality, **TOPIC_DAGS}
+    for dag_id in dag_ids(registry, domain):
+        if only not in (None, dag_id):
+            continue
+        kind, _, table = dag_id.removeprefix(f"{domain}.").partition(".")
+        name = f"{domain}.{table}"
+        yield _backfill(plan, registry.tables[name], days.get(name)) if table else makers[kind](plan)
 
 
 def _stream(domain: Domain) -> DAG:

@@ -118,6 +118,21 @@ BROKEN = """
 from airflow.sdk import dag
 raise RuntimeError('on purpose')
 """
+KILLING = """
+from airflow.sdk import Asset, dag, task
+
+class Text(str):
+    pass
+
+@dag(schedule=None)
+def never_loaded():
+    @task(inlets=[Asset(name="odd", uri="twofold://odd", extra={"column": Text("string")})])
+    def say():
+        pass
+    say()
+
+never_loaded()
+"""
 STANDING_IN = """
 # The DAGs of the platform, for Airflow, of which each command's work is done at once.
 # Each table has a task in most runs, and each task is a process: a few tables do.
@@ -145,7 +160,13 @@ def airflow_alone(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings
     settings = Settings(home=home, airflow_port=free_port(), airflow_password="of the test")
     dags = home / "dags"
     dags.mkdir()
-    texts = {"greet": GREET, "broken": BROKEN, "standing_in": STANDING_IN, "daily_report": hourly_and_daily_report()[1]}
+    texts = {
+        "greet": GREET,
+        "broken": BROKEN,
+        "killing": KILLING,
+        "standing_in": STANDING_IN,
+        "daily_report": hourly_and_daily_report()[1],
+    }
     for name, text in texts.items():
         (dags / f"{name}.py").write_text(text)
     try:

@@ -98,6 +98,7 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
+    from cli.airflow_dags import dags_finding
     from cli.captures import capture_findings
     from cli.platform_status import declarations, streams
     from infra.process.doctor import examine
@@ -109,6 +110,7 @@ def doctor(as_json: Json = False) -> None:
         *examine(settings, captures=captures_tables(registry)),
         declarations(registry),
         streams(settings, registry),
+        dags_finding(settings, registry),
         *capture_findings(settings, registry),
     ]
     if as_json:

@@ -8,6 +8,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
+from cli.airflow_dags import why_unloaded
 from cli.console import out, shown_span
 from infra.errors import ProcessFailed
 from infra.settings import Settings
@@ -45,7 +46,7 @@ def run_dag(settings: Settings, dag: str, params: Mapping[str, object] | None = 
     from infra.airflow.airflow_api import Client
 
     client = Client(settings)
-    _await_dag(client, dag)
+    _await_dag(settings, client, dag)
     return _follow(client, dag, client.trigger(dag, params))
 
 
@@ -72,7 +73,7 @@ def triggered_runs(settings: Settings, dag: str) -> list[str]:
     from infra.airflow.airflow_api import Client
 
     client = Client(settings)
-    _await_dag(client, dag)
+    _await_dag(settings, client, dag)
     return client.triggered_by_assets(dag)
 
 
@@ -116,14 +117,11 @@ def _doing(tasks: Sequence[TaskState]) -> str:
     return "; ".join(f"{state} {', '.join(names)}" for state, names in by_state.items())
 
 
-def _await_dag(client: Client, dag: str) -> None:
+def _await_dag(settings: Settings, client: Client, dag: str) -> None:
     deadline = time.monotonic() + LOADED_S
     while dag not in client.dags():
-        if time.monotonic() > deadline:
-            errors = "; ".join(
-                f"{file}: {text.strip().splitlines()[-1]}" for file, text in client.import_errors().items()
-            )
-            raise ProcessFailed(f"Airflow has not loaded the DAG {dag}. {errors}")
+        if time.monotonic() > deadline and (why := why_unloaded(settings, [dag])):
+            raise ProcessFailed(why)
         time.sleep(1)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any
 
 from airflow.sdk import Asset, AssetAlias
@@ -30,7 +30,19 @@ def described_asset(declared: Topic | Table) -> Asset:
     else:
         facts |= {"columns": dict(declared.schema), "event time": declared.event_time}
     asset = table_asset(declared.full_name)
-    return Asset(name=asset.name, uri=asset.uri, group=asset.group, extra=facts)
+    return Asset(name=asset.name, uri=asset.uri, group=asset.group, extra=plain(facts))
+
+
+def plain(value: Any) -> Any:
+    """A copy of a value of a declaration that Airflow can encode: of a subclass of `str`, as `Field`, the text alone.
+
+    Mappings become dicts, other collections lists.
+    """
+    if isinstance(value, str):
+        return value[:]
+    if isinstance(value, Mapping):
+        return {plain(name): plain(one) for name, one in value.items()}
+    return [plain(one) for one in value] if isinstance(value, Collection) else value
 
 
 def domain_asset(domain: str) -> Asset:

@@ -20,6 +20,7 @@ from infra.settings import Settings
 TIMEOUT_S = 30
 LOOKS = 3
 """How often a request is made to which no answer comes: a writer of Airflow's SQLite can keep all others waiting."""
+PAGE = 100
 FINISHED = frozenset({"success", "failed"})
 SERVING = ("metadatabase", "scheduler", "dag_processor", "triggerer")
 
@@ -81,12 +82,12 @@ class Client:
 
     def dags(self) -> list[str]:
         """Ids of the DAGs that were loaded."""
-        return [dag["dag_id"] for dag in self._call("GET", "/api/v2/dags?limit=1000")["dags"]]
+        return [dag["dag_id"] for dag in self._all("/api/v2/dags", "dags")]
 
     def import_errors(self) -> dict[str, str]:
         """File -> traceback, of the DAG files that cannot be loaded."""
-        answer = self._call("GET", "/api/v2/importErrors?limit=1000")
-        return {error["filename"]: error["stack_trace"] for error in answer["import_errors"]}
+        errors = self._all("/api/v2/importErrors", "import_errors")
+        return {error["filename"]: error["stack_trace"] for error in errors}
 
     def pause(self, dag_id: str, *, paused: bool) -> None:
         """Let the scheduler start no run of a DAG, or let it start them again."""
@@ -137,7 +138,6 @@ class Client:
 
     def task_instances(self, dag_id: str, run_id: str) -> list[TaskState]:
         """The states of the tasks of a run."""
-        answer = self._call("GET", f"{_run(dag_id, run_id)}/taskInstances?limit=1000")
         return [
             TaskState(
                 task_id=task["task_id"],
@@ -146,7 +146,7 @@ class Client:
                 map_index=task["map_index"],
                 note=task["note"] or "",
             )
-            for task in answer["task_instances"]
+            for task in self._all(f"{_run(dag_id, run_id)}/taskInstances", "task_instances")
         ]
 
     def succeed(self, dag_id: str, run_id: str, tasks: Collection[str], note: str) -> None:
@@ -183,6 +183,15 @@ class Client:
         """
         path = f"{_run(dag_id, run_id)}/taskInstances/{_quoted(task_id)}/-1/hitlDetails"
         self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
+
+    def _all(self, path: str, what: str) -> list[dict[str, Any]]:
+        """What a path lists, page by page: Airflow answers with at most 100 whatever limit is asked for."""
+        listed: list[dict[str, Any]] = []
+        while True:
+            page = self._call("GET", f"{path}?limit={PAGE}&offset={len(listed)}")[what]
+            listed += page
+            if len(page) < PAGE:
+                return listed
 
     def _call(self, method: str, path: str, body: object = None, *, authenticate: bool = True) -> dict[str, Any]:
         if authenticate and self._token is None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import os
+import re
 import secrets
 import subprocess
 import sys
@@ -26,6 +28,8 @@ COMPONENTS = {
     "triggerer": ["--skip-serve-logs"],
 }
 MIGRATE_TIMEOUT_S = 300
+_TAIL_BYTES = 100_000
+_LOGGED = re.compile(r"\d{4}-\d{2}-\d{2}T")  # how a line of Airflow's own log begins
 DATABASE_WAIT_S = 30
 """How long a process waits for a database in use."""
 
@@ -121,6 +125,27 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
 def base_url(settings: Settings) -> str:
     """The address of the Airflow UI."""
     return f"http://{HOST}:{settings.airflow_port}"
+
+
+def parser_log(settings: Settings) -> Path:
+    """The log of the process that loads DAG files."""
+    return settings.logs / "airflow-dag-processor.log"
+
+
+def parser_traceback(settings: Settings, most: int = 3) -> list[str]:
+    """The last lines of the newest traceback in that log; none if it has none.
+
+    A child that loads a file can die before it reports an import error; it leaves its traceback there alone.
+    """
+    try:
+        with parser_log(settings).open("rb") as file:
+            file.seek(max(0, file.seek(0, os.SEEK_END) - _TAIL_BYTES))
+            tail = file.read().decode(errors="replace")
+    except FileNotFoundError:
+        return []
+    _, found, newest = tail.rpartition("Traceback (most recent call last):")
+    lines = itertools.takewhile(lambda line: not _LOGGED.match(line), newest.splitlines()[1:])
+    return [line for line in lines if line.strip()][-most:] if found else []
 
 
 def directory(settings: Settings) -> Path:

@@ -9,6 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
+from cli.airflow_dags import why_unloaded
 from infra.airflow import airflow_api, airflow_processes
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisor
@@ -90,6 +91,31 @@ def test_a_dag_is_loaded_unpaused_and_runs_with_the_settings_and_params(
     assert [(task.task_id, task.state) for task in client.task_instances("greet", run)] == [("say", "success")]
     assert f"hello Ada from {airflow_alone.home}" in client.task_log("greet", run, "say")
     assert "on purpose" in client.import_errors()["broken.py"]
+
+
+@pytest.mark.platform
+def test_a_dag_whose_parser_died_is_named_with_the_last_lines_of_its_log(
+    airflow_alone: Settings, eventually: Eventually
+) -> None:
+    """Airflow shows no import error of a file whose process ended before it could say so."""
+    eventually(lambda: airflow_processes.parser_traceback(airflow_alone))
+    why = why_unloaded(airflow_alone, ["greet", "never_loaded", "flights.reconcile"]) or ""
+    assert why.startswith("Airflow has not loaded never_loaded.\n")
+    assert "RuntimeError: on purpose" in why
+    assert "NotImplementedError" in why.splitlines()[-1]
+    assert why.endswith("killing.Text'> are not supported")
+    assert why_unloaded(airflow_alone, ["greet", "flights.reconcile"]) is None
+
+
+def test_the_newest_traceback_of_a_log_ends_where_the_next_event_begins(settings: Settings) -> None:
+    assert airflow_processes.parser_traceback(settings) == []
+    log = airflow_processes.parser_log(settings)
+    log.parent.mkdir(parents=True)
+    old = "Traceback (most recent call last):\n  File a\nOld: one\n"
+    log.write_text(
+        f"{old}2026-11-26T14:15:38Z [info] on\n{old.replace('Old: one', 'New: two')}2026-11-26T14:16Z [info]\n"
+    )
+    assert airflow_processes.parser_traceback(settings) == ["  File a", "New: two"]
 
 
 @pytest.mark.platform

@@ -1,0 +1,73 @@
+"""Finds the declared DAGs that Airflow has not loaded, and the reason."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+from dags.dag_names import dag_ids
+from infra.settings import Settings
+from tables.declare.declaration_files import FOLDER
+
+if TYPE_CHECKING:
+    from infra.process.doctor import Finding
+    from infra.process.supervisor import ProcessState
+    from tables.declare.registry import Registry
+
+LOADING_S = 90.0
+"""How long Airflow may take to load DAGs after it has started, or after a declaration has changed."""
+MOST_NAMES = 3
+
+
+def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[ProcessState]) -> str | None:
+    """Says which declared DAGs Airflow has not, and why; None if it has all, does not run, or may still load them.
+
+    Raises:
+        ProcessFailed: Airflow does not answer.
+    """
+    up_s = next((p.uptime_s for p in processes if p.name == "airflow-dag-processor"), None)
+    changed = max((path.stat().st_mtime for path in FOLDER.rglob("*.py")), default=0.0)
+    if up_s is None or min(up_s, time.time() - changed) < LOADING_S:
+        return None
+    return why_unloaded(settings, [dag for domain in registry.domains for dag in dag_ids(registry, domain)])
+
+
+def why_unloaded(settings: Settings, declared: Sequence[str]) -> str | None:
+    """Says which of these DAGs Airflow has not, and why; None if it has all.
+
+    Raises:
+        ProcessFailed: Airflow does not answer.
+    """
+    from infra.airflow.airflow_api import Client
+    from infra.airflow.airflow_processes import parser_log, parser_traceback
+
+    client = Client(settings)
+    loaded = set(client.dags())
+    missing = [dag for dag in declared if dag not in loaded]
+    if not missing:
+        return None
+    names = ", ".join(missing[:MOST_NAMES]) + (f" and {len(missing) - MOST_NAMES} more" if missing[MOST_NAMES:] else "")
+    errors = [text.strip().splitlines()[-1] for text in client.import_errors().values()]
+    ends = parser_traceback(settings)
+    log = f"The last error in {parser_log(settings)}:" if ends else f"There is no error in {parser_log(settings)}."
+    return "\n".join([f"Airflow has not loaded {names}.", *errors, log, *ends])
+
+
+def dags_finding(settings: Settings, registry: Registry) -> Finding:
+    """The doctor's finding about the DAGs that are declared."""
+    from infra.errors import ProcessFailed
+    from infra.process import supervisor
+    from infra.process.doctor import Finding
+
+    try:
+        missing = unloaded_dags(settings, registry, supervisor.state(settings))
+    except ProcessFailed as error:
+        missing = error.message
+    return Finding(
+        name="Airflow",
+        ok=missing is None,
+        found=missing or "all declared DAGs, or it does not run",
+        expected="all declared DAGs",
+        hint="Correct the declaration that is named; Airflow reads the files again within a minute.",
+    )

@@ -1,0 +1,17 @@
+"""Names the DAGs of a domain, without Airflow."""
+
+from __future__ import annotations
+
+from tables.declare.registry import Registry
+
+OF_TABLES = ("reconcile", "repair", "rebuild", "recover", "audit", "quality")
+OF_TOPICS = ("replay", "redrive", "audit_topic")
+BACKFILL = "backfill"
+
+
+def dag_ids(registry: Registry, domain: str) -> list[str]:
+    """Ids of the DAGs that `dags.table_dags` makes: `<domain>.<kind>`, and `<domain>.backfill.<table>`."""
+    tables = registry.in_order(domain)
+    has_topics = any(topic.domain == domain for topic in registry.topics.values())
+    kinds = ("stream", *(OF_TABLES if tables else ()), *(OF_TOPICS if has_topics else ()))
+    return [f"{domain}.{name}" for name in (*kinds, *(f"{BACKFILL}.{table.name}" for table in tables))]

@@ -1,0 +1,96 @@
+"""Makes the DAGs of the domains and leaves out those domains whose DAGs Airflow cannot store."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from airflow.sdk import DAG
+
+from dags.operators.closed_days import read_closed_days
+from dags.table_dags import make_dags
+from infra.atomic_write import write_atomically
+from infra.errors import BadDeclaration
+from infra.settings import ROOT, Settings
+from tables.declare.registry import Registry, running
+
+
+class SoundDags(NamedTuple):
+    """The DAGs that Airflow can store, and domain -> why it has none here."""
+
+    dags: Sequence[DAG]
+    faults: Mapping[str, BadDeclaration]
+
+
+def sound_dags(registry: Registry, settings: Settings, *, only: str | None = None) -> SoundDags:
+    """Makes the DAGs of each domain, and checks that Airflow can store them.
+
+    What is stored takes longest, so it is checked once after a file has changed, not each time that Airflow parses.
+
+    Args:
+        only: make the DAG of this id alone, and check nothing: Airflow has stored it.
+    """
+    dags: list[DAG] = []
+    faults: dict[str, BadDeclaration] = {}
+    kept = settings.home / "run" / "dags.json"
+    digest = _digest(registry)
+    stored = _stored(kept, digest)
+    for domain in registry.domains:
+        try:
+            made = list(make_dags(registry, domain, read_closed_days(settings, domain), only=only))
+            if only is None and domain not in stored:
+                for dag in made:
+                    require_storable(dag)
+        except Exception as error:  # any error of Airflow's own checks: it must not take other domains down
+            faults[domain] = BadDeclaration(
+                f"{domain}: Airflow cannot load its DAGs: {type(error).__name__}: {error}",
+                hint=f"All DAGs of {domain} are left out. Correct the declaration that has this value.",
+            )
+        else:
+            dags += made
+    sound = [domain for domain in registry.domains if domain not in faults]
+    if only is None and sound != stored:
+        with suppress(OSError):  # a home that is read only: it is checked again the next time
+            kept.parent.mkdir(parents=True, exist_ok=True)
+            write_atomically(kept, json.dumps({"digest": digest, "domains": sound}), lasting=False)
+    return SoundDags(dags, faults)
+
+
+def require_storable(dag: DAG) -> None:
+    """Does what Airflow's processor does with a DAG: serializes it, and encodes it for the process that stores it.
+
+    A value that cannot be encoded ends that process without an import error, and with it every DAG of the file.
+
+    Raises:
+        Exception: of any type, from Airflow or the encoder.
+    """
+    import msgspec
+    from airflow.serialization.serialized_objects import DagSerialization
+
+    msgspec.msgpack.Encoder().encode(DagSerialization.to_dict(dag))
+
+
+def _stored(kept: Path, digest: str) -> list[str]:
+    """The domains whose DAGs could be stored when the files were as they are now."""
+    try:
+        document = json.loads(kept.read_text("utf-8"))
+        return list(document["domains"]) if document["digest"] == digest else []
+    except (OSError, ValueError, KeyError):
+        return []
+
+
+def _digest(registry: Registry) -> str:
+    """Of the files that DAGs are made from, by their sizes and times, and of the domains that run."""
+    files = sorted(path for room in ("dags", "quality", "tables") for path in (ROOT / room).rglob("*.py"))
+    facts = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
+    return hashlib.sha256(repr([registry.domains, facts]).encode()).hexdigest()
+
+
+if __name__ == "__main__":
+    environment = Settings.from_environment()
+    faults = sound_dags(running(environment), environment).faults
+    print(json.dumps([(domain, fault.message, fault.hint) for domain, fault in faults.items()]))
