@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import UTC, date, datetime
 from typing import TYPE_CHECKING, TypeVar
 
-from cli.airflow_dags import unloaded_dags
 from cli.captures import capture_states
+from dags.unloaded_dags import unloaded_dags
 from infra.errors import BrokerUnreachable, TwofoldError
 from infra.settings import Settings
 from streaming.ingest.broker_retention import Retention, retention

@@ -84,7 +84,7 @@ def _stored(kept: Path, digest: str) -> list[str]:
 
 
 def _digest(registry: Registry) -> str:
-    """Of the files that DAGs are made from, by their sizes and times, and of the domains that run."""
+    """Hashes the sizes and times of the files that DAGs are made from, and the names of the domains."""
     files = sorted(path for room in ("dags", "quality", "tables") for path in (ROOT / room).rglob("*.py"))
     facts = [(str(path), stat.st_size, stat.st_mtime_ns) for path in files for stat in [path.stat()]]
     return hashlib.sha256(repr([registry.domains, facts]).encode()).hexdigest()

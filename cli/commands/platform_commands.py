@@ -98,9 +98,9 @@ def status(as_json: Json = False) -> None:
 
 def doctor(as_json: Json = False) -> None:
     """Check the machine, the declarations and the streams; exit code 1 when something is wrong."""
-    from cli.airflow_dags import dags_finding
     from cli.captures import capture_findings
     from cli.platform_status import declarations, streams
+    from dags.unloaded_dags import dags_finding
     from infra.process.doctor import examine
     from tables.declare.registry import running
 

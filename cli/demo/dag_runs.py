@@ -8,8 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from cli.airflow_dags import why_unloaded
 from cli.console import out, shown_span
+from dags.unloaded_dags import why_unloaded
 from infra.errors import ProcessFailed
 from infra.settings import Settings
 

@@ -185,7 +185,7 @@ class Client:
         self._call("PATCH", path, {"chosen_options": [option], "params_input": {}})
 
     def _all(self, path: str, what: str) -> list[dict[str, Any]]:
-        """What a path lists, page by page: Airflow answers with at most 100 whatever limit is asked for."""
+        """Reads all entries of a list, page by page: Airflow answers with at most 100, whatever limit is asked for."""
         listed: list[dict[str, Any]] = []
         while True:
             page = self._call("GET", f"{path}?limit={PAGE}&offset={len(listed)}")[what]

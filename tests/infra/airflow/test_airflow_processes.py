@@ -9,7 +9,7 @@ from dataclasses import replace
 import psutil
 import pytest
 
-from cli.airflow_dags import why_unloaded
+from dags.unloaded_dags import why_unloaded
 from infra.airflow import airflow_api, airflow_processes
 from infra.errors import BadArgument, ProcessFailed
 from infra.process import supervisor

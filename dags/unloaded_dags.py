@@ -4,19 +4,20 @@ from __future__ import annotations
 
 import time
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 from dags.dag_names import dag_ids
+from infra.airflow.airflow_api import Client
+from infra.airflow.airflow_processes import parser_log, parser_traceback
+from infra.errors import ProcessFailed
+from infra.process import supervisor
+from infra.process.doctor import Finding
+from infra.process.supervisor import ProcessState
 from infra.settings import Settings
 from tables.declare.declaration_files import FOLDER
-
-if TYPE_CHECKING:
-    from infra.process.doctor import Finding
-    from infra.process.supervisor import ProcessState
-    from tables.declare.registry import Registry
+from tables.declare.registry import Registry
 
 LOADING_S = 90.0
-"""How long Airflow may take to load DAGs after it has started, or after a declaration has changed."""
+"""How long Airflow may take to load DAGs after it has started, or after a file has changed."""
 MOST_NAMES = 3
 
 
@@ -33,18 +34,15 @@ def unloaded_dags(settings: Settings, registry: Registry, processes: Sequence[Pr
     return why_unloaded(settings, [dag for domain in registry.domains for dag in dag_ids(registry, domain)])
 
 
-def why_unloaded(settings: Settings, declared: Sequence[str]) -> str | None:
-    """Says which of these DAGs Airflow has not, and why; None if it has all.
+def why_unloaded(settings: Settings, wanted: Sequence[str]) -> str | None:
+    """Says which of these DAGs Airflow has not, and what it and the log of its parser say; None if it has all.
 
     Raises:
         ProcessFailed: Airflow does not answer.
     """
-    from infra.airflow.airflow_api import Client
-    from infra.airflow.airflow_processes import parser_log, parser_traceback
-
     client = Client(settings)
     loaded = set(client.dags())
-    missing = [dag for dag in declared if dag not in loaded]
+    missing = [dag for dag in wanted if dag not in loaded]
     if not missing:
         return None
     names = ", ".join(missing[:MOST_NAMES]) + (f" and {len(missing) - MOST_NAMES} more" if missing[MOST_NAMES:] else "")
@@ -55,19 +53,15 @@ def why_unloaded(settings: Settings, declared: Sequence[str]) -> str | None:
 
 
 def dags_finding(settings: Settings, registry: Registry) -> Finding:
-    """The doctor's finding about the DAGs that are declared."""
-    from infra.errors import ProcessFailed
-    from infra.process import supervisor
-    from infra.process.doctor import Finding
-
+    """Looks, as the doctor, for declared DAGs that Airflow has not."""
     try:
-        missing = unloaded_dags(settings, registry, supervisor.state(settings))
+        wrong = unloaded_dags(settings, registry, supervisor.state(settings))
     except ProcessFailed as error:
-        missing = error.message
+        wrong = error.message
     return Finding(
-        name="Airflow",
-        ok=missing is None,
-        found=missing or "all declared DAGs, or it does not run",
-        expected="all declared DAGs",
+        name="DAGs",
+        ok=wrong is None,
+        found=wrong or "all that are declared, or Airflow does not run",
+        expected="all that are declared",
         hint="Correct the declaration that is named; Airflow reads the files again within a minute.",
     )
