@@ -14,7 +14,7 @@ from rich.panel import Panel
 from cli.console import make_table, out, shown_span, step
 from cli.demo.dag_runs import run_after, run_dag, triggered_runs
 from cli.demo.live_view import LiveTraffic, feeding, moving
-from cli.parsing import parse_days
+from cli.parsing import parse_date
 from infra.errors import BadArgument, ProcessFailed, UnexplainedDifference
 from infra.settings import Settings
 
@@ -34,8 +34,9 @@ def demo(
         "flights"
     ),
     start: Annotated[str | None, typer.Option(help="First day; of flights, in New York.")] = None,
-    end: Annotated[
-        str | None, typer.Option(help="First day after the range; three more follow, so that its rows close.")
+    days: Annotated[
+        int | None,
+        typer.Option(metavar="N", min=1, help="How many days; three more follow, so that their rows close."),
     ] = None,
     seconds: Annotated[float, typer.Option(help="How long the replay takes.", min=1)] = 45,
 ) -> None:
@@ -47,7 +48,8 @@ def demo(
     from traffic.sources import source_of
 
     source = source_of(domain)
-    first, last = parse_days(start, end, source.DEMO)
+    first = parse_date(start, "--start") if start else source.DEMO[0]
+    last = first + (timedelta(days=days) if days else source.DEMO[1] - source.DEMO[0])
     settings = Settings.from_environment()
     _require_source(source, first, last)
     try:

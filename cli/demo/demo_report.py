@@ -183,7 +183,10 @@ def _rows_added(analyst: Analyst) -> dict[str, int]:
 def account_of_topic(
     analyst: Analyst, settings: Settings, topic: Topic, bounds: Mapping[int, PartitionOffsets]
 ) -> TopicAccount:
-    """Hold the log, the journal and the two tables of a topic against each other, offset by offset."""
+    """Compare the log, the journal and the two tables of a topic, offset by offset, up to the ends in `bounds`.
+
+    A captured topic gets records as long as its database runs; those after `bounds` was read do not count.
+    """
     import pyarrow as pa
 
     acknowledged = ack_journal.load(*ack_journal.files(settings, topic.domain))
@@ -199,9 +202,11 @@ def account_of_topic(
 
 _TAKEN = """
 CREATE OR REPLACE TEMP TABLE taken AS
-SELECT _partition AS "partition", _offset AS "offset", 'event' AS place FROM {topic}
-UNION ALL
-SELECT _partition, _offset, 'quarantine' FROM {quarantine}
+SELECT taken.* FROM (
+    SELECT _partition AS "partition", _offset AS "offset", 'event' AS place FROM {topic}
+    UNION ALL
+    SELECT _partition, _offset, 'quarantine' FROM {quarantine}
+) AS taken JOIN log ON taken."partition" = log."partition" AND taken."offset" < log.latest
 """
 
 _COUNTS = """

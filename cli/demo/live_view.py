@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import TYPE_CHECKING
 
 from rich.markup import escape
 
-from cli.console import make_table, out, shown, shown_age, shown_span
+from cli.console import make_table, out, shown_age, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -24,6 +23,7 @@ if TYPE_CHECKING:
     Show = Callable[["LiveTraffic", Snapshot], None]
 
 PRINT_S = 5.0
+LINE = 80
 
 
 @dataclass
@@ -104,12 +104,12 @@ def feeding(feed: LiveTraffic) -> Iterator[threading.Thread]:
 def moving() -> Iterator[Show]:
     """A picture that moves on a terminal; a line every few seconds anywhere else."""
     if not out.is_terminal:
-        printed = [0.0]
+        printed: list[Snapshot] = []
 
         def show(feed: LiveTraffic, now: Snapshot) -> None:
-            if time.monotonic() - printed[0] > PRINT_S:
-                printed[0] = time.monotonic()
-                out.print(_line(feed, now), soft_wrap=True)
+            if not printed or (now.at - printed[-1].at).total_seconds() > PRINT_S:
+                out.print(_line(feed, now, printed[-1] if printed else now), soft_wrap=True)
+                printed[:] = [now]
 
         yield show
         return
@@ -119,13 +119,20 @@ def moving() -> Iterator[Show]:
         yield lambda feed, now: live.update(_picture(feed, now), refresh=True)
 
 
-def _line(feed: LiveTraffic, now: Snapshot) -> str:
+def _line(feed: LiveTraffic, now: Snapshot, before: Snapshot) -> str:
+    """One line of at most 80 columns: how far the source is, rates since `before`, and what is behind."""
     reached = f"{feed.reached:%Y-%m-%d %H:%M}" if feed.reached else "connecting"
-    produced, lag = _total(t.produced for t in now.topics), _total(t.lag for t in now.topics)
-    quarantined = _total(t.quarantined for t in now.topics)
-    tables = ", ".join(f"{t.name.split('.')[1]} {shown(t.rows)}" for t in now.tables)
-    late = max((t.late or 0 for t in now.tables), default=0)
-    return f"{reached}  produced {produced:,}, lag {lag:,}, quarantined {quarantined:,}, late {late:,}; rows: {tables}"
+    seconds = max(1.0, (now.at - before.at).total_seconds())
+    sent = (_total(t.produced for t in now.topics) - _total(t.produced for t in before.topics)) / seconds
+    ingested = (_total(t.ingested for t in now.topics) - _total(t.ingested for t in before.topics)) / seconds
+    lag = _total(t.lag for t in now.topics)
+    line = f"{reached}  sent {sent:,.0f}/s, ingested {ingested:,.0f}/s, lag {lag:,}"
+    behind = sorted((q for q in now.queries if q.behind), key=lambda q: -(q.behind or 0))
+    if not behind:
+        return line
+    line += f"; behind {len(behind)}"
+    furthest = f": {behind[0].query}"
+    return line + furthest if len(line + furthest) <= LINE else line
 
 
 def _picture(feed: LiveTraffic, now: Snapshot) -> RenderableType:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tables import DataFrame, F, table
 
-MOST_FOLLOWERS = 10_000
+MOST_FOLLOWERS = 50
 """A post of an author with more followers is not copied into their timelines."""
 
 

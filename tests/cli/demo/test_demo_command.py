@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from dataclasses import replace
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -87,11 +87,20 @@ def test_without_a_terminal_progress_is_lines(tmp_path: Path, capsys: pytest.Cap
     feed = LiveTraffic(
         Settings(home=tmp_path), "flights", date(2013, 1, 1), date(2013, 2, 4), 60, rest=date(2013, 2, 1)
     )
+    first, later = snapshot(lag=34), snapshot(lag=0, behind=7)
+    partition = replace(later.topics[0].partitions[0], latest=1434, next=1400)
+    later = replace(later, at=AT + timedelta(seconds=10), topics=[replace(later.topics[0], partitions=[partition])])
+    long = [replace(later.queries[0], query="a" * 40)]
     with moving() as show:
-        show(feed, snapshot(lag=34))
-        show(feed, snapshot(lag=0))
-    said = capsys.readouterr().out
-    assert said.splitlines() == ["connecting  produced 1,234, lag 34, quarantined 50, late 66; rows: hours 777"]
+        show(feed, first)
+        show(feed, replace(first, at=AT + timedelta(seconds=1)))
+        show(feed, later)
+        show(feed, replace(later, at=AT + timedelta(seconds=20), queries=long))
+    assert capsys.readouterr().out.splitlines() == [
+        "connecting  sent 0/s, ingested 0/s, lag 34",
+        "connecting  sent 20/s, ingested 20/s, lag 0; behind 1: hours",
+        "connecting  sent 0/s, ingested 0/s, lag 0; behind 1",
+    ]
 
 
 def test_the_traffic_rests_at_a_day_until_it_is_reported_to_go_on(tmp_path: Path) -> None:

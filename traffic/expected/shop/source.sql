@@ -114,4 +114,4 @@ FROM (
 )
 WHERE last_at > coalesce(ended_at, '-infinity');
 
-SET VARIABLE most_followers = 10_000;
+SET VARIABLE most_followers = 50;

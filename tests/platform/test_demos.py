@@ -1,0 +1,152 @@
+"""Both demos in one home, one after the other, as a person runs them: short in every run of the tests, whole in proofs.
+
+They take minutes: each starts what it needs, streams, reconciles in Airflow, and compares every table with its source.
+"""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+import psutil
+import pytest
+
+from dags.dag_names import dag_ids
+from dags.unloaded_dags import why_unloaded
+from infra.airflow.airflow_api import Client
+from infra.settings import ROOT, Settings
+from tables.declare.registry import load
+from tests.infra.conftest import free_port
+
+pytestmark = [pytest.mark.platform, pytest.mark.timeout(3_600)]
+
+DAYS = {"flights": 3, "shop": 2}
+SHORT = ["flights", "shop"]
+LONGEST_S = 1_500
+
+
+@dataclass(frozen=True, kw_only=True)
+class Demo:
+    """A demo that has ended, and whatever it left running.
+
+    Attributes:
+        ran: the exit code and what it printed.
+        dag_runs: state -> DAGs of its domain with a run in that state.
+    """
+
+    domain: str
+    ran: subprocess.CompletedProcess[str]
+    unloaded: str | None
+    dag_runs: dict[str, set[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Series:
+    """Demos in one home, and the processes that were left once the last was taken down."""
+
+    demos: list[Demo]
+    left: list[str]
+
+
+def command(settings: Settings, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `./twofold`, to whom a screen of 80 columns belongs that is no terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "cli", *arguments],
+        cwd=ROOT,
+        env={**os.environ, **settings.environment(), "COLUMNS": "80"},
+        capture_output=True,
+        text=True,
+        timeout=LONGEST_S,
+        check=False,
+    )
+
+
+def in_one_home(home: Path, demos: list[list[str]]) -> Series:
+    """Run demos, each on what those before it left running, then take the platform down."""
+    ports = ("kafka", "controller", "airflow", "spark", "connect", "database")
+    settings = Settings(home=home, **{f"{name}_port": free_port() for name in ports})  # type: ignore[arg-type]
+    ended = []
+    try:
+        for domain, *options in demos:
+            ran = command(settings, "demo", domain, *options)
+            client = Client(settings)
+            states: dict[str, set[str]] = {}
+            for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs"):
+                if run["dag_id"].startswith(f"{domain}."):
+                    states.setdefault(run["state"], set()).add(run["dag_id"])
+            unloaded = why_unloaded(settings, dag_ids(load(), domain))
+            ended.append(Demo(domain=domain, ran=ran, unloaded=unloaded, dag_runs=states))
+    finally:
+        command(settings, "down")
+    return Series(demos=ended, left=[p.name() for p in psutil.process_iter() if str(home) in _environment(p)])
+
+
+def _environment(process: psutil.Process) -> str:
+    try:
+        return process.environ().get("TWOFOLD_HOME", "")
+    except psutil.Error:
+        return ""
+
+
+def short(domain: str) -> list[str]:
+    """The arguments of its short demo."""
+    return [domain, "--days", str(DAYS[domain]), "--seconds", "10"]
+
+
+@pytest.fixture(scope="module")
+def series(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Series]:
+    yield in_one_home(tmp_path_factory.mktemp("demos"), [short(domain) for domain in SHORT])
+
+
+def faults(demo: Demo) -> list[str]:
+    """What a person would see that is wrong; the demo's own words first."""
+    said = demo.ran.stdout
+    last = "\n".join([*said.splitlines()[-25:], demo.ran.stderr[-2_000:]])
+    found = [f"exit code {demo.ran.returncode}:\n{last}"] if demo.ran.returncode else []
+    tables = len(load().in_order(demo.domain))
+    if f"rows of {tables} tables equal what DuckDB computes" not in said or "✗" in said:
+        found.append(f"the account is not right:\n{last}")
+    found += [f"{len(line)} columns: {line}" for line in said.splitlines() if len(line) > 80]
+    found += [demo.unloaded] if demo.unloaded else []
+    found += [f"failed: {dag}" for dag in sorted(demo.dag_runs.get("failed", ()))]
+    green = demo.dag_runs.get("success", set())
+    return found + [f"no run of {kind}" for kind in ("reconcile", "quality") if f"{demo.domain}.{kind}" not in green]
+
+
+@pytest.mark.parametrize("number", range(len(SHORT)), ids=SHORT)
+def test_a_short_demo_ends_with_an_account_that_is_right(series: Series, number: int) -> None:
+    """The first start of all servers, and streams, corrections, checks: the README's commands, on fewer days."""
+    assert faults(series.demos[number]) == []
+
+
+def test_nothing_is_left_running_after_down(series: Series) -> None:
+    assert series.left == []
+
+
+@pytest.mark.prove
+def test_the_short_demos_in_the_other_order_and_again(tmp_path: Path) -> None:
+    """Run again over its own data, a demo changes nothing."""
+    series = in_one_home(tmp_path, [short("shop"), short("flights"), short("flights"), short("shop")])
+    assert [faults(demo) for demo in series.demos] == [[]] * 4
+    accounts = [account(demo) for demo in series.demos]
+    assert (accounts[1], accounts[0]) == (accounts[2], accounts[3])
+    assert series.left == []
+
+
+def account(demo: Demo) -> list[str]:
+    """The lines of the account that name a table."""
+    names = {table.name for table in load().in_order(demo.domain)}
+    return [line for line in demo.ran.stdout.splitlines() if names & set(line.split())]
+
+
+@pytest.mark.prove
+@pytest.mark.parametrize("domain", SHORT)
+def test_the_whole_demo(tmp_path: Path, domain: str) -> None:
+    """What `make demo` runs: a month of flights, a week of the shop."""
+    series = in_one_home(tmp_path, [[domain]])
+    assert faults(series.demos[0]) == []
+    assert series.left == []
