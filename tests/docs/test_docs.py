@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import shutil
@@ -105,11 +106,16 @@ def unlinked_terms(text: str) -> Iterator[str]:
                 yield term
 
 
-def test_the_readme_shows_the_declaration_before_any_other_code() -> None:
-    shown = re.search(r"^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
+def test_the_readme_shows_a_whole_declaration_before_any_other_code() -> None:
+    shown = re.search(r"^\[`(tables/.+?)`\].*?^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
     assert shown is not None
-    assert shown[1] == "python"
-    assert shown[2] == (ROOT / "tables" / "flights" / "delays_by_hour.py").read_text("utf-8")
+    assert "```" not in TEXT["README.md"][: shown.start(1)]
+    assert shown[2] == "python"
+    assert shown[3] == (ROOT / shown[1]).read_text("utf-8")
+    assert len(shown[3].splitlines()) <= 40
+    [returned] = [node for node in ast.walk(ast.parse(shown[3])) if isinstance(node, ast.Return)]
+    assert isinstance(returned.value, ast.Call)
+    assert ast.unparse(returned.value.func).endswith(".agg")
 
 
 @pytest.mark.parametrize("page", TEXT)
@@ -213,6 +219,7 @@ def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
         ("delays_by_hour", "def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
         ("delays_by_hour", 'watermark="2 hours"', 'watermark="2 months"'),
         ("flights", '    primary_key=["flight_id"],\n', ""),
+        ("delays_by_hour", '            F.col("window.start").alias("hour"),\n', ""),
     ],
 )
 def test_a_mistake_is_reported_as_the_page_shows(
