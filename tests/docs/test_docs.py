@@ -30,6 +30,9 @@ DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
 ROOMS = "infra|quality|tables|streaming|batch|rebuild|dags|cli|traffic|tests|docs|benchmarks"
 
 
+MODULES = {path.name for room in (*ROOMS.split("|"), "docs") for path in (ROOT / room).rglob("*.py")}
+
+
 def commands_in(text: str, program: str) -> Iterator[list[str]]:
     """What a page tells to type: the words after the program, of whole lines of code and of code in a line."""
     fenced = re.findall(r"^```(?:sh|console|bash)\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
@@ -192,8 +195,12 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(rf"\b((?:{ROOMS})/[\w/.-]+\.(?:py|md|sql|lock|svg))\b", TEXT[page]))
     made = {words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "table"] and words[2:]}
     made |= {Path(name).stem for name in re.findall(r"> (\S+)", TEXT[page])} | {"NAME", "test_NAME"}
+    captured = [words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "capture"]]
+    made |= {f"{name.split('.')[-1]}{of}" for name in captured for of in ("", "_changes")}
     places = (ROOT, (ROOT / page).parent)
     missing = [name for name in sorted(named) if not any((place / name).exists() for place in places)]
+    if page not in DECISIONS:  # which say what was so then
+        missing += set(re.findall(r"`(\w+\.py)`", TEXT[page])) - MODULES
     assert [name for name in missing if Path(name).stem not in made] == []
 
 
