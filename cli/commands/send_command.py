@@ -19,7 +19,7 @@ from infra.settings import Settings
 if TYPE_CHECKING:
     from tables.declare.topic import Topic
 
-OUTAGE_S, IN_FLIGHT = 60, 10_000  # kafka-python itself would buffer without bound
+IN_FLIGHT = 10_000  # kafka-python itself would buffer without bound
 
 
 def send(
@@ -47,11 +47,11 @@ def send(
         raise BadArgument(f"{file}: {error.strerror}.", hint="Expected a file with one record a line.") from None
     ensure_topics(settings, [spec(declared)])
     records, placed = 0, dict[int, tuple[int, int]]()  # partition -> first and last offset
-    with lines, producing(settings, outage_s=OUTAGE_S) as producer:
+    with lines, producing(settings, outage_s=60) as producer:
         pairs = keyed(lines, path, separator)
         try:
             while sent := [producer.send(declared.full_name, value, key) for key, value in islice(pairs, IN_FLIGHT)]:
-                for place in (future.get(timeout=OUTAGE_S) for future in sent):
+                for place in (future.get() for future in sent):
                     records += 1
                     placed[place.partition] = (placed.get(place.partition, (place.offset,))[0], place.offset)
         except KafkaError as error:
