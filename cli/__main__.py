@@ -24,6 +24,7 @@ from cli.commands import (
     recapture_command,
     recover_command,
     run_commands,
+    send_command,
     spark_shell_command,
     traffic_command,
 )
@@ -38,6 +39,7 @@ COMMANDS: dict[str, tuple[Callable[..., None], ...]] = {
         platform_commands.status,
         platform_commands.doctor,
         demo_command.demo,
+        send_command.send,
         traffic_command.traffic,
     ),
     "Look at the data": (

@@ -140,8 +140,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
             rows = [[escape(cell) for cell in row] for row in section.rows[: None if whole else _FIRST]]
             right = [c for c in section.columns if c in _NUMBERS]
             out.print(make_table(None, section.columns, rows, right=right))
-            note = section.note if len(rows) == len(section.rows) else f"the first {len(rows)} of {len(section.rows)}"
-            if note:
+            if note := section.note(rows):
                 out.print(f"[dim]{escape(note)}[/]")
     if not plan.changes:
         out.print(f"Nothing would change; {plan.compared:,} rows were compared with their recomputation.")

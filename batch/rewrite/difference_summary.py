@@ -31,11 +31,11 @@ def summarise(
         event_time: the column by which days are counted; None: they are not.
 
     Returns:
-        JSON values. `days`: day, inserted, updated, deleted. `segments`: column, value, share of the changed rows and
-        share of all rows, where the first is much greater. `columns`: of updated rows column, rows whose value
-        changes, and one `key`, `before`, `after` of them; those that change most come first. `totals`: column, sum of
-        all rows before and after; of numbers. `samples`: change, key and column -> value before and after, chosen by
-        a hash of the key, so that they are the same each time.
+        JSON values. `days`: day, inserted, updated, deleted, of the first of `day_count` days. `segments`: column,
+        value, share of the changed rows and share of all rows, where the first is much greater. `columns`: of updated
+        rows column, rows whose value changes, and one `key`, `before`, `after` of them; those that change most come
+        first. `totals`: column, sum of all rows before and after; of numbers. `samples`: change, key and column ->
+        value before and after, chosen by a hash of the key, so that they are the same each time.
     """
     connection = duckdb_utc()
     files = str(difference / "*.parquet") if difference.is_dir() else str(difference)
@@ -44,8 +44,10 @@ def summarise(
     columns = [c for c in types if c != CHANGE and not c.startswith(BEFORE)]
     others = [c for c in columns if c not in key]
     try:
+        days = _days(connection, event_time) if event_time and event_time in columns else []
         return {
-            "days": _days(connection, event_time) if event_time and event_time in columns else [],
+            "days": days[:_DAYS],
+            "day_count": len(days),
             "segments": _segments(connection, table, columns, types),
             "columns": _columns(connection, key, others),
             "totals": _totals(connection, table, others, types),
@@ -59,8 +61,7 @@ def _days(connection: DuckDBPyConnection, event_time: str) -> list[dict[str, Any
     kinds = {"inserted": "insert", "updated": "update", "deleted": "delete"}
     counts = ", ".join(f"count(*) FILTER ({CHANGE} = '{kind}') AS {name}" for name, kind in kinds.items())
     rows = connection.execute(
-        f"SELECT CAST({_name(event_time)} AS DATE)::VARCHAR AS day, {counts} FROM changed "
-        f"GROUP BY 1 ORDER BY 1 LIMIT {_DAYS}"
+        f"SELECT CAST({_name(event_time)} AS DATE)::VARCHAR AS day, {counts} FROM changed GROUP BY 1 ORDER BY 1"
     )
     return _as_dicts(rows)
 

@@ -15,12 +15,18 @@ _VALUE = 60  # characters of a value
 
 @dataclass(frozen=True)
 class Section:
-    """A table of a text about a plan: its title, its columns, and rows of texts; `note` is said below it."""
+    """A table of a text about a plan: its title, its columns, and the first rows of `total`, as texts."""
 
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[str]]
-    note: str = ""
+    total: int
+    unit: str = "columns"
+
+    def note(self, rows: Sequence[Sequence[str]]) -> str:
+        """Says of how many these rows are the first; an empty first cell continues the row above it."""
+        shown = sum(bool(row[0]) for row in rows)
+        return f"{shown:,} of {self.total:,} {self.unit}" if shown < self.total else ""
 
 
 def sentence(change: TableChange) -> str:
@@ -47,27 +53,25 @@ def sections(change: TableChange) -> Iterator[Section]:
     summary = change.summary
     if totals := summary.get("totals"):
         sums = [(t["column"], _value(t["before"]), _value(t["after"])) for t in totals]
-        yield Section("Sums of all rows", ["column", "before", "after"], sums)
+        yield Section("Sums of all rows", ["column", "before", "after"], sums, len(sums))
     if segments := summary.get("segments"):
         shares = [(f"{s['column']}={_value(s['value'])}", f"{s['share']:.0%}", f"{s['of_all']:.0%}") for s in segments]
-        yield Section("Where it is concentrated", ["rows with", "of the changed", "of all"], shares)
+        yield Section("Where it is concentrated", ["rows with", "of the changed", "of all"], shares, len(shares))
     if days := summary.get("days"):
         counts = [
             (str(d["day"]), *(f"{d[kind]:,}" for kind in ("inserted", "deleted", "updated"))) for d in days[:_DAYS]
         ]
-        left = len(days) - _DAYS
-        note = f"and {left:,} more days, to {days[-1]['day']}" if left > 0 else ""
-        yield Section("By day", ["day", "added", "removed", "changed"], counts, note)
+        total = summary.get("day_count", len(days))
+        yield Section("By day", ["day", "added", "removed", "changed"], counts, total, "days")
     if columns := summary.get("columns"):
         rows = [
             (c["column"], f"{c['rows']:,}", f"{c['rows'] / change.updated:.0%}", _pair(c["before"], c["after"]))
             for c in columns
         ]
-        yield Section("By column", ["column", "rows", "of the changed", "for example"], rows)
+        yield Section("By column", ["column", "rows", "of the changed", "for example"], rows, len(rows))
     if samples := summary.get("samples"):
         rows = [line for sample in samples for line in _lines(sample)]
-        total = f"{len(samples):,} of {change.changed:,}, the same each time" if len(samples) < change.changed else ""
-        yield Section("Rows", ["row", "", "column", "was -> becomes"], rows, total)
+        yield Section("Rows", ["row", "", "column", "was -> becomes"], rows, change.changed, "rows")
 
 
 _SIGNS = {"insert": "+", "delete": "-", "update": "~"}
@@ -105,7 +109,7 @@ def markdown(plan: Plan) -> str:
         for section in sections(change):
             lines += ["", f"{change.table}: {section.title.lower()}", ""]
             lines += [_row(section.columns), _row(["---"] * len(section.columns)), *map(_row, section.rows)]
-            lines += ["", section.note] if section.note else []
+            lines += ["", note] if (note := section.note(section.rows)) else []
     return "\n".join(lines)
 
 

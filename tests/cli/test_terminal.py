@@ -46,6 +46,7 @@ SILENT = {
     "down": "counts of processes",
     "demo": "the counts of tables",
     "traffic": "counts of records",
+    "send": "counts of records",
     "spark": "a Python of its own, which prints what is typed there",
     "stream": "a log",
     "ingest-once": "a log",

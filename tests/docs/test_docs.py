@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 import shutil
@@ -27,6 +28,9 @@ TEXT = {str(path.relative_to(ROOT)): path.read_text("utf-8") for path in PAGES}
 WRITING = TEXT["docs/how-to/write-a-table.md"]
 DECISIONS = sorted(name for name in TEXT if re.match(r"docs/adr/\d", name))
 ROOMS = "infra|quality|tables|streaming|batch|rebuild|dags|cli|traffic|tests|docs|benchmarks"
+
+
+MODULES = {path.name for room in (*ROOMS.split("|"), "docs") for path in (ROOT / room).rglob("*.py")}
 
 
 def commands_in(text: str, program: str) -> Iterator[list[str]]:
@@ -105,11 +109,16 @@ def unlinked_terms(text: str) -> Iterator[str]:
                 yield term
 
 
-def test_the_readme_shows_the_declaration_before_any_other_code() -> None:
-    shown = re.search(r"^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
+def test_the_readme_shows_a_whole_declaration_before_any_other_code() -> None:
+    shown = re.search(r"^\[`(tables/.+?)`\].*?^```(\w+)\n(.*?)^```", TEXT["README.md"], re.MULTILINE | re.DOTALL)
     assert shown is not None
-    assert shown[1] == "python"
-    assert shown[2] == (ROOT / "tables" / "flights" / "delays_by_hour.py").read_text("utf-8")
+    assert "```" not in TEXT["README.md"][: shown.start(1)]
+    assert shown[2] == "python"
+    assert shown[3] == (ROOT / shown[1]).read_text("utf-8")
+    assert len(shown[3].splitlines()) <= 40
+    [returned] = [node for node in ast.walk(ast.parse(shown[3])) if isinstance(node, ast.Return)]
+    assert isinstance(returned.value, ast.Call)
+    assert ast.unparse(returned.value.func).endswith(".agg")
 
 
 @pytest.mark.parametrize("page", TEXT)
@@ -186,8 +195,12 @@ def test_every_file_that_a_page_names_is_there(page: str) -> None:
     named = set(re.findall(rf"\b((?:{ROOMS})/[\w/.-]+\.(?:py|md|sql|lock|svg))\b", TEXT[page]))
     made = {words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "table"] and words[2:]}
     made |= {Path(name).stem for name in re.findall(r"> (\S+)", TEXT[page])} | {"NAME", "test_NAME"}
+    captured = [words[2] for words in commands_in(TEXT[page], "./twofold") if words[:2] == ["new", "capture"]]
+    made |= {f"{name.split('.')[-1]}{of}" for name in captured for of in ("", "_changes")}
     places = (ROOT, (ROOT / page).parent)
     missing = [name for name in sorted(named) if not any((place / name).exists() for place in places)]
+    if page not in DECISIONS:  # which say what was so then
+        missing += set(re.findall(r"`(\w+\.py)`", TEXT[page])) - MODULES
     assert [name for name in missing if Path(name).stem not in made] == []
 
 
@@ -213,6 +226,7 @@ def test_the_strategies_of_the_page_are_those_of_the_registry() -> None:
         ("delays_by_hour", "def delays_by_hour(departures: DataFrame)", "def delays_by_hour(departure: DataFrame)"),
         ("delays_by_hour", 'watermark="2 hours"', 'watermark="2 months"'),
         ("flights", '    primary_key=["flight_id"],\n', ""),
+        ("delays_by_hour", '            F.col("window.start").alias("hour"),\n', ""),
     ],
 )
 def test_a_mistake_is_reported_as_the_page_shows(

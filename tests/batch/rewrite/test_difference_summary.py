@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from batch.rewrite import difference_summary
 from batch.rewrite.difference_summary import summarise
 from batch.rewrite.plan import Plan, TableChange
 from batch.rewrite.plan_text import markdown, sentence
@@ -76,6 +77,14 @@ def test_a_difference_is_counted_by_day_segment_and_column(difference: Path, tab
         "delete": {"origin": ["EWR", None], "at": ["2013-01-02T12:00:00+00:00", None], "delay": [9, None]},
     }
     assert all(list(s["values"]) == ["delay"] for s in found["samples"] if s["change"] == "update")
+
+
+def test_all_days_are_counted_and_the_first_ones_listed(
+    difference: Path, table: Callable[[], object], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(difference_summary, "_DAYS", 2)
+    found = summarise(difference, table, ["flight"], "at")
+    assert ([day["day"] for day in found["days"]], found["day_count"]) == (["2013-01-01", "2013-01-02"], 3)
 
 
 def test_examples_are_the_same_each_time(difference: Path, table: Callable[[], object]) -> None:

@@ -1,0 +1,93 @@
+"""The command `send`: writes lines of a file, or of standard input, to a topic."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+from cli.commands.run_commands import TopicName
+from cli.console import out
+from infra.errors import BadArgument, BrokerUnreachable
+from infra.settings import Settings
+
+if TYPE_CHECKING:
+    from tables.declare.topic import Topic
+
+IN_FLIGHT = 10_000  # kafka-python itself would buffer without bound
+
+
+def send(
+    topic: TopicName,
+    file: Annotated[str, typer.Argument(metavar="[FILE]", help="One record a line; - is standard input.")] = "-",
+    separator: Annotated[str | None, typer.Option("--key-separator", "-K", help="What follows each key.")] = None,
+) -> None:
+    """Send records to TOPIC, one a line, and print the offsets at which the broker acknowledged them.
+
+    The key is the field of the JSON record that the topic declares as its message_key. Lines are sent as they are:
+    ingest quarantines what is no good record. Empty lines are skipped. With -K an empty value is a tombstone.
+    """
+    from kafka.errors import KafkaError
+
+    from infra.kafka.record_producer import producing
+    from infra.kafka.topic_admin import ensure_topics
+    from tables.declare.registry import load
+    from tables.refresh.events.topic_specs import spec
+
+    settings, declared = Settings.from_environment(), load().find_topic(topic)
+    path = _key_path(declared, separator)
+    try:
+        lines = sys.stdin.buffer if file == "-" else Path(file).open("rb")  # noqa: SIM115
+    except OSError as error:
+        raise BadArgument(f"{file}: {error.strerror}.", hint="Expected a file with one record a line.") from None
+    ensure_topics(settings, [spec(declared)])
+    records, placed = 0, dict[int, tuple[int, int]]()  # partition -> first and last offset
+    with lines, producing(settings, outage_s=60) as producer:
+        pairs = keyed(lines, path, separator)
+        try:
+            while sent := [producer.send(declared.full_name, value, key) for key, value in islice(pairs, IN_FLIGHT)]:
+                for place in (future.get() for future in sent):
+                    records += 1
+                    placed[place.partition] = (placed.get(place.partition, (place.offset,))[0], place.offset)
+        except KafkaError as error:
+            fault = BrokerUnreachable if error.retriable else BadArgument
+            raise fault(f"After {records:,} records the broker did not take one: {error}.") from error
+    at = ", ".join(f"{partition} at {first}-{last}" for partition, (first, last) in sorted(placed.items()))
+    out.print(f"{records:,} records acknowledged" + (f": partition {at}" if at else "."))
+
+
+def keyed(lines: Iterable[bytes], path: Sequence[str], separator: str | None) -> Iterator[tuple[bytes | None, ...]]:
+    """Yields the key and the value of each line that is not empty; a path leads to the key in a JSON value."""
+    for line in lines:
+        value = line.rstrip(b"\r\n")
+        if separator and separator.encode() in value:
+            key, _, rest = value.partition(separator.encode())
+            yield key, rest or None
+        elif value.strip():
+            yield None if separator else _field(value, path), value
+
+
+def _field(value: bytes, path: Sequence[str]) -> bytes | None:
+    try:
+        found = json.loads(value)
+        for name in path:
+            found = found[name]
+        return None if found is None else (found if isinstance(found, str) else json.dumps(found)).encode()
+    except (ValueError, LookupError, TypeError, RecursionError):
+        return None
+
+
+def _key_path(topic: Topic, separator: str | None) -> Sequence[str]:
+    """Returns the names that lead to the key in a record; refuses topics whose records are no lines, or hold no key."""
+    if topic.captures or topic.has_schema_files:
+        held = f"changes of the table {topic.captures}" if topic.captures else f"{topic.encoding} records"
+        raise BadArgument(f"{topic.full_name} holds {held}, which are no lines of text.")
+    given = topic.schema[topic.message_key]
+    if getattr(given, "source", "value") != "value" and not separator:
+        raise BadArgument(f"The key of {topic.full_name} is no field of its values.", hint="-K : sends KEY:VALUE.")
+    return getattr(given, "path", ()) or (topic.message_key,)

@@ -1,0 +1,106 @@
+"""The command `send`: lines become records with the declared key; what cannot be meant is refused first."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from cli.commands.send_command import keyed
+from infra.settings import Settings
+from tables.declare import registry
+from tests.cli.conftest import Cli
+from tests.tables.declared import written
+
+DEVICES = '''\
+"""States of devices."""
+from tables import Topic, key
+
+TOPIC = Topic(
+    schema={"device": key(), "at": "timestamp", "state": "string?"},
+    event_time="at",
+    message_key="device",
+    compacted=True,
+)
+'''
+
+
+def test_the_key_is_the_field_that_the_topic_declares() -> None:
+    lines = [
+        b'{"actor": {"login": "ann"}}\n',
+        b'{"actor": {"login": 7}}\r\n',
+        b'{"actor": {"login": null}}',
+        b'{"x": 1}',
+    ]
+    assert [key for key, _ in keyed(lines, ["actor", "login"], None)] == [b"ann", b"7", None, None]
+
+
+@pytest.mark.parametrize("line", [b"yesterday", b"[1]", b"7", b"\xff", b'{"id": "\\ud800"}', b"[" * 100_000])
+def test_a_line_that_is_no_record_has_no_key_and_stays_as_it_is(line: bytes) -> None:
+    assert list(keyed([line + b"\n"], ["id"], None)) == [(None, line)]
+
+
+def test_empty_lines_are_skipped() -> None:
+    assert list(keyed([b"\n", b'{"id": "a"}\n', b" \r\n", b'{"id": "b"}'], ["id"], None)) == [
+        (b"a", b'{"id": "a"}'),
+        (b"b", b'{"id": "b"}'),
+    ]
+
+
+def test_a_separator_ends_the_key_and_an_empty_value_is_a_tombstone() -> None:
+    lines = [b'k1:{"a": "b:c"}\n', b"k2:\n", b"no key\n"]
+    assert list(keyed(lines, [], ":")) == [(b"k1", b'{"a": "b:c"}'), (b"k2", None), (None, b"no key")]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["departure"], "Did you mean 'departures'?"),
+        (["departures", "missing.jsonl"], "missing.jsonl: No such file or directory."),
+        (["departures", "."], ".: Is a directory."),
+        (["customer_changes"], "holds changes of the table public.customers, which are no lines of text."),
+    ],
+)
+def test_a_wrong_argument_is_refused_before_the_broker_is_asked(cli: Cli, words: list[str], says: str) -> None:
+    ran = cli("send", *words)
+    assert (ran.code, ran.out) == (2, "")
+    assert says in ran.err
+
+
+def test_a_broker_that_does_not_run_is_reported_with_what_starts_it(cli: Cli, tmp_path: Path) -> None:
+    (tmp_path / "lines").write_text("{}\n")
+    ran = cli("send", "departures", str(tmp_path / "lines"))
+    assert ran.code == 75
+    assert "./twofold up" in ran.err
+
+
+@pytest.mark.platform
+def test_lines_are_acknowledged_on_a_topic_that_was_not_there(
+    cli: Cli, broker: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from kafka import KafkaConsumer
+
+    declared = registry.load(written(tmp_path / "tables", {"sent/devices.py": DEVICES})).require_sound()
+    monkeypatch.setattr(registry, "load", lambda: declared)
+    monkeypatch.setenv("TWOFOLD_BOOTSTRAP", broker.bootstrap_servers)
+    assert "is no field of its values" in cli("send", "devices").err
+    lines = b'd1:{"at": "2026-01-05T09:00:00Z"}\n\nd1:yesterday\nd1:\n'
+    monkeypatch.setattr("sys.stdin", SimpleNamespace(buffer=io.BytesIO(lines)))
+    ran = cli("send", "devices", "-K", ":")
+    assert (ran.code, ran.err) == (0, "")
+    consumer = KafkaConsumer(
+        "sent.devices",
+        bootstrap_servers=broker.bootstrap_servers,
+        auto_offset_reset="earliest",
+        consumer_timeout_ms=20_000,
+    )
+    found = [record for _, record in zip(range(3), consumer, strict=False)]
+    consumer.close()
+    assert [(record.key, record.value) for record in found] == [
+        (b"d1", b'{"at": "2026-01-05T09:00:00Z"}'),
+        (b"d1", b"yesterday"),
+        (b"d1", None),
+    ]
+    assert ran.out == f"3 records acknowledged: partition {found[0].partition} at 0-2\n"
