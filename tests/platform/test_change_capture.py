@@ -38,6 +38,7 @@ from streaming.ingest.ingest_query import Ingest
 from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
 from tables.refresh.events.topic_specs import specs
+from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
 from tests.tables.declared import written
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PEOPLE = ("people_now", "people_before")
-KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 3
+SEED = this_run.seed
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * KILLS)]
 
@@ -630,9 +631,9 @@ def serve(database: Database, stopped: threading.Event, seed: int) -> None:
         stopped.wait(0.1)
 
 
+@pytest.mark.kills
 def test_changes_survive_killed_servers(database: Database, world: World, broker: Settings) -> None:
     """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     database.run("ALTER TABLE people REPLICA IDENTITY FULL;")
     dice = random.Random(SEED)
     stopped = threading.Event()
@@ -675,9 +676,10 @@ def test_changes_survive_killed_servers(database: Database, world: World, broker
     print(f"orders={len(world.rows('bank.orders_made'))} records={len(world.rows(database.orders.topic))}")
 
 
+@pytest.mark.kills
 def test_a_large_transaction_is_captured_whole(database: Database, world: World) -> None:
     """Of a million rows where there is time for it."""
-    rows = 1_000_000 if "CHAOS_KILLS" in os.environ else 30_000
+    rows = 1_000_000 if this_run.tier == "chaos" else 30_000
     debezium_connector.ensure(database.settings, database.payments)
     database.run(
         f"INSERT INTO payments SELECT n, date '2019-01-01' + n % 700, n FROM generate_series(10000, {10_000 + rows}) n;"

@@ -105,7 +105,7 @@ def driving(settings: Settings) -> Iterator[subprocess.Popen[str]]:
         process.wait(300)
 
 
-@pytest.mark.skipif("CHAOS_KILLS" not in os.environ, reason="75 CPU seconds: `make chaos`")
+@pytest.mark.prove
 def test_a_cluster_that_loses_its_workers_leaves_the_same_tables(
     spark: SparkSession, settings: Settings, cluster: Cluster
 ) -> None:
