@@ -26,7 +26,13 @@ SEED = this_run.seed
 FEW = ["flights.delays_by_hour", "flights.flights", "flights.carrier_days", "flights.plane_days"]
 """Windows, a join, what follows a table, sessions: enough for a short run; a long one takes every table."""
 
-pytestmark = [pytest.mark.kills, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def test_tables_and_ledger_are_right_after_kills_at_random_points(spark: SparkSession, settings: Settings) -> None:

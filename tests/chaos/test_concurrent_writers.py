@@ -48,7 +48,7 @@ IS_LONG = this_run.kills > 0
 TABLES = ["flights.delays_by_hour", "flights.flights", "flights.carrier_days"]
 """Windows, a join, what follows a table."""
 
-pytestmark = [pytest.mark.kills, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * LEGS)]
+pytestmark = [pytest.mark.prove, pytest.mark.kills, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * LEGS)]
 
 
 def test_what_happens_at_once_ends_as_if_in_some_order(

@@ -36,7 +36,7 @@ FIRST = date(2013, 1, 1)
 DAYS = 28
 MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * FAILOVERS)]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * FAILOVERS)]
 
 
 @pytest.fixture(scope="module")
@@ -76,6 +76,7 @@ def sending(settings: Settings) -> Iterator[None]:
     sent.result()
 
 
+@pytest.mark.kills
 def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(
     log: Settings, drivers: list[Driver], spark: SparkSession
 ) -> None:

@@ -42,7 +42,13 @@ WRITTEN_WHEN = {"_late_by_ms"}
 """What a row says of the micro-batch that brought it: in a shadow they are cut anew where a life goes on."""
 OF_ONE_RUN = {"run", "recorded_at", "version"}
 
-pytestmark = [pytest.mark.kills, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 @pytest.fixture(scope="module")

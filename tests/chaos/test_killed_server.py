@@ -38,7 +38,13 @@ OF_ONE_RUN = {"run", "recorded_at", "version", "inputs"}
 DONE_BY_THEN = 1.3
 """Times as long as a command takes: some kills come too late for it, and must do nothing."""
 
-pytestmark = [pytest.mark.kills, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def reconcile(world: World) -> None:

@@ -156,6 +156,7 @@ def test_a_checkpoint_ahead_of_its_table_is_refused_until_removed(log: Settings,
     assert faults(log) == {}
 
 
+@pytest.mark.prove
 @pytest.mark.kills
 def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     broker: Settings, log: Settings, spark: SparkSession
@@ -181,6 +182,7 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     assert [o for o in world.reconcile(tables) if o.changed] == []
 
 
+@pytest.mark.prove
 def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSession) -> None:
     """A driver is started, and killed once it has got far enough."""
     settings = replace(log, max_offsets=500, max_files=1)

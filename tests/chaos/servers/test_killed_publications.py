@@ -39,7 +39,13 @@ SEED = this_run.seed
 HOURS = "plant.hours"
 STEPS = [(Writer, "_commit"), (Ledgers, "record_corrections"), (Ledgers, "record_run")]
 
-pytestmark = [pytest.mark.kills, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def promote(world: World) -> None:

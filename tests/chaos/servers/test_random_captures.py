@@ -46,7 +46,7 @@ WORLDS = this_run.worlds or 1
 SEED = this_run.seed
 WRITERS = 2
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
 
 FILES = {
     "bank/accounts.py": '''\
@@ -255,7 +255,6 @@ def bank(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Bank(settings, registry, folder)
 
 
-@pytest.mark.prove
 @pytest.mark.worlds
 def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, spark: SparkSession) -> None:
     dice, world = random.Random(SEED), World(spark, bank.settings, "bank", bank.registry)
@@ -272,7 +271,6 @@ def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, 
     assert changes_fault(bank.lake, "bank.accounts") == ""
 
 
-@pytest.mark.prove
 @pytest.mark.worlds
 def test_a_table_whose_definition_changes_is_equal_or_reported(bank: Bank, spark: SparkSession) -> None:
     """Never another one without a word; and a recapture ends what was reported."""
@@ -334,7 +332,6 @@ def _take_in(world: World) -> None:
     world.maintain()
 
 
-@pytest.mark.prove
 @pytest.mark.kills
 def test_a_driver_killed_during_changes_and_ddl_loses_none(bank: Bank) -> None:
     """Each life of the driver starts a JVM; the last one is left to take in the rest."""
