@@ -45,11 +45,15 @@ def tiers_of(place: Path) -> set[str]:
     return {tier for file in files for marks in marks_of(file) for tier, has in TIERS.items() if has(marks)}
 
 
+def name_of(row: list[str]) -> str:
+    return str(re.findall(r"[\w/.][\w/. ]*", row[0])[0])
+
+
 GUARANTEES = rows_of(ROOT / "docs" / "explanation" / "guarantees.md", "| | invariant |")
 PROVED = rows_of(TESTS / "README.md", "| tests of `make prove` |")
 
 
-@pytest.mark.parametrize("row", GUARANTEES, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", GUARANTEES, ids=name_of)
 def test_a_guarantee_is_tested_in_the_tiers_that_are_named(row: list[str]) -> None:
     named = [("test", row[3]), *(part.strip().split(": ") for part in row[4].split(";") if part)]
     found = [(tier, name) for tier, names in named for name in re.findall(r"`(tests(?:/[\w.]+)+)`", names)]
@@ -57,7 +61,7 @@ def test_a_guarantee_is_tested_in_the_tiers_that_are_named(row: list[str]) -> No
     assert [(tier, name) for tier, name in found if tier not in tiers_of(ROOT / name)] == []
 
 
-@pytest.mark.parametrize("row", PROVED, ids=lambda row: row[0])
+@pytest.mark.parametrize("row", PROVED, ids=name_of)
 def test_what_is_only_proved_has_its_claim_in_make_test(row: list[str]) -> None:
     moved, held = FILES.findall(row[0]), FILES.findall(row[2])
     assert moved
