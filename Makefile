@@ -32,8 +32,8 @@ demo:  ## Run the whole platform on a month of real flights; DOMAIN=shop: on a w
 	@./.ci/setup runtime
 	@./twofold demo $(DOMAIN)
 
-check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
-	$(call checked,--numprocesses 2 --tier check)
+check: setup  ## Check format, style, types, and all that needs no Spark or server: two minutes; ONLY=affected: by a change
+	$(call checked,--numprocesses 2 --tier check $(if $(ONLY),--only $(ONLY)))
 
 test: setup  ## Check the same, and every claim once, with Spark and real servers
 	$(call checked,--numprocesses 3 --tier test)
