@@ -80,7 +80,7 @@ def sending(settings: Settings) -> Iterator[None]:
 def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(
     log: Settings, drivers: list[Driver], spark: SparkSession
 ) -> None:
-    """Two drivers start, which is what takes the time; `make chaos` lets one take over from the other more often."""
+    """Two drivers start, which is what takes the time; with `--kills` one takes over from the other more often."""
     dice = random.Random(SEED)
     world = World(spark, log)
     topics = world.registry.domain_topics("flights")

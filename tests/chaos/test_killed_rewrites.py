@@ -26,15 +26,13 @@ from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
 from tests.harness.tiers import this_run
 from tests.plant import reading
-from tests.support.crashes import Obstructor, run_until_killed, stepped
+from tests.support.crashes import run_until_killed, stepped
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 KILLS = this_run.kills or 2
-REAL = this_run.kills
-"""Of the kills so many end a process; after the others this one goes on, which spares the start of a JVM."""
 SEED = this_run.seed
 KILLS_PER_HOME = min(KILLS, 3)
 TABLES = [TABLE, "plant.days"]
@@ -118,11 +116,7 @@ def test_what_was_killed_ends_as_what_was_not(spark: SparkSession, damaged: Sett
         # Of a life that goes on where another died less is left: together they pass all of it, on the average.
         most = 2 * steps // KILLS_PER_HOME
         for life in range(KILLS_PER_HOME):
-            if number * KILLS_PER_HOME + life < REAL:
-                run_until_killed(killed, "tests.chaos.rewriter", kind, str(seed + life), str(most))
-            else:
-                with Obstructor(seed + life, most).obstructing(STEPS):
-                    rewrite(spark, killed, kind)
+            run_until_killed(killed, "tests.chaos.rewriter", kind, str(seed + life), str(most))
         rewrite(spark, killed, kind)
         told = f"{kind} small_rows={small_rows} seed={seed}"
         assert content(killed) == content(calm), told

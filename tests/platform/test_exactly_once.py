@@ -78,7 +78,7 @@ def ingest_checkpoint(settings: Settings) -> Path:
 def test_every_acknowledged_record_is_in_events_or_quarantine_once(log: Settings, spark: SparkSession) -> None:
     """One driver is killed, where only its end stops Spark; elsewhere ingest fails at the stage.
 
-    `make chaos` kills a driver at each stage; `test_a_driver_killed_at_any_moment` kills them with the other engine.
+    `make prove` kills a driver at each stage; `test_a_driver_killed_at_any_moment` kills them with the other engine.
     """
     through_spark = replace(log, engine="spark")
     end_at = kill_at if ARE_ALL_KILLED else fail_at
@@ -161,7 +161,7 @@ def test_a_checkpoint_ahead_of_its_table_is_refused_until_removed(log: Settings,
 def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     broker: Settings, log: Settings, spark: SparkSession
 ) -> None:
-    """A driver of several tables, in `make chaos` of all, is killed; what it left is finished and verified."""
+    """A driver of several tables, with `--kills` of all, is killed; what it left is finished and verified."""
     tables = [] if ARE_ALL_KILLED else list(crashing_driver.KEPT)
     moments = random.Random(this_run.seed)
     with live_driver(broker, log, *tables) as driver, sending(log, days=14, seconds=240, imperfections=LATE):
