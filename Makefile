@@ -1,4 +1,4 @@
-# `make` prints the targets with ##: at most ten.
+# `make` prints the targets with ##: at most ten. ARGS are options of pytest, or of a benchmark.
 
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
