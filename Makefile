@@ -1,16 +1,24 @@
-# `make` prints the targets with ##: at most ten.
+# `make` prints the targets with ##: at most ten. ARGS are options of pytest, or of a benchmark.
 
 SHELL := /bin/sh
 PYTHON := .venv/bin/python
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo check test fuzz chaos bench bench-peers down clean
+.PHONY: help setup demo check test prove fuzz chaos bench down clean
 
 # A file at a time on each core, and on a third worker those that wait; what each took is in .twofold/durations.
 PYTEST := $(PYTHON) -m pytest --dist loadfile --no-loadscope-reorder
-SLOW := spark or platform
 # Without bytecode each worker, and each process that a test starts, would compile what it imports again.
 export PYTHONDONTWRITEBYTECODE =
+
+# Types are checked beside the tests.
+define checked
+	@$(PYTHON) -m ruff format --check
+	@$(PYTHON) -m ruff check
+	@$(PYTHON) -m mypy & \
+		$(PYTEST) $(1) $(ARGS); tests=$$?; \
+		wait $$! && exit $$tests
+endef
 
 help:
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "  make %-11s %s\n", $$1, $$2 }' Makefile
@@ -24,30 +32,23 @@ demo:  ## Run the whole platform on a month of real flights; DOMAIN=shop: on a w
 	@./.ci/setup runtime
 	@./twofold demo $(DOMAIN)
 
-check: setup  ## Check format, style, types, and all that needs no Spark, broker or Airflow: two minutes
-	@$(PYTHON) -m ruff format --check
-	@$(PYTHON) -m ruff check
-	@$(PYTHON) -m mypy & \
-		$(PYTEST) --numprocesses 2 -m "not ($(SLOW))" --durations-file .twofold/durations/check.txt; tests=$$?; \
-		wait $$! && exit $$tests
+check: setup  ## Check format, style, types, and all that needs no Spark or server: two minutes; ONLY=affected: by a change
+	$(call checked,--numprocesses 2 --tier check $(if $(ONLY),--only $(ONLY)))
 
-test: check  ## Run every test: `check`, then those with Spark and real servers
-	@$(PYTEST) --numprocesses 3 -m "$(SLOW)" --durations-file .twofold/durations/test.txt
+test: setup  ## Check the same, and every claim once, with Spark and real servers
+	$(call checked,--numprocesses 3 --tier test)
 
-fuzz: setup  ## Hold tables against DuckDB for long: FUZZ_WORLDS random worlds, a year of flights
-	@FUZZ_WORLDS=$${FUZZ_WORLDS:-30} YEAR_MONTHS=$${YEAR_MONTHS:-12} WEBHOOKS=1 REGISTRY=1 \
-		$(PYTHON) -m pytest tests/batch/test_parity.py tests/kinds tests/batch/test_year.py tests/cli/test_webhooks.py \
-		tests/infra/kafka/test_apicurio.py tests/chaos/servers/test_random_captures.py tests/chaos/test_refresh_model.py
+prove: setup  ## Prove the claims again with killed processes and whole platforms: before an issue is resolved
+	@$(PYTEST) --numprocesses 3 --tier prove $(ARGS)
 
-chaos: setup  ## Kill streams, reconciles, replays, rebuilds and captures CHAOS_KILLS times each, 50 unless told
-	@CHAOS_KILLS=$${CHAOS_KILLS:-50} $(PYTHON) -m pytest -s tests/chaos tests/platform/test_change_capture.py \
-		tests/platform/test_exactly_once.py
+fuzz: setup  ## Hold tables against DuckDB for hours: random worlds, a year of flights; ARGS="--worlds 30 --months 12"
+	@$(PYTHON) -m pytest --tier fuzz $(ARGS)
 
-bench: setup  ## Measure: drain, freshness, reconcile, kinds of table, archive, a replay beside a stream
-	@$(PYTHON) -m benchmarks
+chaos: setup  ## Kill streams, reconciles, replays, rebuilds, captures for hours; ARGS="--kills 50 --seed 7"
+	@$(PYTHON) -m pytest -s --tier chaos $(ARGS)
 
-bench-peers: setup  ## Measure the same tables by Flink SQL, plain Spark and Twofold; PEERS="--records 100000" says how
-	@$(PYTHON) -m benchmarks.peers $(PEERS)
+bench: setup  ## Measure drain, freshness, reconcile, ...; ONLY=peers ARGS="--records 100000": the same by Flink SQL, too
+	@$(PYTHON) -m benchmarks$(if $(ONLY),.$(ONLY)) $(ARGS)
 
 down:  ## Stop the platform
 	@./twofold down

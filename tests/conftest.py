@@ -52,6 +52,7 @@ SHARED = {
 SERVER_OF = {file: server for server, files in SHARED.items() for file in files}
 WAITING = (
     *SHARED,
+    "tests/platform/test_demos.py",
     "tests/docs/test_tutorial.py",
     "tests/platform/airflow/test_airflow_repairs.py",
     "tests/platform/test_killed_broker.py",

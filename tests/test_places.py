@@ -94,7 +94,7 @@ def test_modules_functions_and_parameter_lists_are_short() -> None:
 
 def test_tests_mirror_the_rooms() -> None:
     rooms = {str(folder) for path in MODULES if path.parts[0] != "tests" for folder in path.parents}
-    own = {"chaos", "docs", "fuzz", "kinds", "mutations", "platform", "support"}
+    own = {"chaos", "docs", "fuzz", "harness", "kinds", "mutations", "platform", "support"}
     folders = {str(path.parent.relative_to("tests")) for path in MODULES if path.parts[0] == "tests"} - {"."}
     assert {folder for folder in folders if folder not in rooms and folder.split("/")[0] not in own} == set()
 

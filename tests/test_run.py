@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests import conftest
-from tests.durations import Took, docstring, lines
+from tests.harness.durations import Took, docstring, lines
 
 HERE = "tests/test_run.py"
 SILENT = f"{HERE}::test_folders_and_tests_are_listed_longest_first"

@@ -22,7 +22,7 @@ from traffic.table_diff import TableComparison, compare
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.prove, pytest.mark.spark]
 
 START, END, TAIL_END = date(2013, 1, 1), date(2013, 2, 1), date(2013, 2, 4)
 MICRO_BATCHES = 4

@@ -4,17 +4,19 @@ from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any, cast
 
 import pytest
 
 from batch.offset_selection import OffsetSelection
+from batch.rewrite.replay import decode_again
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
+from tables.declare.record_fields import key
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
 from tests.plant import plant
-from tests.tables.declared import a_topic
+from tests.tables.declared import READINGS, a_topic
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -127,6 +129,12 @@ NOON = datetime(2013, 1, 1, 12, tzinfo=UTC)
 def test_a_selection_that_a_topic_cannot_have_is_refused(span: OffsetSelection, told: str) -> None:
     with pytest.raises(BadArgument, match=told):
         span.require_valid(a_topic(partitions=2), range(2))
+
+
+def test_a_compacted_topic_is_not_replayed() -> None:
+    compacted = a_topic(schema={**READINGS.schema, "sensor": key()}, dedup_keys=(), tiered=False, compacted=True)
+    with pytest.raises(BadArgument, match="is compacted"):
+        decode_again(cast(Any, None), compacted, OffsetSelection())
 
 
 SPANS = {

@@ -14,7 +14,7 @@ from tests.fuzz.shrink import failure_of
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
+pytestmark = [pytest.mark.spark, pytest.mark.worlds, pytest.mark.timeout(timeout_s(WORLDS))]
 
 
 @over_worlds(cases, schedules, WORLDS)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from datetime import date
 from typing import TYPE_CHECKING
 
@@ -11,6 +10,7 @@ import pytest
 from infra.instants import from_epoch_ms
 from infra.settings import Settings
 from tests.fuzz.flights_oracle import judged
+from tests.harness.tiers import this_run
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import FaultInjection
@@ -22,10 +22,10 @@ if TYPE_CHECKING:
 pytestmark = [
     pytest.mark.spark,
     pytest.mark.timeout(5_400),
-    pytest.mark.skipif("YEAR_MONTHS" not in os.environ, reason="takes long: `make fuzz` runs it"),
+    pytest.mark.fuzz,
 ]
 
-MONTHS = int(os.environ.get("YEAR_MONTHS", "12"))
+MONTHS = this_run.months
 START = date(2013, 1, 1)
 END = date(2013 + MONTHS // 12, MONTHS % 12 + 1, 1)
 

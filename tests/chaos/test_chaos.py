@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import os
-import random
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
@@ -13,34 +11,32 @@ from infra.settings import Settings
 from tables.declare.registry import load
 from tests.changelog import assert_ledger_explains
 from tests.chaos.final_state import assert_each_record_is_there_once, assert_tables_are_right
-from tests.chaos.worker import STEPS, STEPS_PER_TABLE, work
-from tests.support.crashes import Obstructor, run_until_killed
+from tests.chaos.worker import work
+from tests.harness.tiers import this_run
+from tests.support.crashes import run_until_killed
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
-REAL = KILLS if "CHAOS_KILLS" in os.environ else 0
-"""Of the kills so many end a process; after the others this one goes on, which spares the start of a JVM."""
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
-FEW = ["flights.delays_by_hour", "flights.flights", "flights.carrier_days", "flights.plane_days"]
-"""Windows, a join, what follows a table, sessions: enough for a short run; a long one takes every table."""
+KILLS = this_run.kills or 1
+SEED = this_run.seed
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def test_tables_and_ledger_are_right_after_kills_at_random_points(spark: SparkSession, settings: Settings) -> None:
-    """It works through a log with four tables after each kill; `make chaos` takes every table, and kills processes."""
+    """Each life starts a JVM, and works through the log with every table."""
     settings = replace(settings, max_files=1)
-    tables = [t.full_name for t in load().in_order("flights") if "CHAOS_KILLS" in os.environ or t.full_name in FEW]
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
+    tables = [t.full_name for t in load().in_order("flights")]
     for leg in range(KILLS):
-        if leg < REAL:
-            run_until_killed(settings, "tests.chaos.worker", str(leg), str(SEED + leg), *tables)
-        else:
-            with Obstructor(SEED + leg, STEPS_PER_TABLE * len(tables)).obstructing(STEPS):
-                work(World(spark, settings), leg, tables)
+        run_until_killed(settings, "tests.chaos.worker", str(leg), str(SEED + leg), *tables)
     world = World(spark, settings)
     work(world, KILLS, tables)
     assert [o for o in world.reconcile(tables, verify=True) if o.unexplained] == []

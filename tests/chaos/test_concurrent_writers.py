@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -33,6 +32,7 @@ from tests.chaos.final_state import (
 )
 from tests.chaos.worker import parts, values
 from tests.chaos.zombies import Zombies
+from tests.harness.tiers import this_run
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -40,15 +40,15 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
 
-LEGS = int(os.environ.get("CHAOS_LEGS", "4"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+LEGS = this_run.kills or 4
+SEED = this_run.seed
 PAUSE_S = 0.3
-IS_LONG = "CHAOS_KILLS" in os.environ
+IS_LONG = this_run.kills > 0
 """Whether tables are rebuilt and promoted, too: each takes as long as all the rest."""
 TABLES = ["flights.delays_by_hour", "flights.flights", "flights.carrier_days"]
 """Windows, a join, what follows a table."""
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * LEGS)]
+pytestmark = [pytest.mark.prove, pytest.mark.kills, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * LEGS)]
 
 
 def test_what_happens_at_once_ends_as_if_in_some_order(
@@ -56,7 +56,6 @@ def test_what_happens_at_once_ends_as_if_in_some_order(
 ) -> None:
     """Streams, reconciles and compactions of three tables go on for as long as four times records come."""
     monkeypatch.setattr("infra.delta.compaction.TARGET", 2_000)  # so that files are sorted apart, too
-    print(f"CHAOS_SEED={SEED} CHAOS_LEGS={LEGS}")
     world = World(spark, replace(settings, max_files=1, table_trigger_ms=100))
     written = [*TABLES, *world.registry.topics, CORRECTIONS, EVIDENCE, RUNS]
     Ledgers(world.lake).ensure()

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import signal
 import threading
@@ -20,6 +19,7 @@ from infra.settings import Settings
 from streaming.query.progress import read
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tests.chaos.ingest_driver import Driver
+from tests.harness.tiers import this_run
 from tests.platform.acknowledged_records import faults
 from tests.servers import empty_log, wait_until
 from tests.streaming.ingest.small_log import frontier_faults, late_faults
@@ -30,13 +30,13 @@ from traffic.producer import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-FAILOVERS = int(os.environ.get("CHAOS_KILLS", "2"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+FAILOVERS = this_run.kills or 2
+SEED = this_run.seed
 FIRST = date(2013, 1, 1)
 DAYS = 28
 MESSY = FaultInjection(hours_share=0.2, duplicate_share=0.05, corrupt_share=0.1)
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * FAILOVERS)]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * FAILOVERS)]
 
 
 @pytest.fixture(scope="module")
@@ -76,11 +76,11 @@ def sending(settings: Settings) -> Iterator[None]:
     sent.result()
 
 
+@pytest.mark.kills
 def test_of_two_drivers_that_take_turns_each_record_is_ingested_once(
     log: Settings, drivers: list[Driver], spark: SparkSession
 ) -> None:
-    """Two drivers start, which is what takes the time; `make chaos` lets one take over from the other more often."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={FAILOVERS}")
+    """Two drivers start, which is what takes the time; with `--kills` one takes over from the other more often."""
     dice = random.Random(SEED)
     world = World(spark, log)
     topics = world.registry.domain_topics("flights")

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -14,6 +13,7 @@ from unittest.mock import patch
 
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
@@ -29,10 +29,11 @@ from streaming.ingest.topic_writer import TopicWriter
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.refresh.events.ingested_offsets import INGEST
 from tables.refresh.events.record_decoder import Decoder
+from tests.harness.tiers import this_run
 from tests.streaming.ingest.small_log import BAD, SmallLog, reading
 from tests.tables.declared import a_topic
 
-RUNS = 20 * int(os.environ.get("CHAOS_KILLS", "0")) or 6
+RUNS = 20 * this_run.kills or 6
 STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
 NAME = LOOSE.full_name
 PARTITIONS = (0, 1)
@@ -252,4 +253,4 @@ class Drivers(RuleBasedStateMachine):
 
 
 Drivers.TestCase.settings = settings(max_examples=RUNS, stateful_step_count=20, suppress_health_check=list(HealthCheck))
-test_drivers_leave_what_the_model_says = Drivers.TestCase
+test_drivers_leave_what_the_model_says = pytest.mark.kills(Drivers.TestCase)

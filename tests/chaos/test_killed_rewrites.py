@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 from collections import Counter
@@ -25,24 +24,29 @@ from infra.settings import Settings
 from tables.refresh.shadow_lake import shadow_settings
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.chaos.rewriter import KINDS, STEPS, TABLE, TOPIC, declared, keep_log, rewrite, world
+from tests.harness.tiers import this_run
 from tests.plant import reading
-from tests.support.crashes import Obstructor, run_until_killed, stepped
+from tests.support.crashes import run_until_killed, stepped
 from tests.worlds import World
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "2"))
-REAL = KILLS if "CHAOS_KILLS" in os.environ else 0
-"""Of the kills so many end a process; after the others this one goes on, which spares the start of a JVM."""
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 2
+SEED = this_run.seed
 KILLS_PER_HOME = min(KILLS, 3)
 TABLES = [TABLE, "plant.days"]
 WRITTEN_WHEN = {"_late_by_ms"}
 """What a row says of the micro-batch that brought it: in a shadow they are cut anew where a life goes on."""
 OF_ONE_RUN = {"run", "recorded_at", "version"}
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 @pytest.fixture(scope="module")
@@ -102,7 +106,6 @@ def copied(home: Settings, to: Path) -> Settings:
 
 def test_what_was_killed_ends_as_what_was_not(spark: SparkSession, damaged: Settings, tmp_path: Path) -> None:
     """Each life replays a topic and makes a table anew; so does a calm one, and a last one that finds nothing to do."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     for number in range(-(-KILLS // KILLS_PER_HOME)):
         seed = SEED + number * KILLS_PER_HOME
         dice = random.Random(seed)
@@ -113,11 +116,7 @@ def test_what_was_killed_ends_as_what_was_not(spark: SparkSession, damaged: Sett
         # Of a life that goes on where another died less is left: together they pass all of it, on the average.
         most = 2 * steps // KILLS_PER_HOME
         for life in range(KILLS_PER_HOME):
-            if number * KILLS_PER_HOME + life < REAL:
-                run_until_killed(killed, "tests.chaos.rewriter", kind, str(seed + life), str(most))
-            else:
-                with Obstructor(seed + life, most).obstructing(STEPS):
-                    rewrite(spark, killed, kind)
+            run_until_killed(killed, "tests.chaos.rewriter", kind, str(seed + life), str(most))
         rewrite(spark, killed, kind)
         told = f"{kind} small_rows={small_rows} seed={seed}"
         assert content(killed) == content(calm), told

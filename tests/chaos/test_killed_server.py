@@ -27,17 +27,24 @@ from infra.settings import Settings
 from infra.spark.spark_client import find_endpoint, naming_lost_server
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote
+from tests.harness.tiers import this_run
 from tests.late_reading import TOPIC, ZERO, platform
 from tests.worlds import World
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 1
+SEED = this_run.seed
 TABLES = [TOPIC, "plant.hours", "plant.kept", "plant.newest"]
 OF_ONE_RUN = {"run", "recorded_at", "version", "inputs"}
 DONE_BY_THEN = 1.3
 """Times as long as a command takes: some kills come too late for it, and must do nothing."""
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def reconcile(world: World) -> None:
@@ -59,7 +66,6 @@ def test_a_server_killed_at_any_moment_leaves_nothing_half_published(
     spark_server: Settings, misread: World, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Takes long: the server starts again, cold, after each kill; with one kill the seed says of which command."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     dice = random.Random(SEED)
     calm: dict[str, tuple[Counter[str], float]] = {}
     interrupted = 0

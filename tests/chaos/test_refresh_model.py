@@ -6,7 +6,6 @@ The streams are of two homes, and keys are decimals of 38 digits.
 from __future__ import annotations
 
 import json
-import os
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -49,10 +48,11 @@ from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher, _Input
 from tables.refresh.scope import Scope
 from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
+from tests.harness.tiers import this_run
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import READINGS, a_topic, bound_as
 
-RUNS = 20 * int(os.environ.get("CHAOS_KILLS") or os.environ.get("FUZZ_WORLDS", "0")) or 4
+RUNS = 20 * (this_run.kills or this_run.worlds) or 4
 WINDOW_S, DELAY_S = 100, 50
 GOOD, BAD_VALUE = 0.1, 99.0
 SCHEMA_OF_TOPIC = {**READINGS.schema, "sensor": "decimal(38,0)"}
@@ -466,4 +466,6 @@ class Refreshes(RuleBasedStateMachine):
 Refreshes.TestCase.settings = settings(
     max_examples=RUNS, stateful_step_count=12, suppress_health_check=list(HealthCheck)
 )
-test_a_stream_and_the_batch_leave_what_the_model_says = pytest.mark.timeout(60 + 5 * RUNS)(Refreshes.TestCase)
+for mark in (pytest.mark.kills, pytest.mark.worlds, pytest.mark.timeout(60 + 5 * RUNS)):
+    mark(Refreshes.TestCase)
+test_a_stream_and_the_batch_leave_what_the_model_says = Refreshes.TestCase

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shutil
 import subprocess
 import tarfile
@@ -211,7 +210,7 @@ def test_webhooks_go_from_a_sample_through_tables_replay_and_rebuild(
         assert rebuild_in_shadow(platform, world.registry.find_table(name), world, reingest).promote().changed == 0
 
 
-@pytest.mark.skipif("WEBHOOKS" not in os.environ, reason="`make fuzz` fetches the examples with npm")
+@pytest.mark.fuzz
 @pytest.mark.skipif(not shutil.which("npm"), reason="no npm, which fetches the examples")
 def test_every_published_example_of_a_webhook_is_an_event(
     spark: SparkSession, settings: Settings, tmp_path: Path

@@ -56,6 +56,7 @@ def execute(commands: str, checkout: tuple[Path, dict[str, str]]) -> subprocess.
     )
 
 
+@pytest.mark.prove
 @pytest.mark.platform
 def test_every_block_does_what_the_page_shows(checkout: tuple[Path, dict[str, str]]) -> None:
     """Over 30 s: it starts a broker, a stream and a Spark server, as a reader does."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable
 from typing import Any
 
@@ -12,8 +11,9 @@ from hypothesis.strategies import SearchStrategy
 
 from tests.fuzz.fuzz_cases import Schedule
 from tests.fuzz.shrink import C
+from tests.harness.tiers import this_run
 
-WORLDS = int(os.environ.get("FUZZ_WORLDS", "1"))
+WORLDS = this_run.worlds or 1
 CASES_PER_WORLD = 26
 
 

@@ -36,7 +36,7 @@ SHOP = Subject(
     oracle=lambda log, _: Oracle(log, MOST_FOLLOWERS),
 )
 
-pytestmark = [pytest.mark.spark, pytest.mark.timeout(timeout_s(WORLDS))]
+pytestmark = [pytest.mark.spark, pytest.mark.worlds, pytest.mark.timeout(timeout_s(WORLDS))]
 
 
 @pytest.fixture(autouse=True)

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
 
     from infra.spark.rows import Rows
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.prove, pytest.mark.spark]
 
 Patch = Callable[[pytest.MonkeyPatch], None]
 

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
 
     from infra.kafka.topic_admin import PartitionOffsets
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark]
 
 DOMAIN, TOPIC = "flights", "flights.departures"
 FLIGHTS = load().restricted_to([DOMAIN])

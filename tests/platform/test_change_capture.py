@@ -38,6 +38,7 @@ from streaming.ingest.ingest_query import Ingest
 from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
 from tables.refresh.events.topic_specs import specs
+from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
 from tests.tables.declared import written
@@ -50,8 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 PEOPLE = ("people_now", "people_before")
-KILLS = int(os.environ.get("CHAOS_KILLS", "3"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 3
+SEED = this_run.seed
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 60 * KILLS)]
 
@@ -365,9 +366,17 @@ def test_a_partitioned_table_is_captured_as_one(database: Database, world: World
     assert audited(world, database.payments).fault == ""
 
 
+@pytest.mark.prove
 def test_a_detached_partition_is_reported_until_a_recapture(database: Database, world: World) -> None:
     """No change says that its row is gone; the connector, the slot and the marks go on. Another snapshot is made."""
     settings, topic = database.settings, world.registry.topics[database.payments.topic]
+    of_2021 = "PARTITION OF payments FOR VALUES FROM ('2021-01-01') TO ('2022-01-01')"
+    database.run(
+        f"CREATE TABLE IF NOT EXISTS payments_2021 {of_2021};",
+        "INSERT INTO payments VALUES (1000, '2021-06-06', 1.25) ON CONFLICT DO NOTHING;",
+    )
+    database.wait_paid()
+    ingest(world, "payments_now")
     database.run("ALTER TABLE payments DETACH PARTITION payments_2021;")
     assert "payments_2021 was detached" in debezium_connector.state(settings, database.payments).fault
     found = audited(world, database.payments)
@@ -425,6 +434,7 @@ def test_events_of_an_outbox_are_records_of_their_topic(database: Database, worl
         debezium_connector.ensure(database.settings, replace(database.orders, table="public.payments"))
 
 
+@pytest.mark.prove
 def test_an_outbox_is_captured_again_without_a_second_event(database: Database, world: World) -> None:
     topic = world.registry.topics[database.orders.topic]
     database.run(order(4))
@@ -483,6 +493,7 @@ GROUP BY lsn ORDER BY lsn DESC
 """
 
 
+@pytest.mark.prove
 def test_tables_are_joined_at_one_place_in_the_log(database: Database, world: World) -> None:
     """Amounts move between two tables, which two connectors capture: no mark shows half of a transfer."""
     dice, stopped = random.Random(SEED), threading.Event()
@@ -548,6 +559,7 @@ def signal_snapshot(database: Database) -> None:
     database.run(f"INSERT INTO signals VALUES (gen_random_uuid(), 'execute-snapshot', '{json.dumps(asked)}');")
 
 
+@pytest.mark.prove
 def test_an_incremental_snapshot_by_a_signal_changes_no_table(database: Database, world: World) -> None:
     """The connector is given a table of signals by hand, and loses it when the platform configures it next."""
     settings, capture = database.settings, database.payments
@@ -630,9 +642,10 @@ def serve(database: Database, stopped: threading.Event, seed: int) -> None:
         stopped.wait(0.1)
 
 
+@pytest.mark.prove
+@pytest.mark.kills
 def test_changes_survive_killed_servers(database: Database, world: World, broker: Settings) -> None:
     """Each server starts again, and Connect waits until it knows that the killed worker is gone: up to a minute."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     database.run("ALTER TABLE people REPLICA IDENTITY FULL;")
     dice = random.Random(SEED)
     stopped = threading.Event()
@@ -675,9 +688,10 @@ def test_changes_survive_killed_servers(database: Database, world: World, broker
     print(f"orders={len(world.rows('bank.orders_made'))} records={len(world.rows(database.orders.topic))}")
 
 
+@pytest.mark.kills
 def test_a_large_transaction_is_captured_whole(database: Database, world: World) -> None:
     """Of a million rows where there is time for it."""
-    rows = 1_000_000 if "CHAOS_KILLS" in os.environ else 30_000
+    rows = 1_000_000 if this_run.tier == "chaos" else 30_000
     debezium_connector.ensure(database.settings, database.payments)
     database.run(
         f"INSERT INTO payments SELECT n, date '2019-01-01' + n % 700, n FROM generate_series(10000, {10_000 + rows}) n;"
@@ -764,6 +778,7 @@ def test_a_truncated_table_is_captured_again(database: Database, world: World) -
     assert there - 3 <= capture_again(world, database) <= there
 
 
+@pytest.mark.prove
 def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(database: Database, world: World) -> None:
     """Connect starts again, a snapshot is made, and in the end all tables are verified: half a minute."""
     supervisor.stop_program(database.settings, kafka_connect.NAME)
@@ -788,6 +803,7 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
     assert not [r for result in world.reconcile(verify=True) for r in [result.unexplained] if r]
 
 
+@pytest.mark.prove
 def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Database, world: World) -> None:
     """As where the broker was lost: the events are there, and the connector's place is not."""
     _, _, declared = captures(world.registry)
@@ -799,6 +815,7 @@ def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(database: Dat
     assert capture_again(world, database) == 1
 
 
+@pytest.mark.prove
 def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Database, spark: SparkSession) -> None:
     """Two days of the shop's programs; both captures and the streams of four tables are started: up to a minute."""
     settings, declared = database.settings, load()

@@ -24,7 +24,7 @@ from traffic.producer import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark]
 
 DOMAIN, ADDED = "flights", "flights.departures"
 

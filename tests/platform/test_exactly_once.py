@@ -4,7 +4,6 @@ killed.
 
 from __future__ import annotations
 
-import os
 import random
 import shutil
 import threading
@@ -21,6 +20,7 @@ from infra.settings import Settings
 from streaming.ingest.ingest_query import Ingest
 from tables.declare.registry import Registry, load
 from tables.refresh.streaming_checkpoint import Checkpoint
+from tests.harness.tiers import this_run
 from tests.platform import crashing_driver
 from tests.platform.acknowledged_records import faults
 from tests.platform.crashing_driver import Stage
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 
 pytestmark = [pytest.mark.platform, pytest.mark.spark]
 
-ARE_ALL_KILLED = "CHAOS_KILLS" in os.environ
+ARE_ALL_KILLED = this_run.kills > 0
 LATE = replace(MESSY, hours_share=0.2)
 
 
@@ -74,10 +74,11 @@ def ingest_checkpoint(settings: Settings) -> Path:
     return settings.checkpoints / DOMAIN / "ingest"
 
 
+@pytest.mark.kills
 def test_every_acknowledged_record_is_in_events_or_quarantine_once(log: Settings, spark: SparkSession) -> None:
     """One driver is killed, where only its end stops Spark; elsewhere ingest fails at the stage.
 
-    `make chaos` kills a driver at each stage; `test_a_driver_killed_at_any_moment` kills them with the other engine.
+    `make prove` kills a driver at each stage; `test_a_driver_killed_at_any_moment` kills them with the other engine.
     """
     through_spark = replace(log, engine="spark")
     end_at = kill_at if ARE_ALL_KILLED else fail_at
@@ -155,14 +156,14 @@ def test_a_checkpoint_ahead_of_its_table_is_refused_until_removed(log: Settings,
     assert faults(log) == {}
 
 
+@pytest.mark.prove
+@pytest.mark.kills
 def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     broker: Settings, log: Settings, spark: SparkSession
 ) -> None:
-    """A driver of several tables, in `make chaos` of all, is killed; what it left is finished and verified."""
+    """A driver of several tables, with `--kills` of all, is killed; what it left is finished and verified."""
     tables = [] if ARE_ALL_KILLED else list(crashing_driver.KEPT)
-    seed = random.randrange(1_000_000)
-    print(f"{seed=}")
-    moments = random.Random(seed)
+    moments = random.Random(this_run.seed)
     with live_driver(broker, log, *tables) as driver, sending(log, days=14, seconds=240, imperfections=LATE):
         began = datetime.now(UTC)
         for _ in range(3 if ARE_ALL_KILLED else 1):
@@ -181,6 +182,7 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
     assert [o for o in world.reconcile(tables) if o.changed] == []
 
 
+@pytest.mark.prove
 def test_a_micro_batch_of_a_table_happens_once(log: Settings, spark: SparkSession) -> None:
     """A driver is started, and killed once it has got far enough."""
     settings = replace(log, max_offsets=500, max_files=1)

@@ -33,7 +33,7 @@ from traffic.producer import run
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark]
 
 TOPIC = "flights.departures"
 HOURS = "flights.delays_by_hour"

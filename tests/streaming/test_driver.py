@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 from infra.delta.lake import Lake
-from infra.errors import BadDeclaration, SchemaMismatch
+from infra.errors import BadDeclaration, ProcessFailed, SchemaMismatch
 from infra.process.file_locks import exclusive, is_held
 from infra.settings import Settings
 from streaming import driver
@@ -104,6 +104,16 @@ def test_what_keeps_a_whole_driver_from_running_is_reported(
     with pytest.raises(SchemaMismatch):
         driver.drain(settings, "plant", ingest=True, tables=None)
     assert [(p.query, p.error[:14]) for p in read(settings, "plant")] == [("ingest", "plant.readings")]
+
+
+def test_a_driver_ends_with_its_jvm(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel kills a JVM where memory is short."""
+    monkeypatch.setattr(driver, "_domain", lambda *_: nullcontext())
+    monkeypatch.setattr(driver, "_starters", lambda *_: [])
+    monkeypatch.setattr("signal.signal", lambda *_: None)
+    monkeypatch.setattr(driver, "jvm_exit_code", lambda: -9)
+    with pytest.raises(ProcessFailed, match=r"The JVM of the stream of plant ended with exit code -9\."):
+        driver.run(settings, "plant")
 
 
 def test_a_table_that_cannot_be_made_stops_no_other(spark: SparkSession, settings: Settings, tmp_path: Path) -> None:

@@ -104,29 +104,3 @@ class Executioner:
 
     def end(self) -> None:
         os.killpg(0, signal.SIGKILL)
-
-
-class Obstructor(Executioner):
-    """Lets no step be done from there on, in any thread: what is written by then is what a kill would leave."""
-
-    def __init__(self, seed: int, steps: int) -> None:
-        super().__init__(seed, steps)
-        self._is_over = threading.Event()
-
-    def step(self) -> None:
-        super().step()
-        if self._is_over.is_set():
-            raise Died
-
-    def end(self) -> None:
-        self._is_over.set()
-
-    @contextmanager
-    def obstructing(self, methods: Iterable[Method]) -> Iterator[None]:
-        """Step with each of these methods; the block may fail once it is obstructed."""
-        with stepped(self.step, methods):
-            try:
-                yield
-            except Exception:
-                if not self._is_over.is_set():
-                    raise

@@ -31,7 +31,7 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.spark]
 
 TOPIC, TABLE = "market.prices", "market.current_prices"
 FILES = {

@@ -26,6 +26,7 @@ from streaming.rebuild.reingest import reingest
 from tables.declare.registry import Registry
 from tables.refresh.shadow_lake import shadow
 from tests.chaos import test_killed_server as killed_server
+from tests.harness.tiers import this_run
 from tests.late_reading import platform
 from tests.support.crashes import stepped
 from tests.worlds import World
@@ -33,12 +34,18 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 1
+SEED = this_run.seed
 HOURS = "plant.hours"
 STEPS = [(Writer, "_commit"), (Ledgers, "record_corrections"), (Ledgers, "record_run")]
 
-pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200 + 120 * KILLS)]
+pytestmark = [
+    pytest.mark.prove,
+    pytest.mark.kills,
+    pytest.mark.platform,
+    pytest.mark.spark,
+    pytest.mark.timeout(1_200 + 120 * KILLS),
+]
 
 
 def promote(world: World) -> None:
@@ -67,7 +74,6 @@ def test_a_server_killed_while_a_command_publishes_leaves_all_or_nothing(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Takes long: the server starts again, cold, after each kill."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     dice = random.Random(SEED)
     wanted, steps = _undisturbed(rebuilt, tmp_path / "calm", command, monkeypatch)
     interrupted = 0

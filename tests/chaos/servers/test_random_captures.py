@@ -32,6 +32,7 @@ from streaming.ingest.ingest_query import Ingest
 from streaming.query import progress
 from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry, load
+from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
 from tests.tables.declared import written
@@ -40,12 +41,12 @@ from tests.worlds import World
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-KILLS = int(os.environ.get("CHAOS_KILLS", "1"))
-WORLDS = int(os.environ.get("FUZZ_WORLDS", "1"))
-SEED = int(os.environ.get("CHAOS_SEED", "0")) or random.randrange(1_000_000)
+KILLS = this_run.kills or 1
+WORLDS = this_run.worlds or 1
+SEED = this_run.seed
 WRITERS = 2
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1_200 + 120 * (KILLS + WORLDS))]
 
 FILES = {
     "bank/accounts.py": '''\
@@ -254,9 +255,8 @@ def bank(broker: Settings, tmp_path_factory: pytest.TempPathFactory) -> Iterator
         yield Bank(settings, registry, folder)
 
 
-@pytest.mark.skipif("FUZZ_WORLDS" not in os.environ, reason="takes long: `make fuzz` runs it")
+@pytest.mark.worlds
 def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, spark: SparkSession) -> None:
-    print(f"CHAOS_SEED={SEED} FUZZ_WORLDS={WORLDS}")
     dice, world = random.Random(SEED), World(spark, bank.settings, "bank", bank.registry)
     for number in range(WORLDS):
         with bank.under_load(SEED + 10 * number):
@@ -271,10 +271,9 @@ def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, 
     assert changes_fault(bank.lake, "bank.accounts") == ""
 
 
-@pytest.mark.skipif("FUZZ_WORLDS" not in os.environ, reason="takes long: `make fuzz` runs it")
+@pytest.mark.worlds
 def test_a_table_whose_definition_changes_is_equal_or_reported(bank: Bank, spark: SparkSession) -> None:
     """Never another one without a word; and a recapture ends what was reported."""
-    print(f"CHAOS_SEED={SEED} FUZZ_WORLDS={WORLDS}")
     dice, world = random.Random(SEED), World(spark, bank.settings, "bank", bank.registry)
     reported = 0
     for number in range(WORLDS):
@@ -333,10 +332,9 @@ def _take_in(world: World) -> None:
     world.maintain()
 
 
-@pytest.mark.skipif("CHAOS_KILLS" not in os.environ, reason="takes long: `make chaos` runs it")
+@pytest.mark.kills
 def test_a_driver_killed_during_changes_and_ddl_loses_none(bank: Bank) -> None:
     """Each life of the driver starts a JVM; the last one is left to take in the rest."""
-    print(f"CHAOS_SEED={SEED} CHAOS_KILLS={KILLS}")
     dice = random.Random(SEED)
     with bank.under_load(SEED):
         for _ in range(KILLS):

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 TABLES = ["flights.delays_by_hour", "flights.flights"]
 """A window and a join, both with state."""
 
-pytestmark = pytest.mark.platform
+pytestmark = [pytest.mark.prove, pytest.mark.platform]
 
 
 class Cluster:
@@ -105,7 +105,6 @@ def driving(settings: Settings) -> Iterator[subprocess.Popen[str]]:
         process.wait(300)
 
 
-@pytest.mark.skipif("CHAOS_KILLS" not in os.environ, reason="75 CPU seconds: `make chaos`")
 def test_a_cluster_that_loses_its_workers_leaves_the_same_tables(
     spark: SparkSession, settings: Settings, cluster: Cluster
 ) -> None:

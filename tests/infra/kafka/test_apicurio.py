@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import subprocess
 import tarfile
 import urllib.request
@@ -30,10 +29,8 @@ PLACE = ROOT / ".twofold" / "registry"
 LOCK = Path(__file__).with_name("apicurio.lock")
 LEAST_JAVA = 21
 
-pytestmark = [
-    pytest.mark.platform,
-    pytest.mark.skipif("REGISTRY" not in os.environ, reason="`make fuzz` fetches the registry, 155 MB"),
-]
+pytestmark = [pytest.mark.fuzz, pytest.mark.platform]
+"""It fetches the registry, 155 MB."""
 
 OLD = {
     "type": "record",

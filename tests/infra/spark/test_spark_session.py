@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from unittest.mock import Mock
 
 import pytest
 
-from infra.errors import BadSetting
+from infra.errors import BadSetting, SparkUnreachable
 from infra.settings import Settings
+from infra.spark import executors
 from infra.spark.spark_session import configuration
 
 
@@ -34,3 +36,12 @@ def test_a_job_hands_over_a_quarter_of_the_heap_at_most(settings: Settings) -> N
 def test_memory_without_a_unit_is_refused(settings: Settings) -> None:
     with pytest.raises(BadSetting, match="TWOFOLD_DRIVER_MEMORY='1500': expected a number with a unit"):
         configuration(replace(settings, driver_memory="1500"), [])
+
+
+def test_a_cluster_without_a_free_core_ends_the_wait(settings: Settings, monkeypatch: pytest.MonkeyPatch) -> None:
+    application = Mock()
+    monkeypatch.setattr(executors, "_FIRST_S", 0.0)
+    monkeypatch.setattr(executors, "count", lambda _: 0)
+    with pytest.raises(SparkUnreachable, match="spark://m:7077 gave no executor within 0 s"):
+        executors.require(application, replace(settings, spark_master="spark://m:7077"))
+    application.stop.assert_called_once_with()

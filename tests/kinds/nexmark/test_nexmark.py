@@ -35,6 +35,7 @@ NEXMARK = Subject(
 )
 
 
+@pytest.mark.prove
 @pytest.mark.timeout(1_200)
 def test_after_reconcile_every_query_equals_what_duckdb_says_of_the_log(spark: SparkSession) -> None:
     """Sixteen tables take in two micro-batches, with a restart between them: half a minute."""

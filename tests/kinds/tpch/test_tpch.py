@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import os
 from collections.abc import Sequence
 from decimal import Decimal
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
+from tests.harness.tiers import this_run
 from tests.kinds.tpch import killed_streams
 from tests.kinds.tpch.tpch_database import Change, TpchDatabase
 from tests.kinds.tpch.tpch_declarations import QUERIES, Source, column_names, declared, name_of, records, take_in
@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 
     from infra.settings import Settings
 
-pytestmark = pytest.mark.spark
+pytestmark = [pytest.mark.spark, pytest.mark.worlds]
 
-IS_FUZZ = "FUZZ_WORLDS" in os.environ
+IS_FUZZ = this_run.tier == "fuzz"
 SCALE = 0.01 if IS_FUZZ else 0.001
 FEW: dict[Source, list[int]] = {
     # A group, a limit over a join, EXISTS, one row for all, a group of a group, a scalar subquery, NOT EXISTS.

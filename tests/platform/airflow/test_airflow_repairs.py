@@ -17,7 +17,7 @@ from tables.declare.registry import load
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.servers import wait_until
 
-pytestmark = [pytest.mark.platform, pytest.mark.timeout(1500)]
+pytestmark = [pytest.mark.prove, pytest.mark.platform, pytest.mark.timeout(1500)]
 
 RUN_TIMEOUT_S = 600
 """One Spark job on two busy cores, with what waits before it in the pool."""

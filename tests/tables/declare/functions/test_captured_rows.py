@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from tables.declare.functions.captured_rows import history, latest_rows
+from tables.declare.functions.captured_rows import history, latest_rows, latest_values
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, Row, SparkSession
@@ -227,3 +227,14 @@ def test_a_row_that_is_accepted_late_outlives_its_deletion(spark: SparkSession, 
     changes = ordered(spark, rows, order).dropDuplicates(["id", "cdc_commit_lsn", "cdc_lsn", "cdc_op"])
     assert [r.name for r in latest_rows(changes, key=["id"], columns=["name"]).collect()] == ["b"]
     assert [r.name for r in history(changes, key=["id"], columns=["name"]).where("is_current").collect()] == ["b"]
+
+
+PRICES = [("a", 1), ("b", 2), ("a", 3), ("c", 4), ("b", None), ("d", 5), ("d", None), ("d", 7), ("a", None), ("c", 9)]
+
+
+@pytest.mark.parametrize("since", [0, 7], ids=["the whole history", "what compaction has left"])
+def test_compaction_changes_no_latest_value(spark: SparkSession, since: int) -> None:
+    records = [(item, price, offset, price is None) for offset, (item, price) in enumerate(PRICES)]
+    given = spark.createDataFrame(records[since:], "item string, price int, log_offset long, is_tombstone boolean")
+    found = latest_values(given, key=["item"], columns=["price"]).collect()
+    assert sorted(map(tuple, found)) == [("c", 9), ("d", 7)]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import random
 from collections import Counter
 from collections.abc import Callable, Iterator
@@ -16,12 +15,13 @@ from tables.declare.plans.algebra import Relation
 from tables.declare.plans.connect_plan import read_function
 from tables.declare.plans.dependencies import by_source, scope_of, unknown_in
 from tables.declare.plans.expression_sql import sql_of
+from tests.harness.tiers import this_run
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-SEED = int(os.environ.get("FUZZ_SEED", "0")) or random.randrange(1, 1_000_000)
-PLANS = 20 * int(os.environ.get("FUZZ_WORLDS", "1"))
+SEED = this_run.seed
+PLANS = 20 * (this_run.worlds or 1)
 A = "k string, n long, x double, d decimal(38,0), at timestamp, tags array<string>, o struct<name: string>"
 B = "k string, m long, name string"
 COLUMNS = {"a": ["k", "n", "x", "d", "at", "tags", "o"], "b": ["k", "m", "name"]}
@@ -191,9 +191,9 @@ def interpreted(spark: SparkSession) -> Iterator[SparkSession]:
         spark.conf.set(name, value or "")
 
 
+@pytest.mark.worlds
 def test_rows_of_a_scope_need_no_other_rows_of_the_inputs(interpreted: SparkSession) -> None:
     """Twenty functions; each column that is inferred restricts the inputs to one of its values."""
-    print(f"FUZZ_SEED={SEED}")
     dice, held = random.Random(SEED), Counter[str]()
     for number in range(PLANS):
         plan = [(name, STEPS[name](dice)) for name in SHAPES[number % len(SHAPES)]]

@@ -1,4 +1,4 @@
-"""Writes what each test took, in seconds and in CPU seconds, to a file: `pytest --durations-file FILE`."""
+"""Writes what each test of a tier took, in seconds and in CPU seconds, to `.twofold/durations/TIER.txt`."""
 
 from __future__ import annotations
 
@@ -21,14 +21,9 @@ _CPU = "cpu_s"
 _CPU_BEFORE = pytest.StashKey[float]()
 
 
-def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--durations-file", type=Path, help="write what each test took to this file")
-
-
 def pytest_configure(config: pytest.Config) -> None:
-    file = config.getoption("durations_file")
-    if file and not hasattr(config, "workerinput"):
-        config.pluginmanager.register(Durations(file))
+    if config.option.tier and not hasattr(config, "workerinput"):
+        config.pluginmanager.register(Durations(ROOT / ".twofold" / "durations" / f"{config.option.tier}.txt"))
 
 
 @pytest.hookimpl(wrapper=True)

@@ -1,0 +1,24 @@
+"""A capture goes on where Connect knows it, and is not begun from the start over changes that are there."""
+
+from __future__ import annotations
+
+import pytest
+
+from batch.capture import recapture
+from infra.capture import debezium_connector
+from infra.capture.captured_table import Capture
+from infra.delta.lake import Lake
+from infra.errors import CaptureFailed
+from tests.batch.capture.test_snapshot_deletions import AGAIN, declared, event, write
+
+
+def test_a_capture_that_connect_forgot_is_not_begun_from_the_start(lake: Lake, monkeypatch: pytest.MonkeyPatch) -> None:
+    known: list[Capture] = []
+    monkeypatch.setattr(debezium_connector, "known", lambda *_: known)
+    first = Capture(topic=AGAIN.topic, table=AGAIN.table)
+    assert recapture.current(lake.settings, lake, first) == first
+    write(lake, declared({"id": "long"}), [event(1, "snapshot", 1, 10, 0)])
+    with pytest.raises(CaptureFailed, match="Kafka Connect knows no capture of it"):
+        recapture.current(lake.settings, lake, first)
+    known.append(AGAIN)
+    assert recapture.current(lake.settings, lake, first) == AGAIN

@@ -1,0 +1,192 @@
+"""Counts the servers that a run of a tier starts, and the CPU seconds of all its processes, by looking each second."""
+
+from __future__ import annotations
+
+import os
+import re
+import threading
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+from infra.settings import ROOT
+
+LIMITS = {"JVMs": 20, "brokers": 8, "Airflows": 2, "PostgreSQLs": 6}
+"""Starts that `make test` may have; a run with more fails. The goal: 12 JVMs beside brokers, 2 Airflows, 2 PostgreSQLs.
+
+A new test shares a server that others use, or pays for one of its own by ending another.
+"""
+MARK = "PYTEST_RUN_STARTED_BY"
+HELPERS = {"Main", "StorageTool", ""}
+"""JVMs of a second: Spark's launcher, the format of a broker's disk, `java -version`."""
+EVERY_S = 1.0
+SETTLED_S = 10.0  # by then a process has become the program that it was started for
+_TICK_S = 1 / os.sysconf("SC_CLK_TCK")
+
+
+@dataclass(frozen=True)
+class Seen:
+    """A process as the kernel describes it.
+
+    Attributes:
+        began_s: since the machine started.
+        own_s: CPU seconds.
+        reaped_s: CPU seconds of those children, and of theirs, that it has waited for.
+    """
+
+    pid: int
+    parent: int
+    began_s: float
+    own_s: float = 0.0
+    reaped_s: float = 0.0
+
+    @property
+    def key(self) -> tuple[int, float]:
+        """Differs from that of a later process with the same pid."""
+        return self.pid, self.began_s
+
+
+Key = tuple[int, float]
+
+
+class StartedProcesses:
+    """What a process and its descendants are, ended ones included."""
+
+    def __init__(self, pid: int, is_marked: Callable[[int], bool], command_of: Callable[[int], Sequence[str]]) -> None:
+        self._pid, self._is_marked, self._command_of = pid, is_marked, command_of
+        self._ours: dict[Key, Seen] = {}
+        self._others: set[Key] = set()
+        self._parents: dict[Key, Key | None] = {}
+        self._kinds: dict[Key, tuple[str, str]] = {}
+        self._running: set[Key] = set()
+
+    def look(self, seen: Iterable[Seen], now_s: float) -> None:
+        """Take note of all processes of the machine; one whose parent has ended is known by its environment."""
+        in_order = sorted(seen, key=lambda one: (one.began_s, one.pid))
+        keys = {one.pid: one.key for one in in_order}
+        self._running = set(keys.values())
+        for one in in_order:
+            parent = keys.get(one.parent)
+            if one.key in self._others or not (one.key in self._ours or self._is_ours(one, parent)):
+                self._others.add(one.key)
+                continue
+            self._ours[one.key], self._parents[one.key] = one, parent
+            if one.key not in self._kinds and now_s - one.began_s < SETTLED_S:
+                kind = kind_of(self._command_of(one.pid))
+                # A server's forks have its command until they name themselves.
+                if kind and (parent is None or self._kinds.get(parent) != kind):
+                    self._kinds[one.key] = kind
+
+    def _is_ours(self, one: Seen, parent: Key | None) -> bool:
+        return one.pid == self._pid or parent in self._ours or self._is_marked(one.pid)
+
+    @property
+    def starts(self) -> Counter[str]:
+        """How often each kind of server was started."""
+        return Counter(kind for kind, _ in self._kinds.values())
+
+    @property
+    def programs(self) -> Counter[str]:
+        """How often each program of a JVM was started, brokers left out."""
+        return Counter(program for kind, program in self._kinds.values() if kind == "JVMs")
+
+    @property
+    def cpu_s(self) -> float:
+        """CPU seconds of all, and of those that came and went between two looks."""
+        known = Counter[Key | None]()
+        for key, one in self._ours.items():
+            if key not in self._running:
+                known[self._parents[key]] += one.own_s + one.reaped_s  # type: ignore[assignment]
+        unseen = (max(0.0, one.reaped_s - known[key]) for key, one in self._ours.items())
+        return sum(one.own_s for one in self._ours.values()) + sum(unseen)
+
+
+def kind_of(command: Sequence[str]) -> tuple[str, str] | None:
+    """The kind of server that a command starts, and its program; None for everything else."""
+    program = Path(command[0]).name if command else ""
+    if program == "java":
+        names = (re.fullmatch(r"[a-z]\w*(?:\.\w+)*\.([A-Z]\w*)", word) for word in command[1:])
+        main = next((name[1] for name in names if name), "")
+        return None if main in HELPERS else ("brokers" if main == "Kafka" else "JVMs", main)
+    if program == "postgres" and command[1:2] == ["-D"]:
+        return "PostgreSQLs", program
+    return ("Airflows", "airflow") if list(command[1:4]) == ["-m", "airflow", "scheduler"] else None
+
+
+def processes() -> Iterator[Seen]:
+    """All processes of this machine; none where it has no /proc."""
+    for file in Path("/proc").glob("[0-9]*/stat"):
+        with suppress(OSError):
+            # The name of a program, in parentheses, may have spaces; fields are counted from what follows it.
+            fields = file.read_text(errors="replace").rpartition(")")[2].split()
+            user, system, of_children, system_of_children, began = (
+                int(fields[number]) * _TICK_S for number in (11, 12, 13, 14, 19)
+            )
+            yield Seen(int(file.parent.name), int(fields[1]), began, user + system, of_children + system_of_children)
+
+
+def _parts(pid: int, name: str) -> list[str]:
+    with suppress(OSError):
+        return Path(f"/proc/{pid}/{name}").read_text(errors="replace").split("\0")
+    return []
+
+
+def _up_s() -> float:
+    return float(Path("/proc/uptime").read_text().split()[0])
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    if config.option.tier and not hasattr(config, "workerinput") and Path("/proc/uptime").exists():
+        config.pluginmanager.register(Sampler(config.option.tier))
+
+
+class Sampler:
+    """Looks at the processes of this run until it ends, and says what it has seen."""
+
+    def __init__(self, tier: str) -> None:
+        self._tier = tier
+        mark = f"{MARK}={os.getpid()}"
+        os.environ[MARK] = str(os.getpid())
+        self._found = StartedProcesses(
+            os.getpid(), lambda pid: mark in _parts(pid, "environ"), lambda pid: _parts(pid, "cmdline")
+        )
+        self._ended = threading.Event()
+        self._thread = threading.Thread(target=self._look_until_ended, name="looks at processes", daemon=True)
+        self._thread.start()
+
+    def _look_until_ended(self) -> None:
+        while not self._ended.wait(EVERY_S):
+            self._found.look(processes(), _up_s())
+
+    def pytest_sessionfinish(self, session: pytest.Session) -> None:
+        self._ended.set()
+        self._thread.join()
+        self._found.look(processes(), _up_s())
+        if self._tier == "test" and self._excess and session.exitstatus == pytest.ExitCode.OK:
+            session.exitstatus = pytest.ExitCode.TESTS_FAILED
+        file = ROOT / ".twofold" / "durations" / f"{self._tier}-processes.txt"
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text("\n".join(self._lines()) + "\n")
+
+    def pytest_terminal_summary(self, terminalreporter: pytest.TerminalReporter) -> None:
+        terminalreporter.section("processes")
+        for line in self._lines():
+            terminalreporter.line(line)
+
+    @property
+    def _excess(self) -> list[str]:
+        starts = self._found.starts
+        return [f"{starts[kind]} {kind} instead of {most}" for kind, most in LIMITS.items() if starts[kind] > most]
+
+    def _lines(self) -> Iterator[str]:
+        starts, programs = self._found.starts, self._found.programs
+        yield f"CPU seconds of all processes, servers too: {self._found.cpu_s:.0f}"
+        yield "started: " + ", ".join(f"{starts[kind]} {kind}" for kind in LIMITS)
+        if programs:
+            yield "programs of JVMs: " + ", ".join(f"{count} {name}" for name, count in programs.most_common())
+        if self._tier == "test" and self._excess:
+            yield f"FAILED: more servers were started than {Path(__file__).name} allows: {'; '.join(self._excess)}"
