@@ -79,7 +79,7 @@ def test_reconcile_corrects_what_was_late_and_then_nothing(world: World) -> None
 
 
 def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world: World) -> None:
-    world.reconcile()
+    world.reconcile(["hours"])
     damage(world, "plant.hours", {"total": "1005.0"}, "sensor = 'b' AND total = 5.0")
     table = world.registry.find_table("hours")
     found = audit_table(platform(world), table, Turn())

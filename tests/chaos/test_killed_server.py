@@ -41,7 +41,7 @@ pytestmark = [pytest.mark.platform, pytest.mark.spark, pytest.mark.timeout(1_200
 
 
 def reconcile(world: World) -> None:
-    world.reconcile(verify=False)
+    world.reconcile(world.all_tables)
 
 
 def backfill(world: World) -> None:
