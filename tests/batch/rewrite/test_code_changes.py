@@ -37,6 +37,10 @@ def peaks(hours):
 FILES = {"hours": HOURS, "days": DAYS_FILE}
 CHANGES = {
     "threshold": {"hours": edited(HOURS, "value < 100", "value < 3")},
+    "threshold, and the sum of what is left": {
+        "hours": edited(HOURS, "value < 100", "value < 3"),
+        "days": edited(DAYS_FILE, 'F.sum("total")', '(F.sum("total") + 1)'),
+    },
     "new column": {"hours": WIDER_HOURS},
     "renamed column": {
         "hours": HOURS.replace('"greatest"', '"highest"'),
@@ -47,6 +51,7 @@ CHANGES = {
 EXPECTED: dict[str, dict[str, tuple[int, int, int]]] = {
     # Table -> rows added, removed, changed. Closed are the hours 1 (2), 2 (3) of sensor b; of 3 nothing is left of it.
     "threshold": {"plant.hours": (0, 1, 0), "plant.days": (0, 0, 1)},
+    "threshold, and the sum of what is left": {"plant.hours": (0, 1, 0), "plant.days": (0, 0, 2)},
     "new column": {"plant.hours": (0, 0, 0)},
     "renamed column": {"plant.hours": (0, 0, 0)},
     "new table": {"plant.peaks": (2, 0, 0)},
