@@ -30,9 +30,9 @@ def late_reading(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) 
     world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", plant(folder / "declared"))
     world.append({TOPIC: [reading("a", 0.1, 1.0), reading("a", 0.2, 2.0), reading("b", 0.5, 5.0), b"no JSON"]})
     world.append({TOPIC: [reading("a", 9, 1.0), reading("b", 9, 1.0)]})
-    world.maintain()
+    world.maintain(world.all_tables)
     world.append({TOPIC: [reading("a", 0.3, 4.0)]})
-    world.maintain()
+    world.maintain(world.all_tables)
     return world
 
 

@@ -46,9 +46,10 @@ _empty_lakes: dict[str, Path] = {}
 class World:
     """A domain whose log is what the test says.
 
-    `append` is one micro-batch of ingest; `maintain` lets every table's stream take in what is there and stop, so
-    that each call is a restart; `reconcile` is the batch. `starts`, `ranges` and `read` are
-    what `batch.log_reader.Log` has.
+    `append` is one micro-batch of ingest; `maintain` lets the streams of tables take in what is there and stop, so
+    that each call is a restart; `reconcile` is the batch. Both take the tables that the test looks at; `with_inputs`
+    adds what they read, and a claim about the whole domain says `all_tables`. `starts`, `ranges` and `read` are what
+    `batch.log_reader.Log` has.
 
     Attributes:
         log: the raw records of each topic that has some, as `raw_columns` names them, in the order of their offsets.
@@ -155,14 +156,14 @@ class World:
         offsets = rows["offset"]
         return self.spark.createDataFrame(rows.filter(pc.and_(pc.greater_equal(offsets, start), pc.less(offsets, end))))
 
-    def maintain(self, tables: Iterable[str] = ()) -> None:
-        """Run the streams of these tables, or of all, until nothing is left to read; what others read comes first."""
-        wanted = {self.registry.find_table(name).full_name for name in tables}
+    def maintain(self, tables: Iterable[str]) -> None:
+        """Run the streams of these tables until nothing is left to read; what others read comes first."""
+        wanted = self._named(tables)
         for tables_at_once in self._ranks():
             streams = [
                 table_query(Platform(self.spark, self.lake, self.registry), table).start(available_now=True)
                 for table in tables_at_once
-                if not wanted or table.full_name in wanted
+                if table.full_name in wanted
             ]
             try:
                 for stream in streams:
@@ -170,6 +171,18 @@ class World:
             finally:
                 for stream in streams:
                     stream.stop()
+
+    @property
+    def all_tables(self) -> list[str]:
+        """Every table of the domain, inputs first."""
+        return [table.full_name for table in self.registry.in_order(self.domain)]
+
+    def _named(self, tables: Iterable[str]) -> set[str]:
+        """Full names; none is a mistake of the test, which would wait for nothing, or for ten times what it needs."""
+        named = {self.registry.find_table(name).full_name for name in tables}
+        if not named:
+            raise ValueError("No table is named: expected those that the test looks at, or world.all_tables.")
+        return named
 
     def with_inputs(self, tables: Iterable[str]) -> list[str]:
         """These tables, and all that they read, directly or through others."""
@@ -192,17 +205,17 @@ class World:
             ranks[number].append(table)
         return ranks
 
-    def reconcile(self, tables: Iterable[str] = (), *, verify: bool = False) -> list[RunResult]:
-        """Reconcile these tables, or all, inputs first.
+    def reconcile(self, tables: Iterable[str], *, verify: bool = False) -> list[RunResult]:
+        """Reconcile these tables, inputs first.
 
         Args:
             verify: also recompute every closed row; without it no outcome has unexplained rows.
         """
-        wanted = {self.registry.find_table(name).full_name for name in tables}
+        wanted = self._named(tables)
         platform = Platform(self.spark, self.lake, self.registry)
         outcomes: list[RunResult] = []
         for table in self.registry.in_order(self.domain):
-            if not wanted or table.full_name in wanted:
+            if table.full_name in wanted:
                 outcomes += Reconcile(platform, table).run(verify=verify)
         return outcomes
 

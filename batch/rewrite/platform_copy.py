@@ -38,9 +38,9 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
     lake = Lake(_settings_of_copy(live.lake.settings, home))
     copy = Platform(lambda: live.spark, lake, live.registry)
     try:
-        reached = [table for table in live.registry.in_order() if table.full_name in names]
-        reached += below(live.registry, names)
-        _copy_tables(live, copy, names, reached)
+        reached = {*names, *(table.full_name for table in below(live.registry, names))}
+        tables = [table for table in live.registry.in_order() if table.full_name in reached]
+        _copy_tables(live, copy, names, tables)
         yield copy
     finally:
         shutil.rmtree(home, ignore_errors=True)

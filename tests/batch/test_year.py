@@ -37,12 +37,12 @@ def year(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World
     topics = {t.full_name: t for t in world.registry.domain_topics("flights")}
     sent = list(messages("flights", START, END, topics, FaultInjection(hours_share=0.02)))
     for _ in world.feed(sent, parts=2 * MONTHS):
-        world.maintain()
+        world.maintain(world.all_tables)
     return world
 
 
 def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> None:
-    outcomes = year.reconcile(verify=True)
+    outcomes = year.reconcile(year.all_tables, verify=True)
     assert [o for o in outcomes if o.unexplained] == []
     assert sum(o.changed for o in outcomes) > 0, "no record came too late: this test would prove nothing"
     names = [table.full_name for table in year.registry.in_order("flights")]
@@ -57,8 +57,8 @@ def test_the_year_equals_the_source_files_once_it_is_reconciled(year: World) -> 
 
 
 def test_a_second_reconcile_of_the_year_changes_no_row_and_writes_no_file(year: World) -> None:
-    year.reconcile()
+    year.reconcile(year.all_tables)
     before = {name: year.lake.version(name) for name in year.lake.names()}
-    outcomes = year.reconcile()
+    outcomes = year.reconcile(year.all_tables)
     assert [(o.changed, o.files_written) for o in outcomes] == [(0, 0)] * len(outcomes)
     assert {name: year.lake.version(name) for name in year.lake.names()} == before

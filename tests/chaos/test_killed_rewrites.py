@@ -57,10 +57,10 @@ def damaged(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Se
     made = world(spark, replace(settings, small_rows=50_000), "same")
     for first in (0, 10):
         made.append({TOPIC: _records(first)})
-        made.maintain()
-    made.reconcile()
+        made.maintain(made.all_tables)
+    made.reconcile(made.all_tables)
     _damage(made)
-    made.reconcile()
+    made.reconcile(made.all_tables)
     DeltaTable(made.lake.uri(TABLE)).update(updates={"total": "total + 1000"}, predicate="sensor = 'a' AND total < 9")
     keep_log(made)
     return settings
@@ -123,8 +123,8 @@ def test_what_was_killed_ends_as_what_was_not(spark: SparkSession, damaged: Sett
         _assert_nothing_is_left_to_do(spark, killed, kind)
         _assert_runs_are_noted(killed)
         found = world(spark, killed, kind)
-        found.maintain()
-        assert [o for o in found.reconcile(verify=True) if o.unexplained] == [], told
+        found.maintain(found.all_tables)
+        assert [o for o in found.reconcile(found.all_tables, verify=True) if o.unexplained] == [], told
         assert [unexplained_changes(found.lake, found.registry.tables[name]) for name in TABLES] == [0, 0], told
 
 

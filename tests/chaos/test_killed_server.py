@@ -48,7 +48,7 @@ pytestmark = [
 
 
 def reconcile(world: World) -> None:
-    world.reconcile(verify=False)
+    world.reconcile(world.all_tables)
 
 
 def backfill(world: World) -> None:

@@ -800,7 +800,7 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
     ingest(world)
     rows = [r for r in world.rows("bank.people_before").to_pylist() if r["id"] in (3, 4)]
     assert [(r["id"], r["is_current"]) for r in rows if r["valid_to"] is None] == [(3, True)]
-    assert not [r for result in world.reconcile(verify=True) for r in [result.unexplained] if r]
+    assert not [r for result in world.reconcile(world.all_tables, verify=True) for r in [result.unexplained] if r]
 
 
 @pytest.mark.prove
@@ -843,7 +843,7 @@ def test_the_copies_of_a_shop_equal_its_database_and_its_history(database: Datab
 
     def is_copied() -> bool:
         Ingest(world.spark, world.lake, world.registry, "shop").start(available_now=True).awaitTermination()
-        world.maintain()
+        world.maintain(world.all_tables)
         return all(
             world.rows(f"shop.{name}").num_rows == len(shop_database.rows(settings, name))
             and compare(expected_tables.expected(f"shop.{name}", *days), world.rows(f"shop.{name}"), key).equal

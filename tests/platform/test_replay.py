@@ -52,7 +52,7 @@ def world(spark: SparkSession, broker: Settings) -> Iterator[World]:
         run(log, domain="flights", start=date(2013, 1, 1), end=date(2013, 1, 3), imperfections=FaultInjection())
         world = World(spark, log, registry=few)
         Ingest(spark, world.lake, few, "flights").start(available_now=True).awaitTermination()
-        world.maintain()
+        world.maintain(TABLES)
         yield world
 
 
@@ -103,7 +103,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
     misread, lost = damage(own)
     assert misread > 0
     assert lost > 0
-    own.reconcile()
+    own.reconcile(TABLES)
     assert content(own, "flights.delays_by_hour") != right["flights.delays_by_hour"], "the damage reached nothing"
 
     platform = Platform(spark, own.lake, own.registry)
@@ -113,8 +113,8 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
     assert (quarantine.inserted, quarantine.updated, quarantine.deleted) == (0, 0, lost)
     assert not faults(own.settings)
     assert {o.table for o in below if o.changed} >= {"flights.delays_by_hour", "flights.flights"}
-    own.maintain()
-    own.reconcile()
+    own.maintain(TABLES)
+    own.reconcile(TABLES)
     assert {name: content(own, name) for name in names} == right
 
     versions = {name: own.lake.version(name) for name in own.lake.names()}

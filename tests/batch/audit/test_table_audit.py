@@ -57,8 +57,8 @@ def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Wor
     days = [reading(sensor, at, at) for at in range(0, 72, 3) for sensor in ("a", "b")]
     world.append({"readings": [*days[:20], b"no reading"]})
     world.append({"readings": days[20:]})
-    world.maintain()
-    world.reconcile()
+    world.maintain(world.all_tables)
+    world.reconcile(world.all_tables)
     return world
 
 

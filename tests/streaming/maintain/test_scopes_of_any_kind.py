@@ -179,7 +179,7 @@ def world(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Worl
                 ]
             }
         )
-        world.maintain()
+        world.maintain(world.all_tables)
     return world
 
 

@@ -15,7 +15,6 @@ from infra.delta.lake import Lake
 from infra.errors import BadDeclaration, QualityFailed
 from infra.instants import Interval, epoch_ms
 from infra.settings import Engine, Settings
-from infra.spark.spark_session import tune_for_batch_size
 from quality.rules import between, unique
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION, REPLAYED
 from tables.declare.registry import Registry
@@ -143,15 +142,18 @@ class Plant:
         )
 
 
-@pytest.fixture(params=["auto", "spark"])
-def engine(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """Of these few rows Spark interprets its plans, which costs less than to compile each; other tests compile them."""
+@pytest.fixture(params=["in this process", "by Spark"])
+def comparison(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who reads the inputs and compares both sides: large tables make Spark do it, which a bound of no rows does here.
 
-    def interpreted(spark: SparkSession, *, few: bool) -> None:
-        tune_for_batch_size(spark, few=True)
+    What differs is few rows in both cases; `infra/delta` publishes such by Spark, too.
+    """
+    if request.param == "by Spark":
+        monkeypatch.setattr("tables.refresh.refresh.SEARCHED", -1)
+        monkeypatch.setattr("tables.refresh.refresh.COMPARED", 0)
 
-    monkeypatch.setattr("tables.refresh.refresh.tune_for_batch_size", interpreted)
-    return request.param  # type: ignore[no-any-return]
+
+whoever_compares = pytest.mark.usefixtures("comparison")
 
 
 @pytest.fixture
@@ -172,10 +174,10 @@ def around(sensor: object, first: int, last: int) -> Scope:
     return Scope((sensor,), Interval(start, end + 1))
 
 
-def test_the_scopes_are_corrected_and_a_second_time_changes_nothing(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_the_scopes_are_corrected_and_a_second_time_changes_nothing(plant: Plant) -> None:
     plant.read(("a", TEN, 1.0), ("a", TEN + HOUR / 2, 2.0), ("a", TEN + HOUR, 4.0), ("b", TEN, 8.0))
     plant.live(("a", 0, 1, 1.0), ("a", 5, 7, 7.0), ("b", 0, 9, 9.0))
-    plant = using(plant, engine)
     written = plant.publish(around("a", 0, 5))
     assert (written.inserted, written.updated, written.deleted, written.version) == (1, 1, 1, 2)
     assert plant.stored() == [("a", 0, 2, 3.0), ("a", 1, 1, 4.0), ("b", 0, 9, 9.0)]
@@ -185,11 +187,10 @@ def test_the_scopes_are_corrected_and_a_second_time_changes_nothing(plant: Plant
     assert plant.lake.version(HOURS.full_name) == 2
 
 
-def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: Plant, engine: Engine) -> None:
+def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: Plant) -> None:
     """0.1 + 0.2 + 0.3 is 0.6 or the next greater double; the sum of `c` lacks a millionth of its readings."""
     plant.read(*((sensor, TEN + n * HOUR / 4, n / 10) for sensor in "abc" for n in (1, 2, 3)))
     plant.live(("a", 0, 3, 0.6), ("b", 0, 3, 0.6000000000000001), ("c", 0, 3, 0.5999994))
-    plant = using(plant, engine)
     assert plant.publish(*everything(HOURS)).updated == 1
     assert [row[:3] for row in plant.stored()] == [(sensor, 0, 3) for sensor in "abc"]
     assert [row[3] for row in plant.stored()][:2] == [0.6, 0.6000000000000001]
@@ -198,26 +199,26 @@ def test_what_another_order_of_addition_makes_of_a_sum_is_no_difference(plant: P
     assert plant.refresher(exact).publish(everything(HOURS), {}, check=True).updated == 1
 
 
-def test_rows_outside_the_scopes_are_left_alone(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_rows_outside_the_scopes_are_left_alone(plant: Plant) -> None:
     plant.read(*((s, TEN + n * HOUR, 1.0) for s in "ab" for n in range(5)))
-    plant = using(plant, engine)
     assert plant.publish(around("a", 1, 1), around("a", 3, 3), around("b", 4, 4)).inserted == 3
     assert plant.stored() == [("a", 1, 1, 1.0), ("a", 3, 1, 1.0), ("b", 4, 1, 1.0)]
     assert plant.publish(around(..., 0, 0)).inserted == 2
     assert plant.publish(*everything(HOURS)).inserted == 5
 
 
-def test_open_rows_are_the_streams(plant: Plant, engine: Engine) -> None:
+def test_open_rows_are_the_streams(plant: Plant) -> None:
     plant.read(*(("a", TEN + n * HOUR, 1.0) for n in range(4)))
     plant.live(("a", 2, 9, 9.0))
-    plant = using(plant, engine)
     # The rows of 10 and 11 o'clock close at 11 and 12; that of 12 closes at 13, when the watermark stands.
     written = plant.publish(around("a", 0, 9), closed_before_ms=epoch_ms(TEN + 3 * HOUR))
     assert (written.inserted, written.changed) == (2, 2)
     assert plant.stored() == [("a", 0, 1, 1.0), ("a", 1, 1, 1.0), ("a", 2, 9, 9.0)]
 
 
-def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Plant) -> None:
     """The stream missed the first reading of each, so that its rows begin, and close, later than they should."""
 
     def since_first(readings: DataFrame) -> DataFrame:
@@ -234,7 +235,6 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
     table = bound_as(replace(HOURS, derive=since_first, primary_key=["sensor"], checks=[]), "hours")
     plant.read(*((sensor, TEN, 1.0) for sensor in ("a", "b", None)))
     plant.live(("a", 2, 1, 1.0), (None, 2, 1, 1.0))
-    plant = using(plant, engine)
 
     def publish(hours_later: float) -> Written:
         refresher = plant.refresher(table, closed_before_ms=epoch_ms(TEN + hours_later * HOUR))
@@ -247,7 +247,8 @@ def test_a_key_whose_row_is_open_is_the_streams_until_that_has_closed(plant: Pla
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0), (None, 0, 1, 1.0)]
 
 
-def test_a_row_without_a_time_counts_inputs_of_every_time(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_a_row_without_a_time_counts_inputs_of_every_time(plant: Plant) -> None:
     def paid(readings: DataFrame) -> DataFrame:
         from pyspark.sql import functions as F
 
@@ -262,7 +263,7 @@ def test_a_row_without_a_time_counts_inputs_of_every_time(plant: Plant, engine: 
     table, found = bound_as(replace(HOURS, **undated), "hours"), []
     for hours, value in ((0, -1.0), (5, -2.0), (9, 4.0)):
         plant.read(("a", TEN + hours * HOUR, value))
-        using(plant, engine).refresher(table).publish([around("a", hours, hours)], {}, check=True)
+        plant.refresher(table).publish([around("a", hours, hours)], {}, check=True)
         [row] = pa.table(plant.lake.open(HOURS.full_name).scan()).to_pylist()
         found.append((row["hour"], row["readings"], row["total"]))
     assert found == [(None, 1, -1.0), (None, 2, -3.0), (TEN + 9 * HOUR, 3, 1.0)]
@@ -273,23 +274,22 @@ def test_no_scope_is_nothing_to_do(plant: Plant) -> None:
     assert plant.publish() == Written()
 
 
-def test_a_value_may_be_null(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_a_value_may_be_null(plant: Plant) -> None:
     plant.live((None, 0, 9, 9.0), ("a", 0, 9, 9.0))
-    plant = using(plant, engine)
     assert plant.publish(around(None, 0, 0)).deleted == 1
     assert plant.stored() == [("a", 0, 9, 9.0)]
 
 
-def test_more_than_a_thousand_values_are_distinguished(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_more_than_a_thousand_values_are_distinguished(plant: Plant) -> None:
     plant.read(*((f"s{n}", TEN, 1.0) for n in range(1_203)))
-    plant = using(plant, engine)
     assert plant.publish(*(around(f"s{n}", 0, 0) for n in range(1_201))).inserted == 1_201
     assert {row[0] for row in plant.stored()} == {f"s{n}" for n in range(1_201)}
 
 
-def test_a_row_that_breaks_a_rule_stops_the_publication(plant: Plant, engine: Engine) -> None:
+def test_a_row_that_breaks_a_rule_stops_the_publication(plant: Plant) -> None:
     plant.read(("a", TEN, 1.0), ("b", TEN, 101.0))
-    plant = using(plant, engine)
     with pytest.raises(
         QualityFailed, match=r"plant\.hours: the recomputed row .*'b'.* breaks between\(total, -100, 100\)"
     ):
@@ -375,10 +375,10 @@ def test_a_record_that_was_sent_twice_counts_once(plant: Plant) -> None:
     assert plant.stored() == [("a", 0, 2, 2.0)]
 
 
-def test_a_copy_with_another_value_in_recompute_by_counts_in_every_scope(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_a_copy_with_another_value_in_recompute_by_counts_in_every_scope(plant: Plant) -> None:
     topic = replace(TOPIC, dedup_keys=["count"])
     plant.read(("a", TEN, 1.0), ("b", TEN, 2.0), ("a", TEN, 4.0), ("b", TEN, 8.0))
-    plant = using(plant, engine)
     registry = Registry({TOPIC.full_name: topic}, {HOURS.full_name: HOURS})
     refresher = Refresher(plant.spark, plant.lake, registry, HOURS)
     for scopes in ([around("b", 0, 0)], [around("a", 0, 0)]):
@@ -416,12 +416,13 @@ def test_a_refresh_that_another_was_faster_than_is_computed_again(
     assert plant.stored() == [("a", 0, 1, 1.0), ("b", 0, 1, 1.0)]
 
 
-def test_a_row_that_moved_into_the_scopes_replaces_the_one_outside(plant: Plant, engine: Engine) -> None:
+@whoever_compares
+def test_a_row_that_moved_into_the_scopes_replaces_the_one_outside(plant: Plant) -> None:
     """The one hour of each sensor: that of `a` was ten once, and is eleven by what the log says now."""
     table = bound_as(replace(HOURS, primary_key=["sensor"], checks=[]), "hours")
     plant.read(("a", TEN + HOUR, 4.0), ("b", TEN + HOUR, 8.0))
     plant.live(("a", 0, 1, 1.0))
-    refresher = using(plant, engine).refresher(table)
+    refresher = plant.refresher(table)
     written = refresher.publish([around("a", 1, 1), around("b", 1, 1)], {"cause": "late"}, check=False)
     assert (written.inserted, written.updated, written.deleted) == (1, 1, 0)
     assert plant.stored() == [("a", 1, 1, 4.0), ("b", 1, 1, 8.0)]
@@ -512,8 +513,9 @@ NEWEST = bound_as(replace(EACH, primary_key=["sensor"], sequence_by=["hour"]), "
 
 @pytest.mark.parametrize("table", [EACH, NEWEST], ids=["append", "latest"])
 @pytest.mark.parametrize("overtakes", ["before the inputs are read", "after the inputs were read"])
+@whoever_compares
 def test_what_a_stream_writes_meanwhile_stays(
-    plant: Plant, engine: Engine, monkeypatch: pytest.MonkeyPatch, table: Table, overtakes: str
+    plant: Plant, monkeypatch: pytest.MonkeyPatch, table: Table, overtakes: str
 ) -> None:
     plant.read(("a", TEN, 1.0), ("b", TEN, 2.0))
     plant.live(("a", 0, 1, 1.0), ("b", 0, 7, 7.0))
@@ -536,6 +538,6 @@ def test_what_a_stream_writes_meanwhile_stays(
         return found
 
     monkeypatch.setattr(Refresher, "opened", racing)
-    using(plant, engine).refresher(table).publish(everything(table), {"cause": "backfill"}, check=True)
+    plant.refresher(table).publish(everything(table), {"cause": "backfill"}, check=True)
     of_a = [("a", 0, 1, 1.0), ("a", 1, 1, 4.0)] if table is EACH else [("a", 1, 1, 4.0)]
     assert plant.stored() == [*of_a, ("b", 0, 1, 2.0)]

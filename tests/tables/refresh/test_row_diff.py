@@ -1,4 +1,4 @@
-"""The difference of two tables, worked out by hand, by Spark and in memory alike."""
+"""The difference of two tables, worked out by hand; that Spark finds the same: `test_relational_steps.py`."""
 
 from __future__ import annotations
 
@@ -18,12 +18,14 @@ SCHEMA = pa.schema([("k", pa.string()), ("n", pa.int64()), ("x", pa.float64())])
 NAN = float("nan")
 Compare = Callable[..., list[dict[str, Any]]]
 Row = tuple[Any, ...]
+Case = tuple[float | None, float | None, bool]
+"""What should be, what is, and whether that is a difference."""
 
 
-@pytest.fixture(params=["memory", pytest.param("spark", marks=pytest.mark.spark)])
+@pytest.fixture
 def compare(request: pytest.FixtureRequest) -> Compare:
-    """The difference as rows, sorted."""
-    spark = request.getfixturevalue("spark") if request.param == "spark" else None
+    """The difference as rows, sorted, in memory unless a test says `by_both`."""
+    spark = request.getfixturevalue("spark") if getattr(request, "param", "memory") == "spark" else None
 
     def rows(
         should: pa.Table,
@@ -38,10 +40,25 @@ def compare(request: pytest.FixtureRequest) -> Compare:
     return rows
 
 
+by_both = pytest.mark.parametrize("compare", ["memory", pytest.param("spark", marks=pytest.mark.spark)], indirect=True)
+
+
 def table(*cells: Row, schema: pa.Schema = SCHEMA) -> pa.Table:
     return pa.Table.from_pylist([dict(zip(schema.names, row, strict=True)) for row in cells], schema=schema)
 
 
+def differing(compare: Compare, cases: Sequence[Case], approximate: Mapping[str, float] | None) -> list[Case]:
+    """The cases that differ, all compared at once, each under a key of its own."""
+    sides = [table(*((str(n), 1, case[side]) for n, case in enumerate(cases))) for side in (0, 1)]
+    found = {row["k"] for row in compare(*sides, approximate=approximate)}
+    return [case for n, case in enumerate(cases) if str(n) in found]
+
+
+def expected(cases: Sequence[Case]) -> list[Case]:
+    return [case for case in cases if case[2]]
+
+
+@by_both
 def test_missing_extra_and_changed_rows_are_reported(compare: Compare) -> None:
     should = table(("missing", 1, 1.0), ("changed", 2, 2.0), ("same", 3, None))
     live = table(("same", 3, None), ("changed", 9, None), ("extra", 4, 4.0))
@@ -52,9 +69,9 @@ def test_missing_extra_and_changed_rows_are_reported(compare: Compare) -> None:
     ]
 
 
-@pytest.mark.parametrize(
-    ("should", "live", "differs"),
-    [
+@by_both
+def test_values_differ_as_sql_distinguishes_them(compare: Compare) -> None:
+    cases: list[Case] = [
         (None, None, False),
         (None, 0.0, True),
         (0.0, None, True),
@@ -64,12 +81,8 @@ def test_missing_extra_and_changed_rows_are_reported(compare: Compare) -> None:
         (0.0, -0.0, False),
         (float("inf"), float("-inf"), True),
         (0.1 + 0.2, 0.3, True),
-    ],
-)
-def test_values_differ_as_sql_distinguishes_them(
-    compare: Compare, should: float | None, live: float | None, differs: bool
-) -> None:
-    assert bool(compare(table(("a", 1, should)), table(("a", 1, live)))) is differs
+    ]
+    assert differing(compare, cases, None) == expected(cases)
 
 
 def test_a_null_key_meets_a_null_key(compare: Compare) -> None:
@@ -89,11 +102,13 @@ def test_only_the_compared_columns_make_a_row_changed(compare: Compare) -> None:
     assert row == {"k": "b", "n": 1, "x": 5.0, CHANGE: "update", BEFORE + "n": 2, BEFORE + "x": 6.0}
 
 
+@by_both
 def test_columns_go_by_name_and_take_the_types_of_the_live_table(compare: Compare) -> None:
     narrow = pa.schema([("x", pa.float64()), ("n", pa.int32()), ("k", pa.string())])
     assert compare(table((1.0, 1, "a"), schema=narrow), table(("a", 1, 1.0))) == []
 
 
+@by_both
 def test_a_table_of_keys_alone_has_no_updates(compare: Compare) -> None:
     keys = pa.schema([("k", pa.string())])
     changes = compare(table(("a",), ("b",), schema=keys), table(("b",), ("c",), schema=keys))
@@ -138,6 +153,7 @@ def test_every_type_is_compared_to_its_last_digit_and_kept(compare: Compare, col
     assert row[BEFORE + column] == other
 
 
+@by_both
 @pytest.mark.parametrize(
     "moment", [datetime(1, 1, 1, tzinfo=UTC), datetime(9999, 12, 31, 23, 59, 59, 999_999, tzinfo=UTC)]
 )
@@ -147,9 +163,9 @@ def test_the_ends_of_the_calendar_survive(compare: Compare, moment: datetime) ->
     assert row["at"] == moment
 
 
-@pytest.mark.parametrize(
-    ("should", "live", "differs"),
-    [
+@by_both
+def test_estimates_differ_beyond_both_their_errors(compare: Compare) -> None:
+    cases: list[Case] = [
         (100.0, 104.0, False),
         (100.0, 104.2, True),
         (-100.0, -104.0, False),
@@ -158,18 +174,13 @@ def test_the_ends_of_the_calendar_survive(compare: Compare, moment: datetime) ->
         (None, None, False),
         (None, 100.0, True),
         (100.0, None, True),
-    ],
-)
-def test_estimates_differ_beyond_both_their_errors(
-    compare: Compare, should: float | None, live: float | None, differs: bool
-) -> None:
-    rows = table(("k", 1, should)), table(("k", 1, live))
-    assert bool(compare(*rows, approximate={"x": 0.02})) is differs
+    ]
+    assert differing(compare, cases, {"x": 0.02}) == expected(cases)
 
 
-@pytest.mark.parametrize(
-    ("should", "live", "differs"),
-    [
+@by_both
+def test_doubles_of_a_table_differ_beyond_what_rounding_makes_of_them(compare: Compare) -> None:
+    cases: list[Case] = [
         (0.1 + 0.2 + 0.3, 0.3 + 0.2 + 0.1, False),
         (0.1 + 0.2 - 0.3, 0.0, False),
         (1e15, 1e15 + 1, False),
@@ -184,17 +195,13 @@ def test_estimates_differ_beyond_both_their_errors(
         (float("inf"), float("-inf"), True),
         (float("inf"), float("inf"), False),
         (None, 0.0, True),
-    ],
-)
-def test_doubles_of_a_table_differ_beyond_what_rounding_makes_of_them(
-    compare: Compare, should: float | None, live: float | None, differs: bool
-) -> None:
-    rows = table(("k", 1, should)), table(("k", 1, live))
-    assert bool(compare(*rows, approximate={})) is differs
-    exact = should is live or should == live
-    assert bool(compare(*rows, approximate={"x": 0.0})) is not exact
+    ]
+    assert differing(compare, cases, {}) == expected(cases)
+    unequal = [case for case in cases if not (case[0] is case[1] or case[0] == case[1])]
+    assert differing(compare, cases, {"x": 0.0}) == unequal
 
 
+@by_both
 @pytest.mark.parametrize(("live", "differs"), [(1.0000001, False), (1.00001, True)])
 def test_floats_have_fewer_digits(compare: Compare, live: float, differs: bool) -> None:
     schema = pa.schema([("k", pa.string()), ("x", pa.float32())])
@@ -214,6 +221,7 @@ def test_sketches_alone_make_no_row_differ(compare: Compare) -> None:
     assert [(row["k"], row["x"]) for row in found] == [("other", 2.0)]
 
 
+@by_both
 def test_values_with_structure_differ_by_what_they_hold(compare: Compare) -> None:
     part = pa.struct([pa.field("n", pa.int64()), pa.field("names", pa.list_(pa.string()))])
     schema = pa.schema([("k", pa.string()), ("m", pa.map_(pa.string(), pa.int64())), ("s", part)])
