@@ -83,7 +83,7 @@ def test_an_acknowledged_record_that_the_broker_lost_is_missing(tmp_path: Path) 
     assert drawn.missing == 1
 
 
-def test_what_came_after_the_log_was_read_does_not_count(tmp_path: Path) -> None:
+def test_records_after_the_log_was_read_do_not_count(tmp_path: Path) -> None:
     """An account of a captured topic showed one event more than the log had records, and found nothing wrong."""
     drawn = account(tmp_path, [(0, 0), (0, 1), (0, 3), (1, 0), (2, 0)], [(0, 2), (1, 1)], SENT)
     assert (drawn.records, drawn.events, drawn.quarantined) == (4, 3, 1)
