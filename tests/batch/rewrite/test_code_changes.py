@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import pytest
 
@@ -18,9 +17,6 @@ from tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
-
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -59,22 +55,9 @@ EXPECTED: dict[str, dict[str, tuple[int, int, int]]] = {
 }
 
 
-@pytest.fixture(scope="module")
-def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
-    folder = tmp_path_factory.mktemp("before")
-    settings = Settings(home=folder / "home", shuffle_partitions=1)
-    world = World(spark, settings, "plant", plant(folder / "then", **FILES))
-    world.append({TOPIC: [reading("b", 1, 2.0), reading("b", 2, 3.0), reading("a", 9, 1.0)]})
-    world.maintain(FILES)
-    world.append({TOPIC: [reading("a", 10, 1.0)]})
-    world.maintain(FILES)
-    world.reconcile(FILES)
-    return world
-
-
-def changed(before: World, settings: Settings, folder: Path, **files: str) -> Platform:
+def changed(reconciled: World, settings: Settings, folder: Path, **files: str) -> Platform:
     """The same home under other declarations, of which no table was made yet."""
-    world = before.copied_to(settings)
+    world = reconciled.copied_to(settings)
     return Platform(world.spark, world.lake, plant(folder / "now", **{**FILES, **files}))
 
 
@@ -83,9 +66,9 @@ def planned(platform: Platform, sample: timedelta | None = None) -> Plan:
     return plan_code(platform, changes, who="ada", why="", sample=sample)
 
 
-def gone_on(before: World, settings: Settings) -> World:
+def gone_on(reconciled: World, settings: Settings) -> World:
     """Later rows by the streams of the old code, which go on until a plan is published."""
-    world = replace(before, settings=settings, log=dict(before.log))
+    world = replace(reconciled, settings=settings, log=dict(reconciled.log))
     world.append({TOPIC: [reading("b", 11, 4.0), reading("a", 14, 1.0)]})
     world.maintain(FILES)
     return world
@@ -93,9 +76,9 @@ def gone_on(before: World, settings: Settings) -> World:
 
 @pytest.mark.parametrize("kind", CHANGES)
 def test_a_plan_has_the_rows_that_the_change_changes(
-    before: World, settings: Settings, tmp_path: Path, kind: str
+    reconciled: World, settings: Settings, tmp_path: Path, kind: str
 ) -> None:
-    platform = changed(before, settings, tmp_path, **CHANGES[kind])
+    platform = changed(reconciled, settings, tmp_path, **CHANGES[kind])
     lake = platform.lake
     versions = {name: lake.version(name) for name in lake.names()}
     plan = planned(platform)
@@ -105,7 +88,7 @@ def test_a_plan_has_the_rows_that_the_change_changes(
     published = publish_plan(platform, plan.id, "ada")
     assert {o.table for o in published} == set(EXPECTED[kind])
     assert list(code_changes(lake, platform.registry, ["plant"])) == []
-    world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
+    world = World(reconciled.spark, settings, "plant", platform.registry, dict(reconciled.log))
     tables = [*FILES, *(name for name in CHANGES[kind] if name not in FILES)]
     assert [(o.table, o.changed, o.unexplained) for o in world.reconcile(tables, verify=True) if o.unexplained] == []
 
@@ -132,11 +115,11 @@ TOPICS: dict[str, tuple[str, dict[str, tuple[int, int, int]]]] = {
 
 @pytest.mark.parametrize("kind", TOPICS)
 def test_a_plan_has_the_records_that_are_decoded_otherwise(
-    before: World, settings: Settings, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
+    reconciled: World, settings: Settings, tmp_path: Path, kind: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     text, expected = TOPICS[kind]
-    platform = changed(before, settings, tmp_path, readings=text)
-    world = World(before.spark, settings, "plant", platform.registry, dict(before.log))
+    platform = changed(reconciled, settings, tmp_path, readings=text)
+    world = World(reconciled.spark, settings, "plant", platform.registry, dict(reconciled.log))
     monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
     [change] = code_changes(platform.lake, platform.registry, ["plant"])
     assert str(change).startswith("plant.readings: records are decoded otherwise, ")
@@ -150,11 +133,11 @@ def test_a_plan_has_the_records_that_are_decoded_otherwise(
 
 
 def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
-    before: World, settings: Settings, tmp_path: Path
+    reconciled: World, settings: Settings, tmp_path: Path
 ) -> None:
     rule = "import F, table\nfrom quality.rules import between"
     strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 2.5)],')
-    platform = changed(before, settings, tmp_path, hours=edited(strict, "import F, table", rule))
+    platform = changed(reconciled, settings, tmp_path, hours=edited(strict, "import F, table", rule))
     plan = planned(platform)
     assert plan.notes == [
         "plant.hours: other rules",
@@ -167,11 +150,11 @@ def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
 
 @pytest.mark.parametrize("hours", [DOUBLED_HOURS, WIDER_HOURS], ids=["same columns", "other columns"])
 def test_rows_that_close_after_the_plan_are_of_the_new_code_too(
-    before: World, settings: Settings, tmp_path: Path, hours: str
+    reconciled: World, settings: Settings, tmp_path: Path, hours: str
 ) -> None:
-    platform = changed(before, settings, tmp_path, hours=hours)
+    platform = changed(reconciled, settings, tmp_path, hours=hours)
     plan = planned(platform)
-    old = gone_on(before, settings)
+    old = gone_on(reconciled, settings)
     publish_plan(platform, plan.id, "ada")
     new = replace(old, registry=platform.registry)
     new.maintain(FILES)
@@ -183,11 +166,11 @@ def test_rows_that_close_after_the_plan_are_of_the_new_code_too(
 
 
 def test_a_publication_that_was_cut_short_also_computes_later_rows(
-    before: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    reconciled: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    platform = changed(before, settings, tmp_path, hours=DOUBLED_HOURS)
+    platform = changed(reconciled, settings, tmp_path, hours=DOUBLED_HOURS)
     plan = planned(platform)
-    old = gone_on(before, settings)
+    old = gone_on(reconciled, settings)
     with monkeypatch.context() as cut:
         cut.setattr("batch.rewrite.plan_publication.recompute", killed)
         with pytest.raises(KeyboardInterrupt):
@@ -201,22 +184,22 @@ def killed(*_: object, **__: object) -> None:
     raise KeyboardInterrupt
 
 
-def test_nothing_has_changed_where_only_comments_have(before: World, settings: Settings, tmp_path: Path) -> None:
+def test_nothing_has_changed_where_only_comments_have(reconciled: World, settings: Settings, tmp_path: Path) -> None:
     same = HOURS.replace("from tables import", "# Sums.\nfrom tables import")
-    platform = changed(before, settings, tmp_path, hours=same)
+    platform = changed(reconciled, settings, tmp_path, hours=same)
     assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
 
 
-def test_a_table_that_no_file_declares_any_more_is_named(before: World, settings: Settings, tmp_path: Path) -> None:
-    world = before.copied_to(settings)
+def test_a_table_that_no_file_declares_any_more_is_named(reconciled: World, settings: Settings, tmp_path: Path) -> None:
+    world = reconciled.copied_to(settings)
     registry = plant(tmp_path / "more", **FILES, peaks=PEAKS)
     assert ensure_domain(world.spark, world.lake, registry, "plant") == {}
     [removed] = code_changes(world.lake, world.registry, ["plant"])
     assert str(removed) == "plant.peaks: no file declares it any more; its rows stay"
 
 
-def test_a_sample_is_looked_at_and_not_published(before: World, settings: Settings, tmp_path: Path) -> None:
-    platform = changed(before, settings, tmp_path, **CHANGES["threshold"])
+def test_a_sample_is_looked_at_and_not_published(reconciled: World, settings: Settings, tmp_path: Path) -> None:
+    platform = changed(reconciled, settings, tmp_path, **CHANGES["threshold"])
     assert [c.table for c in planned(platform, timedelta(hours=2)).changes if c.changed] == []
     plan = planned(platform, timedelta(hours=12))
     assert [(c.table, c.deleted) for c in plan.changes if not c.is_below] == [("plant.hours", 1)]
@@ -224,15 +207,15 @@ def test_a_sample_is_looked_at_and_not_published(before: World, settings: Settin
         publish_plan(platform, plan.id, "ada")
 
 
-def test_rows_that_break_a_rule_make_no_plan(before: World, settings: Settings, tmp_path: Path) -> None:
+def test_rows_that_break_a_rule_make_no_plan(reconciled: World, settings: Settings, tmp_path: Path) -> None:
     rule = "import F, table\nfrom quality.rules import between"
     strict = edited(HOURS, 'late="correct",', 'late="correct",\n    checks=[between("total", 0, 9)],')
     strict = edited(edited(strict, "import F, table", rule), 'F.sum("value")', 'F.sum(-F.col("value"))')
     with pytest.raises(QualityFailed, match=r"plant\.hours: the recomputed row"):
-        planned(changed(before, settings, tmp_path, hours=strict))
+        planned(changed(reconciled, settings, tmp_path, hours=strict))
     assert not list((settings.home / "plans").glob("*/plan.json"))
 
 
-def test_hours_of_the_fixture_are_what_the_expectations_say(before: World) -> None:
-    rows = {(r["sensor"], r["hour"]): r["total"] for r in before.rows("plant.hours").to_pylist()}
+def test_hours_of_the_fixture_are_what_the_expectations_say(reconciled: World) -> None:
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in reconciled.rows("plant.hours").to_pylist()}
     assert rows == {("b", hour(1)): 2.0, ("b", hour(2)): 3.0, ("a", hour(9)): 1.0, ("a", hour(10)): 1.0}

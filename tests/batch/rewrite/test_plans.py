@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -27,9 +27,6 @@ from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World
 
-if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
 pytestmark = pytest.mark.spark
 
 TOPIC, TABLES = "plant.readings", ("hours", "days")
@@ -38,16 +35,9 @@ RIGHT = {1: 2.0, 2: 3.0}
 
 
 @pytest.fixture(scope="module")
-def before(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> World:
+def before(reconciled: World, tmp_path_factory: pytest.TempPathFactory) -> World:
     """Two tables, right but for the hour of 1 o'clock, which says 5 instead of 2."""
-    folder = tmp_path_factory.mktemp("before")
-    registry = plant(folder / "then", hours=HOURS, days=DAYS_FILE)
-    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", registry)
-    world.append({TOPIC: [reading("b", 1, 2.0), reading("b", 2, 3.0), reading("a", 9, 1.0)]})
-    world.maintain(TABLES)
-    world.append({TOPIC: [reading("a", 10, 1.0)]})
-    world.maintain(TABLES)
-    world.reconcile(TABLES)
+    world = reconciled.copied_to(replace(reconciled.settings, home=tmp_path_factory.mktemp("before") / "home"))
     damage(world, 5.0)
     return world
 

@@ -269,9 +269,6 @@ def test_a_state_is_made_again_over_events_whose_log_was_cleaned(world: World) -
 def test_a_whole_checkpoint_is_made_again_to_the_same_rows(world: World) -> None:
     before = totals(world)
     assert (recover(world, "hours").differing, totals(world)) == (0, before)
-    append_more(world)
-    world.maintain(["hours"])
-    assert totals(world) == GONE_ON
 
 
 def test_the_state_of_another_table_is_replaced_by_the_right_one(world: World) -> None:
