@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -55,15 +56,21 @@ def arrival(number: int, minutes: int, carrier: str = "UA") -> bytes:
     return json.dumps(record).encode()
 
 
-def late_departure_world(spark: SparkSession, settings: Settings, registry: Registry | None = None) -> World:
-    """Offsets 0 and 1: two departures of one hour; 2: one that closes it, five days on; 3: a third of that hour."""
+def late_departure_world(
+    spark: SparkSession, settings: Settings, registry: Registry | None = None, tables: Sequence[str] = TABLES
+) -> World:
+    """Offsets 0 and 1: two departures of one hour; 2: one that closes it, five days on; 3: a third of that hour.
+
+    Args:
+        tables: whose streams take it in.
+    """
     world = World(spark, settings, registry=registry or load())
     days = 5 * 24 * 60
     world.append({"departures": [departure(0, "JFK", 5, 5), departure(1, "JFK", 20, 20)], "arrivals": [arrival(0, 70)]})
     world.append({"departures": [departure(2, "LGA", days, 0, "AA")], "arrivals": [arrival(2, days, "AA")]})
-    world.maintain(TABLES)
+    world.maintain(tables)
     world.append({"departures": [departure(3, "JFK", 40, 35), departure(4, "LGA", days + 10, 0, "AA")]})
-    world.maintain(TABLES)
+    world.maintain(tables)
     return world
 
 

@@ -215,7 +215,7 @@ def test_late_records_of_a_table_that_drops_them_are_listed_by_offset(spark: Spa
     table = registry.find_table("delays_by_hour")
     drops = replace(table, late="drop")
     registry = replace(registry, tables={**registry.tables, drops.full_name: drops})
-    world = late_departure_world(spark, Settings(home=tmp_path, shuffle_partitions=1), registry)
+    world = late_departure_world(spark, Settings(home=tmp_path, shuffle_partitions=1), registry, [table.name])
     outcome = Reconcile(platform(world), drops).run(verify=True)[-1]
     assert (outcome.touched, outcome.changed, outcome.unexplained) == (1, 0, 0)
     (record,) = late_records(platform(world), drops)

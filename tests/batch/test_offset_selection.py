@@ -20,16 +20,13 @@ from tests.tables.declared import READINGS, a_topic
 from tests.worlds import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from infra.settings import Settings
 
 
 @pytest.fixture
-def copies(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
+def copies(seven_records: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
     """Seven records, all ingested, of which five are archived."""
-    world = World(spark, settings, "plant", plant(tmp_path / "plant"))
-    return TwoCopies.of_world(world, tmp_path / "archive", monkeypatch)
+    return TwoCopies.of_world(seven_records.copied_to(settings), tmp_path / "archive", monkeypatch)
 
 
 def meant(copies: TwoCopies, span: OffsetSelection, now: datetime | None = None) -> dict[int, Range]:

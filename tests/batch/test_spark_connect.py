@@ -1,4 +1,4 @@
-"""Batch work does the same as a thin client of a Spark Connect server and in this process, by the same assertions."""
+"""Batch work does as a thin client of a Spark Connect server what the tests of its own show in this process."""
 
 from __future__ import annotations
 
@@ -52,6 +52,9 @@ def session(request: pytest.FixtureRequest, late_reading: World, endpoint: str) 
         yield session
 
 
+as_a_client = pytest.mark.parametrize("session", ["through Connect"], indirect=True)
+
+
 @pytest.fixture
 def engine() -> Engine:
     return "auto"
@@ -82,6 +85,7 @@ def test_reconcile_corrects_what_was_late_and_then_nothing(world: World) -> None
     assert [(o.changed, o.unexplained, o.files_written) for o in again] == [(0, 0, 0)] * len(again)
 
 
+@as_a_client
 def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world: World) -> None:
     world.reconcile(["hours"])
     damage(world, "plant.hours", {"total": "1005.0"}, "sensor = 'b' AND total = 5.0")
@@ -93,6 +97,7 @@ def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world:
     assert recompute(platform(world), table, None).changed == 0
 
 
+@as_a_client
 def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -106,6 +111,7 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     assert changed(redrive(platform(world), topic, OffsetSelection())) == {}, "it is no JSON today either"
 
 
+@as_a_client
 def test_a_table_as_of_an_offset_has_the_records_before_it(world: World) -> None:
     rows = AsOf(platform(world), {TOPIC: {0: 3}}).rows(world.registry.find_table("hours")).toArrow().to_pylist()
     assert {(row["sensor"], row["total"], row[FINAL]) for row in rows} == {("a", 3.0, False), ("b", 5.0, False)}

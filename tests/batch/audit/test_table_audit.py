@@ -201,11 +201,9 @@ def test_every_record_is_an_event_or_in_quarantine(world: World) -> None:
 
 @pytest.mark.spark
 def test_what_transactions_fill_is_not_missing_and_what_the_log_has_is(
-    spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    seven_records: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    copies = TwoCopies.of_world(
-        World(spark, settings, "plant", plant(tmp_path / "plant")), tmp_path / "archive", monkeypatch
-    )
+    copies = TwoCopies.of_world(seven_records.copied_to(settings), tmp_path / "archive", monkeypatch)
     monkeypatch.setattr("infra.kafka.topic_admin.offsets", copies.offsets)
     world = copies.world
     assert topics_of(world)[0].faults == []

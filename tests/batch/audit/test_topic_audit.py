@@ -21,23 +21,20 @@ from infra.errors import BadArgument, UnexplainedDifference
 from tables.refresh.events import lost_offsets
 from tables.refresh.open_platform import Platform
 from tests.batch.audit.two_copies import APPENDED_MS, TOPIC, TwoCopies
-from tests.plant import plant, reading
+from tests.plant import reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
-    from pyspark.sql import SparkSession
-
     from infra.settings import Settings
 
 pytestmark = pytest.mark.spark
 
 
 @pytest.fixture
-def copies(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
+def copies(seven_records: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> TwoCopies:
     """Offsets 0 to 6 of which 3 is broken, in blocks of four."""
     monkeypatch.setattr(topic_certificates, "BLOCK", 4)
-    world = World(spark, settings, "plant", plant(tmp_path / "plant"))
-    return TwoCopies.of_world(world, tmp_path / "archive", monkeypatch)
+    return TwoCopies.of_world(seven_records.copied_to(settings), tmp_path / "archive", monkeypatch)
 
 
 @pytest.fixture

@@ -18,14 +18,15 @@ from infra.archive.segment_manifest import archived
 from infra.kafka.record_columns import schema
 from infra.kafka.topic_admin import PartitionOffsets
 from infra.offset_ranges import Ranges
+from infra.settings import Settings
 from tables.refresh.open_platform import Platform
 from tests.infra.archive.archived_logs import NOON_MS, TOPIC_ID, Batch, Record, stored
-from tests.plant import reading
+from tests.plant import plant, reading
 from tests.worlds import World
 
 if TYPE_CHECKING:
     import pytest
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 TOPIC = "plant.readings"
 ARCHIVED, AT_HAND = (0, 5), (2, 7)
@@ -34,6 +35,14 @@ VALUES = [
     [reading("a", 0, 1), reading("a", 1, None), reading("b", 2, 2), b"{"],
     [reading("a", at, 1) for at in (3, 4, 5)],
 ]
+
+
+def ingested(spark: SparkSession, folder: Path) -> World:
+    """A plant whose stream has ingested all seven records, in two micro-batches."""
+    world = World(spark, Settings(home=folder / "home", shuffle_partitions=1), "plant", plant(folder / "declared"))
+    for values in VALUES:
+        world.append({"readings": values})
+    return world
 
 
 @dataclass
@@ -58,8 +67,7 @@ class TwoCopies:
 
     @classmethod
     def of_world(cls, world: World, root: Path, patch: pytest.MonkeyPatch) -> TwoCopies:
-        for values in VALUES:
-            world.append({"readings": values})
+        """The copies of what such a world has `ingested`, read wherever the log is until the patch is undone."""
         values = [value for several in VALUES for value in several]
         records = [Record(key=b"key", value=value, timestamp=APPENDED_MS + at) for at, value in enumerate(values)]
         copies = cls(world, root, records, [(at, record) for at, record in enumerate(records) if at >= AT_HAND[0]])
