@@ -29,8 +29,6 @@ app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its 
 
 OVER_TOPIC = Template('''"""What ${name} is, in one line for the people who query it."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, not_null, table
 
 
@@ -55,8 +53,6 @@ def ${name}(${input}: DataFrame) -> DataFrame:
 ''')
 
 OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
-
-from __future__ import annotations
 
 from tables import DataFrame, F, between, not_null, table
 
@@ -101,8 +97,6 @@ def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, set
 ''')
 
 TOPIC = Template('''"""What ${name} are, in one line for the people who query them."""
-
-from __future__ import annotations
 
 from tables import ${imports}
 
