@@ -53,8 +53,6 @@ _MOST_DIGITS = 38
 
 TOPIC = Template('''"""Changes of ${table} in the database."""
 
-from __future__ import annotations
-
 from tables import changes_of
 
 TOPIC = changes_of(
@@ -66,8 +64,6 @@ ${columns}
 )
 ''')
 COPY = Template('''"""${table} as the database has it."""
-
-from __future__ import annotations
 
 from tables import DataFrame, ${imports}
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from getpass import getuser
@@ -12,14 +12,13 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from rich.markup import escape
 
-from cli.console import NOTHING, make_table, out, print_json, shown, shown_span
+from cli.console import make_table, out, print_json, shown, shown_span
 from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import Cause, RunResult
     from batch.rewrite.plan import Plan
     from batch.rewrite.planning import Rewrite
-    from tables.refresh.row_diff import Difference
 
 Preview = Annotated[
     bool, typer.Option("--preview", help="Publish nothing: show what would change, and keep it as a plan.")
@@ -150,39 +149,12 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
 
 _FIRST = 8  # rows of a section
 _NUMBERS = ("before", "after", "added", "removed", "changed", "rows")
-
-
-MOST_DIFFERENCES = 20
 MEANINGS = {
     "touched": "rows of the inputs that arrived late, were replayed or were corrected since the last reconcile",
     "scopes": "groups of rows that depend on them, recomputed and compared",
     "pending": "scopes with rows that the stream still revises; they are processed again once these are closed",
     "unexplained": "rows that differ from their recomputation though no such row explains it",
 }
-
-
-def print_differences(title: str, differences: Sequence[Difference]) -> None:
-    """Rows that differ, column by column."""
-    rows = [
-        (_joined(d.key), d.change, column, _value(d.before, column), _value(d.should, column))
-        for d in differences[:MOST_DIFFERENCES]
-        for column in dict.fromkeys([*d.before, *d.should])
-    ]
-    out.print(make_table(title, ["row", "to be right", "column", "is", "should be"], rows))
-
-
-def print_unexplained(outcome: RunResult) -> None:
-    print_differences(f"{outcome.table}: rows that nothing explains", outcome.differences)
-    if outcome.unexplained > MOST_DIFFERENCES:
-        out.print(f"[dim]The first {MOST_DIFFERENCES} of {outcome.unexplained:,}.[/]")
-
-
-def _joined(key: Mapping[str, object]) -> str:
-    return escape(" ".join(f"{column}={value}" for column, value in key.items()))
-
-
-def _value(values: Mapping[str, object], column: str) -> str:
-    return escape(str(values[column])) if column in values else NOTHING
 
 
 def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:

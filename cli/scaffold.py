@@ -29,8 +29,6 @@ app = typer.Typer(no_args_is_help=True, help="Write a new declaration, with its 
 
 OVER_TOPIC = Template('''"""What ${name} is, in one line for the people who query it."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, not_null, table
 
 
@@ -55,8 +53,6 @@ def ${name}(${input}: DataFrame) -> DataFrame:
 ''')
 
 OVER_TABLE = Template('''"""What ${name} is, in one line for the people who query it."""
-
-from __future__ import annotations
 
 from tables import DataFrame, F, between, not_null, table
 
@@ -101,8 +97,6 @@ def test_the_stream_and_the_batch_agree_after_reconcile(spark: SparkSession, set
 ''')
 
 TOPIC = Template('''"""What ${name} are, in one line for the people who query them."""
-
-from __future__ import annotations
 
 from tables import ${imports}
 
@@ -355,17 +349,19 @@ def write_table(name: str, *, domain: str, reads: str | None = None, root: Path 
     require_name(name, domain, registry)
     source = _input(reads or next(topic.name for topic in registry.domain_topics(domain)), domain, registry)
     column = _grouping(source) if isinstance(source, Topic) else source.primary_key[0]
-    value = _literal(column, registry)
+    value, words = _literal(column, registry), {"name": name, "input": source.name, "column": column}
     if isinstance(source, Topic):
+        declaration = OVER_TOPIC.substitute(words, event_time=source.event_time)
         rows = [f'{{"{column}": {value}, "{source.event_time}": "2013-01-01T10:{minute}"}}' for minute in ("05", "50")]
         hour = '"hour": "2013-01-01T10:00", "closes_at": "2013-01-01T11:00"'
         gives = f'{{"{column}": {value}, {hour}, "records": 2}}'
     else:
+        declaration = OVER_TABLE.substitute(words)
         rows = [f'{{"{column}": {value}}}'] * 2
         gives = f'{{"{column}": {value}, "records": 2}}'
     full_name = f"{domain}.{name}"
     test = TEST.substitute(full_name=full_name, input=source.name, given=", ".join(rows), gives=gives)
-    return _write(name, domain, _declaration(name, source), test, root)
+    return _write(name, domain, declaration, test, root)
 
 
 def _write(name: str, domain: str, declaration: str, test: str, root: Path) -> Written:
@@ -434,14 +430,6 @@ def _input(reads: str, domain: str, registry: Registry) -> Topic | Table:
         names = ", ".join(d.name for d in declared.values() if d.domain == domain)
         raise BadArgument(f"--input={reads!r} is no topic or table of the domain {domain}.", hint=f"It has {names}.")
     return source
-
-
-def _declaration(name: str, source: Topic | Table) -> str:
-    from tables.declare.topic import Topic
-
-    if not isinstance(source, Topic):
-        return OVER_TABLE.substitute(name=name, input=source.name, column=source.primary_key[0])
-    return OVER_TOPIC.substitute(name=name, input=source.name, event_time=source.event_time, column=_grouping(source))
 
 
 def _grouping(topic: Topic) -> str:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from infra.errors import BadArgument, MissingTool, TwofoldError
+from infra.sql_names import literal, quoted
 
 if TYPE_CHECKING:
     import duckdb
@@ -45,7 +46,7 @@ class Analyst:
 
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
-        self.connection.execute(f"LOAD {_literal(str(_extension()))}")
+        self.connection.execute(f"LOAD {literal(str(_extension()))}")
         self.names: list[str] = []
         self._places = places
         self._raised: TwofoldError | None = None
@@ -59,10 +60,10 @@ class Analyst:
         for full_name in dict.fromkeys(names):
             if full_name in self.names:
                 continue
-            domain, name = map(_quoted, full_name.split(".", 1))
+            domain, name = map(quoted, full_name.split(".", 1))
             self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
             with contextlib.suppress(duckdb.Error):
-                uri = _literal(self._places.uri(full_name))
+                uri = literal(self._places.uri(full_name))
                 self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
                 added.append(full_name)
                 if self._holds_events(full_name):
@@ -71,7 +72,7 @@ class Analyst:
         self.names = sorted([*self.names, *added])
         uses = Counter(full_name.split(".", 1)[1] for full_name in self.names)
         for full_name in added:
-            domain, name = map(_quoted, full_name.split(".", 1))
+            domain, name = map(quoted, full_name.split(".", 1))
             self.connection.execute(f"DROP VIEW IF EXISTS main.{name}")
             if uses[full_name.split(".", 1)[1]] == 1:
                 self.connection.execute(f"CREATE VIEW main.{name} AS FROM {domain}.{name}")
@@ -147,11 +148,3 @@ def _extension() -> Path:
         "The package duckdb-extension-delta is not installed.",
         hint="`make setup` installs what requirements.txt lists.",
     )
-
-
-def _quoted(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
-def _literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import timedelta
 from itertools import chain
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import DAG, Param
 from airflow.utils.types import DagRunType
@@ -16,10 +16,13 @@ from dags.failure_log import failure_callbacks
 from dags.operators.asset_events import ANNOUNCE, AssetEventsOperator
 from dags.operators.assets import changes_of
 from dags.operators.command_operator import CommandOperator
-from dags.operators.plan_approval import PUBLISH, PlanApproval, PlanOperator, published_plan
+from dags.operators.plan_approval import PREVIEW, PUBLISH, PlanApproval, PlanOperator, published_plan
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+
+if TYPE_CHECKING:
+    from dags.operators.command_operator import Arguments
 
 # Of the default pool, which has 4 slots on one machine: one Spark job at a time, and a slot for light tasks.
 SPARK_SLOTS = 3
@@ -86,8 +89,13 @@ def make_dag(
     )
 
 
-def plan_and_publication(domain: Domain, plan: PlanOperator) -> None:
-    """Ask a person about a plan, publish it once approved, and announce what changed."""
+def plan_and_publication(domain: Domain, command: str, arguments: Arguments, about: str) -> PlanOperator:
+    """Make a plan, ask a person about it, publish it once approved, and announce what changed; the task of the plan.
+
+    Args:
+        about: what `command`, which makes the plan, does: the page of its task.
+    """
+    plan = PlanOperator(task_id=PREVIEW, command=command, arguments=arguments, **SPARK, doc_md=about)
     approve = PlanApproval(
         response_timeout=timedelta(days=3),
         doc_md="Waits for a person under *Required actions*. Rejected, or not answered in three days: nothing is done.",
@@ -99,23 +107,19 @@ def plan_and_publication(domain: Domain, plan: PlanOperator) -> None:
         **SPARK,
         doc_md="Publishes exactly the rows that were shown, each table in one commit; refused when they have changed.",
     )
-    plan >> approve >> publish
-    command_and_announcement(domain, publish)
+    announce = AssetEventsOperator(
+        task_id=ANNOUNCE,
+        sources=[PUBLISH],
+        of=domain.name,
+        changes=changes_of(domain.name),
+        with_tables=True,
+        **LIGHT,
+    )
+    plan >> approve >> publish >> announce
+    return plan
 
 
 def ask_param() -> dict[str, Param]:
     """The parameter of a run that may publish without an approval."""
     about = "Show what would change, and wait for an approval under Required actions. Off: publish it at once."
     return {"ask": Param(True, title="Ask first", type="boolean", description=about)}
-
-
-def command_and_announcement(domain: Domain, command: CommandOperator) -> None:
-    """Publish asset events for the domain, or the tables, that the command changed."""
-    command >> AssetEventsOperator(
-        task_id=ANNOUNCE,
-        sources=[command.task_id],
-        of=domain.name,
-        changes=changes_of(domain.name),
-        with_tables=True,
-        **LIGHT,
-    )

@@ -9,12 +9,6 @@ from tables.declare.table import Table
 from tables.declare.topic import Topic
 
 LATE = {"correct": "end in corrections", "drop": "are counted and listed, not corrected"}
-STRATEGIES = {
-    "append": "every input row becomes its own rows at once",
-    "latest": "the greatest row of each key is kept",
-    "stateful": "rows are revised until they close",
-    "touched": "what a change of the inputs touches is computed again",
-}
 
 STREAM = """\
 # {domain}: the stream
@@ -286,7 +280,7 @@ def dag_page(kind: str, domain: str, tables: Sequence[Table], topics: Sequence[T
         driver=f"stream-{domain}",
         tables="## Tables\n\n" + _tables(tables, registry),
         topics="## Topics\n\n" + _topics(topics),
-        rules="## Rules\n\n" + "\n".join(f"**{t.full_name}**\n\n{_listed(t)}\n" for t in tables),
+        rules="## Rules\n\n" + "\n".join(f"{rules(table)}\n" for table in tables),
     )
 
 
@@ -304,14 +298,15 @@ def table_task(table: Table) -> str:
 
 def rules(table: Table) -> str:
     """The page of one table's task in quality."""
-    return f"**{table.full_name}**\n\n{_listed(table)}"
+    listed = "\n".join(f"- `{rule}`" for rule in table.checks) or "No rules are declared."
+    return f"**{table.full_name}**\n\n{listed}"
 
 
 def _tables(tables: Sequence[Table], registry: Registry) -> str:
     lines = []
     for table in tables:
         reads = _names([declaration.full_name for declaration in registry.upstream(table)])
-        keeps = STRATEGIES[registry.strategy(table)]
+        keeps = registry.strategy(table).meaning
         lines.append(
             f"- **{table.full_name}**: {table.description} Reads {reads}; key {_names(table.primary_key)}; {keeps}."
         )
@@ -324,10 +319,6 @@ def _topics(topics: Sequence[Topic]) -> str:
         partitions = f"{topic.partitions} partition{'' if topic.partitions == 1 else 's'}"
         lines.append(f"- **{topic.full_name}**: {topic.description} {partitions}; event time `{topic.event_time}`.")
     return "\n".join(lines)
-
-
-def _listed(table: Table) -> str:
-    return "\n".join(f"- `{rule}`" for rule in table.checks) or "No rules are declared."
 
 
 def _names(names: Sequence[str]) -> str:

@@ -29,14 +29,7 @@ from dags.operators.assets import changes_of, described_asset, domain_asset
 from dags.operators.audit_report import LogAuditOperator, TableAuditOperator
 from dags.operators.closed_days import Days
 from dags.operators.command_operator import CommandOperator, FanOutOperator
-from dags.operators.params import (
-    audit_arguments,
-    backfill_arguments,
-    look_arguments,
-    recover_arguments,
-    table_argument,
-)
-from dags.operators.plan_approval import PREVIEW, PlanOperator
+from dags.operators.params import audit_arguments, backfill_arguments, look_arguments, recover_arguments, table_argument
 from dags.operators.quality_report import VerdictOperator, checked
 from dags.operators.stream_watchdog import StreamLimits, StreamOperator
 from dags.operators.table_work import ALL_RIGHT, LOOK, ReconcileOperator, with_work
@@ -178,31 +171,24 @@ def _audit(domain: Domain) -> DAG:
 def _repair(domain: Domain) -> DAG:
     about = "Shows the rows of a table that nothing explains, and overwrites them when a person approves."
     with make_dag(domain, "repair", about, params=_of_a_table(domain)) as dag:
-        plan = PlanOperator(
-            task_id=PREVIEW,
-            command="reconcile",
-            arguments=lambda context: [
-                table_argument(context["params"], domain.table_names),
-                *("--repair", "--preview"),
-            ],
-            **SPARK,
-            doc_md="Recomputes every closed row, and plans to overwrite those that differ though nothing touched them.",
+        plan_and_publication(
+            domain,
+            "reconcile",
+            lambda context: [table_argument(context["params"], domain.table_names), "--repair", "--preview"],
+            "Recomputes every closed row, and plans to overwrite those that differ though nothing touched them.",
         )
-        plan_and_publication(domain, plan)
     return dag
 
 
 def _rebuild(domain: Domain) -> DAG:
     about = "Rebuilds a table from the log in a shadow lake, and promotes it when a person approves."
     with make_dag(domain, "rebuild", about, params=_of_a_table(domain)) as dag:
-        plan = PlanOperator(
-            task_id=PREVIEW,
-            command="rebuild",
-            arguments=lambda context: [table_argument(context["params"], domain.table_names)],
-            **SPARK,
-            doc_md="Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
+        plan_and_publication(
+            domain,
+            "rebuild",
+            lambda context: [table_argument(context["params"], domain.table_names)],
+            "Runs the streaming code over the whole log into a shadow lake; goes on where it was cut short.",
         )
-        plan_and_publication(domain, plan)
     return dag
 
 
@@ -280,14 +266,8 @@ def _backfill(domain: Domain, table: Table, days: Days | None) -> DAG:
         return [*backfill_arguments(context["params"], table.full_name, context.get("partition_key")), "--preview"]
 
     with dag:
-        plan = PlanOperator(
-            task_id=PREVIEW,
-            command="backfill",
-            arguments=arguments,
-            **SPARK,
-            doc_md="The rows are computed in a copy of the table, checked, and compared with the live ones.",
-        )
-        plan_and_publication(domain, plan)
+        about = "The rows are computed in a copy of the table, checked, and compared with the live ones."
+        plan_and_publication(domain, "backfill", arguments, about)
     return dag
 
 

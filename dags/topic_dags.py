@@ -20,7 +20,6 @@ from dags.operators.params import (
     redrive_arguments,
     replay_arguments,
 )
-from dags.operators.plan_approval import PREVIEW, PlanOperator
 from dags.operators.range_sensor import RangeSensor
 
 # Of a topic all is decoded, so not every night.
@@ -37,15 +36,12 @@ def _replay(domain: Domain) -> DAG:
     }
     about = "Decodes a range of a topic again with today's code, publishes the differences in it and below it."
     with make_dag(domain, "replay", about, params=params) as dag:
-        plan = PlanOperator(
-            task_id=PREVIEW,
-            command="replay",
-            arguments=lambda context: [*replay_arguments(context["params"], domain.topic_names), "--preview"],
-            **SPARK,
-            doc_md="Records of the range are decoded again in a copy; tables below follow where events changed.",
+        _sensor(domain) >> plan_and_publication(
+            domain,
+            "replay",
+            lambda context: [*replay_arguments(context["params"], domain.topic_names), "--preview"],
+            "Records of the range are decoded again in a copy; tables below follow where events changed.",
         )
-        _sensor(domain) >> plan
-        plan_and_publication(domain, plan)
     return dag
 
 
@@ -63,14 +59,12 @@ def _redrive(domain: Domain) -> DAG:
     }
     about = "Tries quarantined records again with today's code; those that pass join the events and what is below."
     with make_dag(domain, "redrive", about, params=params) as dag:
-        plan = PlanOperator(
-            task_id=PREVIEW,
-            command="redrive",
-            arguments=lambda context: [*redrive_arguments(context["params"], domain.topic_names), "--preview"],
-            **SPARK,
-            doc_md="Records that still fail stay in quarantine, with today's reasons.",
+        plan_and_publication(
+            domain,
+            "redrive",
+            lambda context: [*redrive_arguments(context["params"], domain.topic_names), "--preview"],
+            "Records that still fail stay in quarantine, with today's reasons.",
         )
-        plan_and_publication(domain, plan)
     return dag
 
 

@@ -34,11 +34,6 @@ def java(environment: Mapping[str, str] | None = None) -> Path:
     )
 
 
-def java_home(launcher: Path) -> Path:
-    """The directory that `JAVA_HOME` must name so that others start the same Java."""
-    return launcher.resolve().parent.parent
-
-
 def java_version(launcher: Path) -> int | None:
     """Feature release (17 for 17.0.15) of a `java` launcher; None when it does not run."""
     try:

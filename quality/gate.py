@@ -64,9 +64,7 @@ class _Measured:
     rows: Rows
 
 
-def gate(
-    subjects: Iterable[Subject], settings: Settings, now: datetime, *, pandas_rows: int = PANDAS_ROWS
-) -> list[Verdict]:
+def gate(subjects: Iterable[Subject], settings: Settings, now: datetime) -> list[Verdict]:
     """Judge tables by their rules; write the results and the Data Docs under `settings.home/quality`.
 
     Failing rows raise nothing: the caller decides, with `Verdict.raise_if_failed`. Spark measures tables while Great
@@ -75,7 +73,6 @@ def gate(
     Args:
         subjects: taken from a thread of its own, a few ahead.
         now: the clock of `fresh_within`, with its offset; two runs of one table at one instant share their files.
-        pandas_rows: larger tables are judged by the Spark engine of Great Expectations.
 
     Returns:
         Verdicts in the order of the tables, with `report`, the first page of the Data Docs, and `results`, this run as
@@ -86,7 +83,7 @@ def gate(
     """
     # Of modules that import each other, two threads that load them at once can get halves.
     import_module("pyspark.sql.functions")
-    measured = map(partial(_measured, now=now, pandas_rows=pandas_rows), subjects)
+    measured = map(partial(_measured, now=now), subjects)
     verdicts = []
     with ThreadPoolExecutor(max_workers=1, thread_name_prefix="measure") as ahead:
         following = deque(ahead.submit(next, measured, None) for _ in range(_AHEAD))
@@ -97,11 +94,11 @@ def gate(
     return verdicts
 
 
-def _measured(subject: Subject, *, now: datetime, pandas_rows: int) -> _Measured:
+def _measured(subject: Subject, *, now: datetime) -> _Measured:
     rules = list(dict.fromkeys(subject.rules))
     verdict = measure(subject.df, rules, now, key=subject.key, table=subject.table)
     with naming(rules):
-        rows = rows_to_judge(subject.df, rules, now, on_spark=verdict.rows > pandas_rows)
+        rows = rows_to_judge(subject.df, rules, now, on_spark=verdict.rows > PANDAS_ROWS)
     return _Measured(verdict=verdict, rules=rules, rows=rows)
 
 

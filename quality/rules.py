@@ -45,15 +45,15 @@ class Rule:
     def domains(self) -> tuple[str, ...]:
         return ()
 
+    def __str__(self) -> str:
+        return f"{self.kind}({', '.join(self.columns)})"
+
 
 @dataclass(frozen=True)
 class NotNull(Rule):
     """The column has a value."""
 
     kind: ClassVar[Kind] = "not_null"
-
-    def __str__(self) -> str:
-        return f"not_null({self.columns[0]})"
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,6 @@ class Unique(Rule):
     """No two rows agree in all these columns."""
 
     kind: ClassVar[Kind] = "unique"
-
-    def __str__(self) -> str:
-        return f"unique({', '.join(self.columns)})"
 
 
 @dataclass(frozen=True)

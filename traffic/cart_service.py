@@ -7,24 +7,20 @@ from typing import Literal
 
 import msgspec
 
+from traffic.traffic_record import TrafficRecord
 
-class CartEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+
+class CartEvent(TrafficRecord, frozen=True, kw_only=True, rename={"at": "happened_at"}):
     """A record of `shop.cart_events`."""
 
+    topic = "shop.cart_events"
+    keyed_by = "cart_id"
     cart_id: str
     version: int
     kind: Literal["added", "removed", "ordered"]
     product: str | None
     quantity: int | None
     at: datetime
-
-    @property
-    def topic(self) -> str:
-        return "shop.cart_events"
-
-    @property
-    def key(self) -> str:
-        return self.cart_id
 
 
 class Command(msgspec.Struct, frozen=True):

@@ -23,9 +23,8 @@ from pathlib import Path
 from typing import Literal, NamedTuple
 from zoneinfo import ZoneInfo
 
-import msgspec
-
 from infra.errors import MissingTool, SchemaMismatch
+from traffic.traffic_record import TrafficRecord
 
 ZONE = ZoneInfo("America/New_York")
 FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
@@ -44,7 +43,7 @@ ZONES_MISSING_IN_FILE = {
 """Destinations that `airports.csv` lacks: Puerto Rico and the Virgin Islands, UTC-4 all year."""
 
 
-class Departure(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "occurred_at"}):
+class Departure(TrafficRecord, frozen=True, kw_only=True, rename={"at": "occurred_at"}):
     """A record of `flights.departures`: a flight left, or was cancelled.
 
     Attributes:
@@ -53,6 +52,8 @@ class Departure(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "occurr
         delay_min: null for a cancellation.
     """
 
+    topic = "flights.departures"
+    keyed_by = "flight_id"
     flight_id: str
     kind: Literal["departed", "cancelled"]
     carrier: str
@@ -64,22 +65,16 @@ class Departure(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "occurr
     at: datetime
     delay_min: int | None
 
-    @property
-    def topic(self) -> str:
-        return "flights.departures"
 
-    @property
-    def key(self) -> str:
-        return self.flight_id
-
-
-class Arrival(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "arrived_at"}):
+class Arrival(TrafficRecord, frozen=True, kw_only=True, rename={"at": "arrived_at"}):
     """A record of `flights.arrivals`: a flight landed at its destination.
 
     Attributes:
         delay_min, air_time_min: null where the airline reported a landing and nothing else (717 flights).
     """
 
+    topic = "flights.arrivals"
+    keyed_by = "flight_id"
     flight_id: str
     carrier: str
     destination: str
@@ -87,18 +82,12 @@ class Arrival(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "arrived_
     delay_min: int | None
     air_time_min: int | None
 
-    @property
-    def topic(self) -> str:
-        return "flights.arrivals"
 
-    @property
-    def key(self) -> str:
-        return self.flight_id
-
-
-class Observation(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "observed_at"}):
+class Observation(TrafficRecord, frozen=True, kw_only=True, rename={"at": "observed_at"}):
     """A record of `flights.weather`: one hour's weather at an airport of New York."""
 
+    topic = "flights.weather"
+    keyed_by = "airport"
     airport: str
     at: datetime
     temperature_f: float | None
@@ -110,14 +99,6 @@ class Observation(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "obse
     precipitation_in: float | None
     pressure_mb: float | None
     visibility_mi: float | None
-
-    @property
-    def topic(self) -> str:
-        return "flights.weather"
-
-    @property
-    def key(self) -> str:
-        return self.airport
 
 
 Record = Departure | Arrival | Observation

@@ -15,6 +15,7 @@ from typing import Literal
 import msgspec
 
 from traffic.cart_service import Cart, CartEvent, Command
+from traffic.traffic_record import TrafficRecord
 
 ZONE = UTC
 FIRST_DAY, LAST_DAY = date(2026, 1, 1), date(2026, 12, 31)
@@ -28,55 +29,37 @@ PRODUCTS = ("bowl", "candle", "clock", "cup", "kettle", "lamp", "plate", "rug", 
 COUNTRIES = ("AT", "CH", "DE", "DK", "FR", "IT", "NL", "SE")
 
 
-class Login(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "logged_in_at"}):
+class Login(TrafficRecord, frozen=True, kw_only=True, rename={"at": "logged_in_at"}):
     """A record of `shop.logins`."""
 
+    topic = "shop.logins"
+    keyed_by = "customer"
     login_id: str
     customer: str
     country: str
     at: datetime
 
-    @property
-    def topic(self) -> str:
-        return "shop.logins"
 
-    @property
-    def key(self) -> str:
-        return self.customer
-
-
-class Search(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "searched_at"}):
+class Search(TrafficRecord, frozen=True, kw_only=True, rename={"at": "searched_at"}):
     """A record of `shop.searches`."""
 
+    topic = "shop.searches"
+    keyed_by = "search_id"
     search_id: str
     customer: str
     terms: str
     at: datetime
 
-    @property
-    def topic(self) -> str:
-        return "shop.searches"
 
-    @property
-    def key(self) -> str:
-        return self.search_id
-
-
-class Click(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "clicked_at"}):
+class Click(TrafficRecord, frozen=True, kw_only=True, rename={"at": "clicked_at"}):
     """A record of `shop.clicks`."""
 
+    topic = "shop.clicks"
+    keyed_by = "search_id"
     click_id: str
     search_id: str
     product: str
     at: datetime
-
-    @property
-    def topic(self) -> str:
-        return "shop.clicks"
-
-    @property
-    def key(self) -> str:
-        return self.search_id
 
 
 class Buyer(msgspec.Struct, frozen=True):
@@ -100,9 +83,11 @@ class Line(msgspec.Struct, frozen=True):
     wishes: Wishes | None
 
 
-class Order(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "ordered_at"}):
+class Order(TrafficRecord, frozen=True, kw_only=True, rename={"at": "ordered_at"}):
     """A record of `shop.orders`."""
 
+    topic = "shop.orders"
+    keyed_by = "order_id"
     order_id: str
     buyer: Buyer
     product: str
@@ -112,36 +97,24 @@ class Order(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "ordered_at
     lines: tuple[Line, ...]
     labels: dict[str, int | None] | None
 
-    @property
-    def topic(self) -> str:
-        return "shop.orders"
 
-    @property
-    def key(self) -> str:
-        return self.order_id
-
-
-class Payment(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "tried_at"}):
+class Payment(TrafficRecord, frozen=True, kw_only=True, rename={"at": "tried_at"}):
     """A record of `shop.payments`."""
 
+    topic = "shop.payments"
+    keyed_by = "payment_id"
     payment_id: str
     order_id: str
     card: str
     outcome: Literal["accepted", "declined"]
     at: datetime
 
-    @property
-    def topic(self) -> str:
-        return "shop.payments"
 
-    @property
-    def key(self) -> str:
-        return self.payment_id
-
-
-class PostEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+class PostEvent(TrafficRecord, frozen=True, kw_only=True, rename={"at": "happened_at"}):
     """A record of `shop.post_events`."""
 
+    topic = "shop.post_events"
+    keyed_by = "post_id"
     post_id: str
     author: str
     kind: Literal["posted", "edited", "deleted"]
@@ -150,47 +123,27 @@ class PostEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happen
     text: str | None
     at: datetime
 
-    @property
-    def topic(self) -> str:
-        return "shop.post_events"
 
-    @property
-    def key(self) -> str:
-        return self.post_id
-
-
-class FollowEvent(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "happened_at"}):
+class FollowEvent(TrafficRecord, frozen=True, kw_only=True, rename={"at": "happened_at"}):
     """A record of `shop.follow_events`."""
 
+    topic = "shop.follow_events"
+    keyed_by = "follower"
     follower: str
     author: str
     kind: Literal["followed", "unfollowed"]
     at: datetime
 
-    @property
-    def topic(self) -> str:
-        return "shop.follow_events"
 
-    @property
-    def key(self) -> str:
-        return self.follower
-
-
-class PageView(msgspec.Struct, frozen=True, kw_only=True, rename={"at": "viewed_at"}):
+class PageView(TrafficRecord, frozen=True, kw_only=True, rename={"at": "viewed_at"}):
     """A record of `shop.page_views`."""
 
+    topic = "shop.page_views"
+    keyed_by = "customer"
     view_id: str
     customer: str
     page: str
     at: datetime
-
-    @property
-    def topic(self) -> str:
-        return "shop.page_views"
-
-    @property
-    def key(self) -> str:
-        return self.customer
 
 
 Record = Login | Search | Click | CartEvent | Order | Payment | PostEvent | FollowEvent | PageView

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import duckdb
 
 from infra.errors import SchemaMismatch
+from infra.sql_names import quoted
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -72,11 +73,12 @@ def compare(
         connection.execute(_joined(types, key, within))
         counts = dict(connection.execute("SELECT difference, count(*) FROM joined GROUP BY ALL").fetchall())
         columns = ", ".join(
-            _name(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {_name(c)}" for i, c in enumerate(types)
+            quoted(c) if c in key else f"{{'expected': e_{i}, 'live': l_{i}}} AS {quoted(c)}"
+            for i, c in enumerate(types)
         )
         examples = connection.execute(
             f"SELECT difference, {columns} FROM joined WHERE difference IS NOT NULL "
-            f"ORDER BY {', '.join(map(_name, key))} LIMIT {EXAMPLES}"
+            f"ORDER BY {', '.join(map(quoted, key))} LIMIT {EXAMPLES}"
         ).to_arrow_table()
     return TableComparison(
         rows=expected.num_rows,
@@ -89,14 +91,14 @@ def compare(
 
 def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, float]) -> str:
     """A full outer join on the key and on the position among rows of equal key."""
-    keys = ", ".join(map(_name, key))
-    rest = ", ".join(map(_name, types))
+    keys = ", ".join(map(quoted, key))
+    rest = ", ".join(map(quoted, types))
     columns = [
-        *(f"coalesce(e.{_name(column)}, l.{_name(column)}) AS {_name(column)}" for column in key),
-        *(f"e.{_name(column)} AS e_{i}, l.{_name(column)} AS l_{i}" for i, column in enumerate(types)),
+        *(f"coalesce(e.{quoted(column)}, l.{quoted(column)}) AS {quoted(column)}" for column in key),
+        *(f"e.{quoted(column)} AS e_{i}, l.{quoted(column)} AS l_{i}" for i, column in enumerate(types)),
     ]
     differs = " OR ".join([_differs(c, types[c], within.get(c)) for c in types if c not in key] or ["false"])
-    met = " AND ".join(f"e.{_name(column)} IS NOT DISTINCT FROM l.{_name(column)}" for column in [*key, "#nth"])
+    met = " AND ".join(f"e.{quoted(column)} IS NOT DISTINCT FROM l.{quoted(column)}" for column in [*key, "#nth"])
     numbered = f'SELECT *, row_number() OVER (PARTITION BY {keys} ORDER BY {rest}) AS "#nth" FROM'
     return f"""
         CREATE TEMP TABLE joined AS
@@ -108,7 +110,7 @@ def _joined(types: dict[str, str], key: Sequence[str], within: Mapping[str, floa
 
 
 def _differs(column: str, kind: str, share: float | None) -> str:
-    e, l = f"e.{_name(column)}", f"l.{_name(column)}"  # noqa: E741 - as in the query
+    e, l = f"e.{quoted(column)}", f"l.{quoted(column)}"  # noqa: E741 - as in the query
     different = f"{e} IS DISTINCT FROM {l}"
     is_float = kind in ("DOUBLE", "FLOAT")
     if share is None and not is_float:
@@ -131,7 +133,3 @@ def _require_same(expected: dict[str, str], live: dict[str, str]) -> None:
     ]
     if wrong:
         raise SchemaMismatch(f"The tables cannot be compared: {'; '.join(wrong)}.")
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'

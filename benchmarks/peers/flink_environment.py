@@ -11,7 +11,7 @@ from pathlib import Path
 from infra import jars
 from infra.atomic_write import write_atomically
 from infra.errors import MissingTool, TwofoldError
-from infra.java import java, java_home
+from infra.java import java
 from infra.settings import ROOT
 
 PLACE = ROOT / ".twofold" / "peers"
@@ -41,7 +41,7 @@ def environment() -> dict[str, str]:
     return {
         **{name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK", "SPARK"))},
         "PYTHONPATH": str(ROOT),
-        "JAVA_HOME": str(java_home(java())),
+        "JAVA_HOME": str(java().resolve().parent.parent),
         "HADOOP_CLASSPATH": os.pathsep.join(connectors),
         "JAVA_TOOL_OPTIONS": f"{os.environ.get('JAVA_TOOL_OPTIONS', '')} -Xmx{HEAP} -Duser.timezone=UTC",
     }

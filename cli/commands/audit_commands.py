@@ -219,28 +219,12 @@ def _print_report(report: AuditReport) -> None:
     if blank := [t.table for t in report.tables if not t.buckets and not t.skipped]:
         out.print(f"Nothing was compared of {', '.join(blank)}: no row is closed, or none is in this share.")
     columns = ["topic", "offsets", "events", "quarantined", "in transactions", "lost", "missing", "repeated", "waiting"]
-    out.print(
-        make_table(
-            None,
-            columns,
-            [
-                (
-                    topic.topic,
-                    sum(p.records for p in topic.partitions),
-                    sum(p.events for p in topic.partitions),
-                    sum(p.quarantined for p in topic.partitions),
-                    sum(p.in_transactions for p in topic.partitions),
-                    sum(p.lost for p in topic.partitions),
-                    sum(p.missing for p in topic.partitions),
-                    sum(p.repeated for p in topic.partitions),
-                    topic.waiting,
-                )
-                for topic in report.topics
-            ],
-            right=columns[1:],
-            spare=["in transactions"],
-        )
-    )
+    counts = ["records", "events", "quarantined", "in_transactions", "lost", "missing", "repeated"]
+    topics = [
+        (topic.topic, *(sum(getattr(p, count) for p in topic.partitions) for count in counts), topic.waiting)
+        for topic in report.topics
+    ]
+    out.print(make_table(None, columns, topics, right=columns[1:], spare=["in transactions"]))
     _print_databases(report.topics)
     if any(topic.waiting is None for topic in report.topics):
         out.print("No broker answered: events and quarantine were held against what ingest says of itself.")

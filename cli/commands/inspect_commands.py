@@ -29,13 +29,6 @@ WIDE = 110
 SAMPLES = 2
 COMMITS = 5
 
-STRATEGIES = {
-    "append": "every input row becomes its own rows at once",
-    "latest": "the greatest row of each key is kept",
-    "stateful": "rows are revised until they close",
-    "touched": "what a change of the inputs touches is computed again",
-}
-
 
 def tables(
     domain: Annotated[str | None, typer.Argument(metavar="[DOMAIN]", help="Only this domain.")] = None,
@@ -280,7 +273,7 @@ def _topic_facts(topic: Topic) -> dict[str, object]:
 def _table_facts(table: Table, registry: Registry, lake: Lake) -> dict[str, object]:
     strategy = registry.strategy(table)
     facts: dict[str, object] = {
-        "kind": f"table, {strategy}: {STRATEGIES[strategy]}",
+        "kind": f"table, {strategy}: {strategy.meaning}",
         "reads": [declaration.full_name for declaration in registry.upstream(table)],
         "key": list(table.primary_key),
         "event time": table.event_time,

@@ -11,17 +11,7 @@ from rich.markup import escape
 from rich.panel import Panel
 
 from cli.captures import captures_tables, wait_for_tables
-from cli.console import (
-    NOTHING,
-    Json,
-    make_table,
-    out,
-    print_json,
-    shown_age,
-    shown_bytes,
-    shown_span,
-    step,
-)
+from cli.console import NOTHING, Json, make_table, out, print_json, shown_age, shown_bytes, shown_span, step
 from infra.errors import LogGap
 from infra.settings import Settings
 

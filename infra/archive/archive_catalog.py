@@ -8,7 +8,7 @@ from uuid import UUID
 
 from infra.archive.format.segment_metadata import TOPIC, Record, parse
 from infra.archive.format.segment_store import Store
-from infra.archive.read_plan import SPLIT_BYTES, Archive
+from infra.archive.read_plan import Archive
 from infra.archive.segment_manifest import archived, copied_segments
 from infra.errors import BrokerUnreachable
 from infra.kafka.topic_admin import reach
@@ -17,14 +17,8 @@ from infra.settings import Settings
 TIMEOUT_S = 30.0
 
 
-def open_archive(
-    settings: Settings, topics: Sequence[str], *, compacted: bool = False, split_bytes: int = SPLIT_BYTES
-) -> Archive:
+def open_archive(settings: Settings, topics: Sequence[str]) -> Archive:
     """The archive of these topics as it is now; a topic that does not exist or is not tiered has nothing in it.
-
-    Args:
-        compacted: see Archive.
-        split_bytes: see Archive.
 
     Raises:
         BrokerUnreachable: retryable.
@@ -35,7 +29,7 @@ def open_archive(
     ids = {topic["name"]: _uuid(topic["topic_id"]) for topic in described if topic["error_code"] == 0}
     records = _records(settings) if TOPIC in ids else iter(())
     partitions = archived(copied_segments(records), {name: ids[name] for name in topics if name in ids})
-    return Archive(Store(settings.archive_uri), partitions, compacted=compacted, split_bytes=split_bytes)
+    return Archive(Store(settings.archive_uri), partitions)
 
 
 def _uuid(identity: object) -> UUID:

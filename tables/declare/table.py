@@ -46,13 +46,20 @@ class Strategy(StrEnum):
     """How the stream maintains a table."""
 
     APPEND = "append"
-    """Every input row becomes its own rows at once."""
     LATEST = "latest"
-    """Of each key the greatest row is kept."""
     STATEFUL = "stateful"
-    """Rows stay open for a time, in which more input rows revise them."""
     TOUCHED = "touched"
     """Input rows can change, or output rows depend on several: what changed rows touch is computed again."""
+
+    @property
+    def meaning(self) -> str:
+        """What becomes of rows, in words."""
+        return {
+            Strategy.APPEND: "every input row becomes its own rows at once",
+            Strategy.LATEST: "the greatest row of each key is kept",
+            Strategy.STATEFUL: "rows are revised until they close",
+            Strategy.TOUCHED: "what a change of the inputs touches is computed again",
+        }[self]
 
     @property
     def removes_repeats(self) -> bool:

@@ -1,7 +1,5 @@
 """How busy the sky and the airport were at each departure."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, between, expression, not_null, table, unique
 
 

@@ -1,7 +1,5 @@
 """The latest observation of the weather at each airport."""
 
-from __future__ import annotations
-
 from tables import DataFrame, between, not_null, table, unique
 
 

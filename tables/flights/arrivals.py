@@ -1,7 +1,5 @@
 """Landings as the airlines report them."""
 
-from __future__ import annotations
-
 from tables import Topic, between, matches
 
 TOPIC = Topic(

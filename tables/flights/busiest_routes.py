@@ -1,7 +1,5 @@
 """Departures of each route within three hours, counted every hour."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, not_null, table
 
 

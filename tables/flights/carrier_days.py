@@ -1,7 +1,5 @@
 """How punctual each carrier was on each day."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, expression, not_null, table
 
 

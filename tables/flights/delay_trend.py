@@ -1,7 +1,5 @@
 """Departure delays by origin and hour against the same hour a week before."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, not_null, table
 
 

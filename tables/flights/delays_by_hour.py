@@ -1,7 +1,5 @@
 """Departure delays by origin airport and hour."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, expression, not_null, table
 
 

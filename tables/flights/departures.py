@@ -1,7 +1,5 @@
 """Departures and cancellations as the airlines report them."""
 
-from __future__ import annotations
-
 from tables import Topic, between, matches, one_of
 
 TOPIC = Topic(

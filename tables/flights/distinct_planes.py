@@ -1,7 +1,5 @@
 """Planes, delays and destinations of each carrier and day, as sketches that can be merged when they are served."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, expression, not_null, table
 
 

@@ -1,7 +1,5 @@
 """Every flight that left New York, with its landing."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, not_null, one_of, table, unique
 
 

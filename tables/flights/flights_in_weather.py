@@ -1,7 +1,5 @@
 """Every departure with the weather that was observed last before it."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, expression, not_null, table, unique
 
 

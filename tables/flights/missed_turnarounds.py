@@ -1,7 +1,5 @@
 """Planes that landed late and then left New York late: delays that were handed on."""
 
-from __future__ import annotations
-
 from bisect import bisect_left
 from collections.abc import Iterator, Sequence
 from datetime import timedelta

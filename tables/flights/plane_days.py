@@ -1,7 +1,5 @@
 """The working days of each plane: departures from New York without a pause of six hours."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, not_null, table
 
 

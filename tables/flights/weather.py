@@ -1,7 +1,5 @@
 """Hourly observations of the weather at an airport."""
 
-from __future__ import annotations
-
 from tables import Topic, between, matches
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Carts in which nothing happened for an hour: the pattern "A without B"."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, table
 
 

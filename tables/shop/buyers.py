@@ -1,7 +1,5 @@
 """Buyers of each hour as mergeable filters that answer whether a customer bought."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, between, members, table
 
 

@@ -1,7 +1,5 @@
 """The events of carts, into which their service turned the commands that it accepted."""
 
-from __future__ import annotations
-
 from tables import Topic, between, one_of
 
 TOPIC = Topic(

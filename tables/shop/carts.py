@@ -1,7 +1,5 @@
 """Carts as the fold of their events, one row after each: event sourcing."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Mapping, Sequence
 from itertools import groupby
 from operator import itemgetter

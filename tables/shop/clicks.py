@@ -1,7 +1,5 @@
 """Clicks on what a search found."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """The customers as the database had them: a slowly changing dimension."""
 
-from __future__ import annotations
-
 from tables import DataFrame, expression, history, table
 
 

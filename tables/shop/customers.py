@@ -1,7 +1,5 @@
 """The customers as the database has them: its copy, without asking it."""
 
-from __future__ import annotations
-
 from tables import DataFrame, latest_rows, not_null, table
 
 

@@ -1,7 +1,5 @@
 """Whom customers begin and cease to follow."""
 
-from __future__ import annotations
-
 from tables import Topic, one_of
 
 TOPIC = Topic(

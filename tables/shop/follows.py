@@ -1,7 +1,5 @@
 """Who follows whom now."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

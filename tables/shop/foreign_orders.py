@@ -1,7 +1,5 @@
 """Orders from another country than a login of the same customer minutes before."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, table
 
 

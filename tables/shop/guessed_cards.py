@@ -1,7 +1,5 @@
 """Cards that paid after three attempts that were declined: the pattern "n times A, then B"."""
 
-from __future__ import annotations
-
 from collections.abc import Iterator, Sequence
 from datetime import timedelta
 

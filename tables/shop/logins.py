@@ -1,7 +1,5 @@
 """Logins of customers, with the country of their address on the net."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Orders without those that a second click made: deduplication by an identity of its own, within a time."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, table, unique
 
 

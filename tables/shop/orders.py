@@ -1,7 +1,5 @@
 """Orders as the shop takes them."""
 
-from __future__ import annotations
-
 from tables import Topic, between, field
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Pages that customers look at."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Orders with their payments within an hour: an inner join of two topics."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, table, unique
 
 

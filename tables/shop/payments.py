@@ -1,7 +1,5 @@
 """Attempts to pay as the bank reports them."""
 
-from __future__ import annotations
-
 from tables import Topic, one_of
 
 TOPIC = Topic(

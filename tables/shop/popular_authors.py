@@ -1,7 +1,5 @@
 """Authors whose posts are merged into timelines when these are read, not before."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 MOST_FOLLOWERS = 50

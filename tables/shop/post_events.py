@@ -1,7 +1,5 @@
 """Posts of customers about products: new, edited and deleted."""
 
-from __future__ import annotations
-
 from tables import Topic, between, one_of
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Posts as they are now, by the greatest version of each."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

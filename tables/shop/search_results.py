@@ -1,7 +1,5 @@
 """Searches with the clicks on their results, and those without any: a left join of two topics."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, table
 
 

@@ -1,7 +1,5 @@
 """The searches of customers."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

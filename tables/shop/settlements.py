@@ -1,7 +1,5 @@
 """Orders and payments, also those that never met: a full outer join of two topics."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, expression, one_of, table
 
 

@@ -1,7 +1,5 @@
 """Changes of the shipments in the shop's database."""
 
-from __future__ import annotations
-
 from tables import changes_of
 
 TOPIC = changes_of(

@@ -1,7 +1,5 @@
 """The shipments as the database has them; those that were cancelled are gone."""
 
-from __future__ import annotations
-
 from tables import DataFrame, latest_rows, one_of, table
 
 

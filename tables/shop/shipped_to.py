@@ -1,7 +1,5 @@
 """The street to which each shipment went: the customer's when the shipment was made."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, not_null, table
 
 

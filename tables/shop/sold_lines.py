@@ -1,7 +1,5 @@
 """The sales of each product in an hour, by the lines of the orders."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

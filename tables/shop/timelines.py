@@ -1,7 +1,5 @@
 """Home timelines, but for posts of popular authors: a post is copied to each follower of its author."""
 
-from __future__ import annotations
-
 from tables import DataFrame, table
 
 

@@ -1,7 +1,5 @@
 """Page views with where the customer lived then, by the copy of the database."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, not_null, table
 
 

@@ -192,16 +192,22 @@ class Source(Relation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Filter(Relation):
-    """The rows for which conditions hold, or all rows sorted by values."""
+class OfOne(Relation):
+    """A relation that is made from one other."""
 
     input: Relation
-    conditions: tuple[Expr, ...]
-    is_sort: bool = False
 
     @property
     def below(self) -> tuple[Relation, ...]:
         return (self.input,)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Filter(OfOne):
+    """The rows for which conditions hold, or all rows sorted by values."""
+
+    conditions: tuple[Expr, ...]
+    is_sort: bool = False
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -209,15 +215,10 @@ class Filter(Relation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Project(Relation):
+class Project(OfOne):
     """Columns computed of each row, and of its neighbours by window functions; generators make several rows of one."""
 
-    input: Relation
     computed: tuple[Expr, ...]
-
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.input,)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -244,21 +245,16 @@ class Project(Relation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Group(Relation):
+class Group(OfOne):
     """One row for each group; `by` has the values that the rows of a group agree in.
 
     Attributes:
         is_plain: neither `rollup`, `cube`, `pivot` nor grouping sets, whose rows are of several groupings.
     """
 
-    input: Relation
     by: tuple[Named, ...]
     computed: tuple[Expr, ...]
     is_plain: bool = True
-
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.input,)
 
     @property
     def expressions(self) -> tuple[Expr, ...]:
@@ -306,27 +302,17 @@ class Union(Relation):
 
 
 @dataclass(frozen=True, kw_only=True)
-class Distinct(Relation):
+class Distinct(OfOne):
     """One row of all that agree in `by`; which one is open where they differ in other columns."""
 
-    input: Relation
     by: tuple[Expr, ...]
-
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True)
-class Limit(Relation):
+class Limit(OfOne):
     """Some of the rows, by their order or by chance: `limit`, `offset`, `tail`, `sample`."""
 
-    input: Relation
     what: str
-
-    @property
-    def below(self) -> tuple[Relation, ...]:
-        return (self.input,)
 
 
 @dataclass(frozen=True, kw_only=True)

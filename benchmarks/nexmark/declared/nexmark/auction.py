@@ -1,7 +1,5 @@
 """Auctions that begin."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Bids for auctions."""
 
-from __future__ import annotations
-
 from tables import Topic, between
 
 TOPIC = Topic(

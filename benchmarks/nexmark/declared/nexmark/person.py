@@ -1,7 +1,5 @@
 """Persons who register."""
 
-from __future__ import annotations
-
 from tables import Topic
 
 TOPIC = Topic(

@@ -1,7 +1,5 @@
 """Query 11, user sessions: the bids of each bidder without a pause of ten seconds."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -4,8 +4,6 @@ The published query counts by the clock of the machine that runs it, so that no 
 a record is processing time, too, and is kept in the log: a recomputation finds the same windows.
 """
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 14, calculation: bids of a range of prices, with the time of day and a count of letters."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

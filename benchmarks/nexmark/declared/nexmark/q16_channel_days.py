@@ -1,7 +1,5 @@
 """Query 16, channel statistics: bids, bidders and auctions of each channel and day, by rank of price."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 17, auction statistics: bids and prices of each auction and day."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 18, last bid: of each bidder for each auction."""
 
-from __future__ import annotations
-
 from tables import DataFrame, table
 
 

@@ -1,7 +1,5 @@
 """Query 19, top bids: the ten highest of each auction."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, table
 
 

@@ -1,7 +1,5 @@
 """Query 1, currency conversion: the price of each bid in euros."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 20, expanded bids: those for auctions of category 10, with the auction."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 2, selection: the bids for every 123rd auction."""
 
-from __future__ import annotations
-
 from tables import DataFrame, table
 
 

@@ -1,7 +1,5 @@
 """Query 3, local item suggestion: who sells in Oregon, Idaho or California in category 10."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

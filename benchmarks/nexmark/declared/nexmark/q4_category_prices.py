@@ -1,7 +1,5 @@
 """Query 4, average price for a category: of the winning bids of its auctions."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

@@ -1,7 +1,5 @@
 """Query 5, hot items: the auctions with the most bids in the last ten seconds, every two seconds."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, table
 
 

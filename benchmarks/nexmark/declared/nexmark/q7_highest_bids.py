@@ -1,7 +1,5 @@
 """Query 7, highest bid: of each ten seconds."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

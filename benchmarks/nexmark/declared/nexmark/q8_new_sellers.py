@@ -1,7 +1,5 @@
 """Query 8, new users: persons who begin an auction in the ten seconds in which they register."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, table
 
 

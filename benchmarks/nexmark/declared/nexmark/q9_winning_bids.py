@@ -1,7 +1,5 @@
 """Query 9, winning bids: the best bid for each auction until it expires."""
 
-from __future__ import annotations
-
 from tables import DataFrame, F, Window, table
 
 
