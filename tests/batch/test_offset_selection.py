@@ -15,7 +15,6 @@ from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
 from tables.declare.record_fields import key
 from tests.batch.audit.two_copies import TOPIC, TwoCopies
-from tests.plant import plant
 from tests.tables.declared import READINGS, a_topic
 from tests.worlds import World
 
