@@ -61,11 +61,10 @@ def declarations() -> str:
         ]
         about = f"## {kind.__name__}\n\n{purpose_of(kind)}"
         parts.append(f"{about}\n\n{table(['parameter', 'default', 'meaning'], rows)}\n")
-    strategies = re.findall(r"(\w+) = \"(\w+)\"\n\s+\"\"\"(.+?)\"\"\"", inspect.getsource(Strategy))
     parts.append(
         "## Strategies\n\nNot declared: it follows from the declaration "
         "([how](../explanation/strategies.md)); `./twofold show TABLE` says which.\n\n"
-        + table(["strategy", "how the stream maintains the table"], [[f"`{v}`", text] for _, v, text in strategies])
+        + table(["strategy", "how the stream maintains the table"], [[f"`{s}`", s.meaning] for s in Strategy])
         + "\n"
     )
     kinds = [rule.kind for rule in rules.Rule.__subclasses__()]

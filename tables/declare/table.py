@@ -49,7 +49,6 @@ class Strategy(StrEnum):
     LATEST = "latest"
     STATEFUL = "stateful"
     TOUCHED = "touched"
-    """Input rows can change, or output rows depend on several: what changed rows touch is computed again."""
 
     @property
     def meaning(self) -> str:
