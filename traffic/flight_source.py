@@ -17,7 +17,7 @@ import io
 import zipfile
 from collections import defaultdict
 from collections.abc import Iterable, Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache
 from pathlib import Path
 from typing import Literal, NamedTuple
@@ -26,7 +26,7 @@ from zoneinfo import ZoneInfo
 from infra.errors import MissingTool, SchemaMismatch
 from traffic.traffic_record import TrafficRecord
 
-ZONE = ZoneInfo("America/New_York")
+ZONE: tzinfo = ZoneInfo("America/New_York")
 FIRST_DAY, LAST_DAY = date(2013, 1, 1), date(2013, 12, 31)
 EARLIEST_BEFORE_MIDNIGHT = timedelta(hours=2)
 """The earliest departure was 43 minutes early."""

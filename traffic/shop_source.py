@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator, Sequence
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import cache, lru_cache
 from typing import Literal
 
@@ -17,7 +17,7 @@ import msgspec
 from traffic.cart_service import Cart, CartEvent, Command
 from traffic.traffic_record import TrafficRecord
 
-ZONE = UTC
+ZONE: tzinfo = UTC
 FIRST_DAY, LAST_DAY = date(2026, 1, 1), date(2026, 12, 31)
 EARLIEST_BEFORE_MIDNIGHT = timedelta(0)
 DEMO = (date(2026, 3, 2), date(2026, 3, 9))

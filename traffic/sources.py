@@ -36,29 +36,14 @@ class TrafficSource(Protocol):
         WHAT, WHERE: in words.
     """
 
-    @property
-    def ZONE(self) -> tzinfo: ...
-
-    @property
-    def FIRST_DAY(self) -> date: ...
-
-    @property
-    def LAST_DAY(self) -> date: ...
-
-    @property
-    def EARLIEST_BEFORE_MIDNIGHT(self) -> timedelta: ...
-
-    @property
-    def DEMO(self) -> tuple[date, date]: ...
-
-    @property
-    def DATED_BY(self) -> tuple[str, str]: ...
-
-    @property
-    def WHAT(self) -> str: ...
-
-    @property
-    def WHERE(self) -> str: ...
+    ZONE: tzinfo
+    FIRST_DAY: date
+    LAST_DAY: date
+    EARLIEST_BEFORE_MIDNIGHT: timedelta
+    DEMO: tuple[date, date]
+    DATED_BY: tuple[str, str]
+    WHAT: str
+    WHERE: str
 
     def records(self, start: date, end: date) -> Iterator[tuple[date, Sequence[Record]]]:
         """The records of each day of `[start, end)`, in order of days."""
