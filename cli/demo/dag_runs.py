@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from cli.console import out, shown_span
+from cli.demo.live_view import LINE
 from dags.unloaded_dags import why_unloaded
 from infra.errors import ProcessFailed
 from infra.settings import Settings
@@ -85,7 +86,7 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
     with out.status(f"{dag}: queued") if out.is_terminal else _quiet() as status:
         printed = ""
         while (state := client.dag_run_state(dag, run)) not in FINISHED:
-            doing = _doing(client.task_instances(dag, run))
+            doing = _doing(client.task_instances(dag, run), LINE - len(f"{dag}: "))
             if doing != printed:
                 printed = doing
                 _say(status, f"{dag}: {doing or state}")
@@ -108,13 +109,14 @@ def _follow(client: Client, dag: str, run: str) -> DagRun:
     return DagRun(client=client, dag=dag, run=run)
 
 
-def _doing(tasks: Sequence[TaskState]) -> str:
-    """The tasks that are not done, by state; those of tables by the table's bare name."""
+def _doing(tasks: Sequence[TaskState], room: int) -> str:
+    """Names the tasks that are not done, by state; counts them if their names take more than so many columns."""
     by_state: dict[str, list[str]] = {}
     for task in tasks:
         if task.state not in (None, "success", "skipped"):
             by_state.setdefault(str(task.state), []).append(task.task_id.rsplit(".", 1)[-1])
-    return "; ".join(f"{state} {', '.join(names)}" for state, names in by_state.items())
+    named = "; ".join(f"{state} {', '.join(names)}" for state, names in by_state.items())
+    return named if len(named) <= room else "; ".join(f"{state} {len(names)}" for state, names in by_state.items())
 
 
 def _await_dag(settings: Settings, client: Client, dag: str) -> None:

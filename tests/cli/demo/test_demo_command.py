@@ -136,7 +136,8 @@ def test_what_a_dag_does_is_what_is_not_done() -> None:
         task("announce", "running"),
         task("x", None),
     ]
-    assert _doing(tasks) == "running hours, announce"
+    assert _doing(tasks, 23) == "running hours, announce"
+    assert _doing(tasks, 22) == "running 2"
 
 
 @pytest.mark.parametrize(
