@@ -66,10 +66,6 @@ def run(settings: Settings, domain: str, *, tables: Sequence[str] | None = None)
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: stop.set())
     with _domain(settings, domain) as platform:
-        # Before the queries: the first micro-batches of those that run take all cores for a minute.
-        for table in _chosen(platform, domain, tables):
-            with suppress(TwofoldError):  # its query fails with the same, and reports it
-                ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
         queries = [_SupervisedQuery(name, start, lock) for name, start, lock in _starters(platform, domain, tables)]
         while not stop.wait(_POLL_S):
             _require_jvm(domain)
@@ -185,7 +181,13 @@ def _chosen(platform: Platform, domain: str, tables: Sequence[str] | None) -> li
 def _starters(
     platform: Platform, domain: str, tables: Sequence[str] | None
 ) -> Iterator[tuple[str, Callable[[], Running], Path | None]]:
-    """Name, what starts the query, and what is held while it runs."""
+    """Name, what starts the query, and what is held while it runs; all tables are there by then.
+
+    The first micro-batches of queries take all cores for a minute: so no table is created after the first has begun.
+    """
+    for table in _chosen(platform, domain, tables):
+        with suppress(TwofoldError):  # its query fails with the same, and reports it
+            ensure_table(lambda: platform.spark, platform.lake, platform.registry, table)
     ingest = Ingest(platform.spark, platform.lake, platform.registry, domain)
     yield "ingest", _in_own_pool(platform, f"{domain}.ingest", partial(ingest.start, available_now=False)), None
     pace = _pace(platform, domain)

@@ -27,8 +27,8 @@ POSTGRES = ["/x/bin/postgres", "-D", "/data"]
         (POSTGRES, "PostgreSQLs postgres"),
         (["postgres: checkpointer"], ""),
         (["/x/bin/postgres", "--single"], ""),
-        (["python", "-m", "airflow", "scheduler"], "Airflows airflow"),
-        (["python", "-m", "infra.process.process_reaper", "--", "python", "-m", "airflow", "scheduler"], ""),
+        (["python", "-m", "airflow", "dag-processor"], "Airflows airflow"),
+        (["python", "-m", "infra.process.process_reaper", "--", "python", "-m", "airflow", "dag-processor"], ""),
         ([], ""),
     ],
 )
