@@ -105,6 +105,8 @@ def environment(settings: Settings, *, dags: Path = DAGS) -> dict[str, str]:
         "API__WORKERS": 1,
         "API__SECRET_KEY": _secret(settings, "api.key"),
         "API_AUTH__JWT_SECRET": _secret(settings, "jwt.key"),
+        # After five seconds, its default, a task that starts while the API is busy is left "running" for minutes.
+        "WORKERS__EXECUTION_API_TIMEOUT": 60,
         "DAG_PROCESSOR__REFRESH_INTERVAL": 30,
         "DAG_PROCESSOR__MIN_FILE_PROCESS_INTERVAL": 30,
         "DAG_PROCESSOR__PARSING_PROCESSES": 1,
