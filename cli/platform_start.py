@@ -15,6 +15,7 @@ from rich.markup import escape
 from cli.captures import capture_programs, captures_tables, ensure_captures
 from cli.console import out, print_fault, step
 from infra.errors import ProcessFailed
+from infra.process.file_locks import exclusive
 from infra.settings import ROOT, Settings
 
 if TYPE_CHECKING:
@@ -49,11 +50,11 @@ def start_platform(
     """
     from infra.process import supervisor
 
-    registry = _chosen(settings, domains)
-    spark = spark and settings.supervises_spark
-    _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
-    programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
-    with ThreadPoolExecutor(max_workers=1) as executor:
+    with exclusive(settings.start_lock), ThreadPoolExecutor(max_workers=1) as executor:
+        registry = _chosen(settings, domains)
+        spark = spark and settings.supervises_spark
+        _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
+        programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
         warm = None
         if fresh := not supervisor.is_running(settings):
             # The broker and Spark start while Airflow's database is made, and Airflow while the broker starts.

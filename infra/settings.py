@@ -115,6 +115,11 @@ class Settings:
     def progress(self) -> Path:
         return self.home / "progress"
 
+    @property
+    def start_lock(self) -> Path:
+        """Held while the platform is being started, or its domains are chosen anew."""
+        return self.home / "run" / "start.lock"
+
     def driver_lock(self, domain: str) -> Path:
         """Held by the domain's stream driver while it runs."""
         return self.home / "run" / f"{domain}.driver.lock"

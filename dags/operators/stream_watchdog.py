@@ -9,13 +9,14 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
 from airflow.sdk import AssetAlias
-from airflow.sdk.exceptions import AirflowFailException
+from airflow.sdk.exceptions import AirflowFailException, AirflowSkipException
 
 from dags.operators.assets import table_asset
 from dags.operators.closed_days import keep_closed_days
 from dags.operators.command_operator import CommandOperator
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed, TwofoldError
+from infra.process.file_locks import is_held
 from infra.settings import Settings
 
 if TYPE_CHECKING:
@@ -153,7 +154,10 @@ class StreamOperator(CommandOperator):
 
     def execute(self, context: Context) -> object:
         settings = Settings.from_environment()
+        is_starting = is_held(settings.start_lock)
         status, findings = self._look(settings)
+        if is_starting or is_held(settings.start_lock):
+            raise AirflowSkipException("./twofold up is at work and says itself what fails; the next run looks.")
         if findings.missing:
             raise _failure(f"{', '.join(findings.missing)}: not supervised.", "Start the platform with ./twofold up.")
         restarts = list(findings.down) + [driver_name(self.domain)] * bool(findings.stalled)

@@ -69,22 +69,18 @@ def test_airflow_parses_two_files_only(bag: DagBag) -> None:
     assert sorted(Path(file).name for file in bag.file_last_changed) == ["declaration_errors.py", "generate_dags.py"]
 
 
-def test_parsing_takes_less_than_a_second_and_loads_no_engine() -> None:
+def test_parsing_loads_no_engine() -> None:
     load()  # what follows from the functions is kept now, as any command does
     script = """
-import sys, time
+import sys
 import airflow.sdk
 before = set(sys.modules)
-began = time.process_time()
 import dags.generate_dags
-took = time.process_time() - began
 heavy = {"pyspark", "kafka", "deltalake", "duckdb", "pandas", "pyarrow", "great_expectations", "streaming", "batch"}
-print(took, sorted({name.split(".")[0] for name in set(sys.modules) - before} & heavy))
+print(sorted({name.split(".")[0] for name in set(sys.modules) - before} & heavy))
 """
     ran = subprocess.run([sys.executable, "-c", script], cwd=ROOT, capture_output=True, text=True, check=True)
-    took, engines = ran.stdout.strip().splitlines()[-1].split(" ", 1)
-    assert float(took) < 1
-    assert engines == "[]"
+    assert ran.stdout.strip().splitlines()[-1] == "[]"
 
 
 def test_a_task_makes_its_own_dag_alone() -> None:

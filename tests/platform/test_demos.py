@@ -10,6 +10,7 @@ import subprocess
 import sys
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -35,13 +36,15 @@ class Demo:
 
     Attributes:
         ran: the exit code and what it printed.
-        dag_runs: state -> DAGs of its domain with a run in that state.
+        green: DAGs of its domain with a run that succeeded.
+        failed: run of its domain, task -> the end of its log.
     """
 
     domain: str
     ran: subprocess.CompletedProcess[str]
     unloaded: str | None
-    dag_runs: dict[str, set[str]]
+    green: set[str]
+    failed: dict[str, str]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,15 +77,29 @@ def in_one_home(home: Path, demos: list[list[str]]) -> Series:
         for domain, *options in demos:
             ran = command(settings, "demo", domain, *options)
             client = Client(settings)
-            states: dict[str, set[str]] = {}
-            for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs"):
-                if run["dag_id"].startswith(f"{domain}."):
-                    states.setdefault(run["state"], set()).add(run["dag_id"])
+            runs = [run for run in client._all("/api/v2/dags/~/dagRuns", "dag_runs") if domain == _domain(run)]
+            green = {run["dag_id"] for run in runs if run["state"] == "success"}
             unloaded = why_unloaded(settings, dag_ids(load(), domain))
-            ended.append(Demo(domain=domain, ran=ran, unloaded=unloaded, dag_runs=states))
+            ended.append(Demo(domain=domain, ran=ran, unloaded=unloaded, green=green, failed=_failed(client, runs)))
     finally:
         command(settings, "down")
     return Series(demos=ended, left=[p.name() for p in psutil.process_iter() if str(home) in _environment(p)])
+
+
+def _domain(run: dict[str, Any]) -> str:
+    return str(run["dag_id"]).partition(".")[0]
+
+
+def _failed(client: Client, runs: list[dict[str, Any]]) -> dict[str, str]:
+    return {
+        f"{run['dag_run_id']} of {run['dag_id']}, {task.task_id}": client.task_log(
+            run["dag_id"], run["dag_run_id"], task.task_id, task.try_number, task.map_index
+        )[-1_000:]
+        for run in runs
+        if run["state"] == "failed"
+        for task in client.task_instances(run["dag_id"], run["dag_run_id"])
+        if task.state == "failed"
+    }
 
 
 def _environment(process: psutil.Process) -> str:
@@ -112,9 +129,10 @@ def faults(demo: Demo) -> list[str]:
         found.append(f"the account is not right:\n{last}")
     found += [f"{len(line)} columns: {line}" for line in said.splitlines() if len(line) > 80]
     found += [demo.unloaded] if demo.unloaded else []
-    found += [f"failed: {dag}" for dag in sorted(demo.dag_runs.get("failed", ()))]
-    green = demo.dag_runs.get("success", set())
-    return found + [f"no run of {kind}" for kind in ("reconcile", "quality") if f"{demo.domain}.{kind}" not in green]
+    found += [f"{task} failed:\n{log}" for task, log in demo.failed.items()]
+    return found + [
+        f"no run of {kind}" for kind in ("reconcile", "quality") if f"{demo.domain}.{kind}" not in demo.green
+    ]
 
 
 @pytest.mark.parametrize("number", range(len(SHORT)), ids=SHORT)

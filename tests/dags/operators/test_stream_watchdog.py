@@ -15,6 +15,7 @@ from dags.operators.stream_watchdog import StreamLimits, examine, is_by_stream, 
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import ProcessFailed
+from infra.process.file_locks import exclusive
 from infra.settings import Settings
 
 AT = "2013-01-05T12:00:00+00:00"
@@ -194,6 +195,13 @@ def test_for_a_platform_that_is_down_the_hint_is_to_start_it(watch: Callable[...
     from airflow.sdk.exceptions import AirflowFailException
 
     with pytest.raises(AirflowFailException, match=r"not supervised.*\n.*\./twofold up"):
+        watch(status())
+
+
+def test_while_the_platform_is_being_started_nothing_is_found(watch: Callable[..., tuple[Any, list[str]]]) -> None:
+    from airflow.sdk.exceptions import AirflowSkipException
+
+    with exclusive(Settings.from_environment().start_lock), pytest.raises(AirflowSkipException, match="up is at work"):
         watch(status())
 
 
