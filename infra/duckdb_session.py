@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import functools
 import threading
+from pathlib import Path
 from typing import TYPE_CHECKING
+
+from infra.sql_names import literal
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -13,6 +16,7 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _lock = threading.Lock()
+_PATTERN = str.maketrans({sign: f"[{sign}]" for sign in "*?["})
 
 
 def duckdb_utc() -> DuckDBPyConnection:
@@ -32,6 +36,15 @@ def query(sql: str, parameters: Sequence[object] = (), **relations: object) -> p
     for name, rows in relations.items():
         connection.register(name, rows)
     return connection.execute(sql, list(parameters) or None).to_arrow_table()
+
+
+def parquet(*places: Path) -> str:
+    """Returns the relation of DuckDB's SQL with the rows of Parquet files, or of folders of them, as they are.
+
+    A folder above them that is called `region=eu` gives no column, and one that is called `a*` stands for itself.
+    """
+    files = (str(place).translate(_PATTERN) + "/*.parquet" * place.is_dir() for place in places)
+    return f"read_parquet([{', '.join(map(literal, files))}], hive_partitioning = false)"
 
 
 @functools.cache

@@ -18,6 +18,8 @@ PREFIX = "TWOFOLD_"
 SECRETS = frozenset({"airflow_password", "spark", "schema_registry", "database"})
 IN_PROCESS = "local"
 _CHOICES = {"Engine": get_args(Engine), "Switch": get_args(Switch)}
+_NOT_IN_PATHS = r"%[]\^|{}*?"
+"""delta-rs panics at some of these and mistakes others; Spark takes the rest for patterns."""
 
 
 T = TypeVar("T")
@@ -129,6 +131,11 @@ class Settings:
         return self.home / "run" / f"{table}.stream.lock"
 
     @property
+    def plans(self) -> Path:
+        """A folder for each rewrite of history that is, or was, to be approved."""
+        return self.home / "plans"
+
+    @property
     def logs(self) -> Path:
         return self.home / "logs"
 
@@ -142,7 +149,7 @@ class Settings:
         """Read `TWOFOLD_*`.
 
         Raises:
-            BadSetting: a value of the wrong type, or a variable that no setting has.
+            BadSetting: a value of the wrong type, a variable that no setting has, or a folder that cannot hold tables.
         """
         environment = os.environ if environment is None else environment
         declared = {f.name: f for f in fields(cls)}
@@ -157,7 +164,10 @@ class Settings:
                     hint=f"The settings are {', '.join(PREFIX + n.upper() for n in declared)}.",
                 )
             values[name] = _parse(variable, text, declared[name].type)
-        return cls(**values)  # type: ignore[arg-type]
+        settings = cls(**values)  # type: ignore[arg-type]
+        _require_place("HOME", str(settings.home))
+        _require_place("LAKE", settings.lake)
+        return settings
 
     def environment(self) -> dict[str, str]:
         """The variables that give a child process these same settings."""
@@ -169,6 +179,14 @@ class Settings:
             f.name: "***" if f.name in SECRETS and getattr(self, f.name) else str(getattr(self, f.name))
             for f in fields(self)
         }
+
+
+def _require_place(name: str, place: str) -> None:
+    if "://" not in place and (signs := [sign for sign in _NOT_IN_PATHS if sign in place]):
+        raise BadSetting(
+            f"{PREFIX}{name}={place!r}: Delta tables cannot lie below a folder with {' '.join(signs)} in its name.",
+            hint=f"Set {PREFIX}{name} to a folder whose path has none of {' '.join(_NOT_IN_PATHS)}.",
+        )
 
 
 def _parse(variable: str, text: str, kind: object) -> object:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from infra.delta.delta_writer import BEFORE, CHANGE
-from infra.duckdb_session import duckdb_utc
+from infra.duckdb_session import duckdb_utc, parquet
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
@@ -38,8 +38,7 @@ def summarise(
         value before and after, chosen by a hash of the key, so that they are the same each time.
     """
     connection = duckdb_utc()
-    files = str(difference / "*.parquet") if difference.is_dir() else str(difference)
-    connection.execute(f"CREATE OR REPLACE TEMP VIEW changed AS FROM read_parquet({_text(files)})")
+    connection.execute(f"CREATE OR REPLACE TEMP VIEW changed AS FROM {parquet(difference)}")
     types = {name: str(kind) for name, kind, *_ in connection.execute("DESCRIBE changed").fetchall()}
     columns = [c for c in types if c != CHANGE and not c.startswith(BEFORE)]
     others = [c for c in columns if c not in key]
@@ -160,7 +159,3 @@ def _as_dicts(found: DuckDBPyConnection) -> list[dict[str, Any]]:
 
 def _name(column: str) -> str:
     return '"' + column.replace('"', '""') + '"'
-
-
-def _text(value: str) -> str:
-    return "'" + value.replace("'", "''") + "'"

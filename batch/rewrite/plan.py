@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from batch.ledgers.causes import CausingRecord
 from batch.ledgers.run_result import Cause
 from infra.atomic_write import write_atomically
+from infra.duckdb_session import parquet
 from infra.errors import BadArgument
 from infra.settings import Settings
 from infra.spark.rows import are_here
@@ -137,7 +138,7 @@ class Plans:
     """The plans of a home, a folder each; one that was not finished when its maker ended is none."""
 
     def __init__(self, settings: Settings) -> None:
-        self.folder = settings.home / "plans"
+        self.folder = settings.plans
 
     def all(self) -> list[Plan]:
         """Newest first."""
@@ -230,8 +231,7 @@ class Plans:
 
     def query(self, plan: Plan, change: TableChange) -> str:
         """The SQL that reads every row of a change, as it was and as it becomes."""
-        path = self.folder / plan.id / rows_name(change.table)
-        return f"FROM read_parquet('{path if path.is_file() else path / '*.parquet'}')"
+        return f"FROM {parquet(self.folder / plan.id / rows_name(change.table))}"
 
     def evidence(self, plan: Plan, table: str) -> list[CausingRecord]:
         """The records that forced the changes of a table."""

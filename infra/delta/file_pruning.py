@@ -13,6 +13,7 @@ from bisect import bisect_left
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote
 
@@ -22,7 +23,7 @@ import pyarrow.compute as pc
 
 from infra.delta.file_statistics import with_true_bounds
 from infra.delta.sizes import held_if_small
-from infra.duckdb_session import duckdb_utc
+from infra.duckdb_session import duckdb_utc, parquet
 from infra.instants import DAY_MS, Interval, epoch_ms_of
 
 if TYPE_CHECKING:
@@ -94,8 +95,8 @@ class PrunedFiles:
         import duckdb
 
         schema = pa.schema([pa.schema(self.table.schema()).field(name) for name in columns])
-        place = self._place
-        if not is_plain(self.table) or "://" in place.removeprefix("file://"):
+        place = self._place.removeprefix("file://")
+        if not is_plain(self.table) or "://" in place:
             return None
         if not self.paths:
             return schema.empty_table()
@@ -104,8 +105,8 @@ class PrunedFiles:
         chosen = ", ".join(f'rows."{name}"' for name in columns)
         try:
             found = connection.execute(
-                f"SELECT {chosen} FROM read_parquet(?) AS rows {clauses} LIMIT {most + 1}",
-                [[f"{place}/{path}" for path in self.paths]],
+                f"SELECT {chosen} FROM {parquet(*(Path(place, path) for path in self.paths))} AS rows {clauses} "
+                f"LIMIT {most + 1}"
             )
             rows = held_if_small(found.to_arrow_reader(_BATCH), most)
         except duckdb.Error as error:  # for example files older than a column

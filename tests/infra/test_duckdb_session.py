@@ -6,12 +6,14 @@ import os
 import subprocess
 import sys
 from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 
 import duckdb
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
-from infra.duckdb_session import duckdb_utc
+from infra.duckdb_session import duckdb_utc, parquet, query
 from infra.settings import ROOT
 
 
@@ -41,6 +43,16 @@ def test_every_connection_reads_and_shows_instants_in_utc() -> None:
         check=True,
     )
     assert ran.stdout.splitlines() == ["2012-12-31 23:00:00+00"] * 3
+
+
+@pytest.mark.parametrize("folder", ["region=eu", "it's", "a*b?", "a [b]", "a b", "ü%20"])
+def test_the_name_of_a_folder_neither_gives_nor_replaces_a_column(tmp_path: Path, folder: str) -> None:
+    place = tmp_path / folder / "rows"
+    for name in (folder, "other", "axbx"):
+        (tmp_path / name / "rows").mkdir(parents=True, exist_ok=True)
+        pq.write_table(pa.table({"region": [name]}), tmp_path / name / "rows" / "one.parquet")
+    for files in (place, place / "one.parquet"):
+        assert query(f"FROM {parquet(files)}").to_pydict() == {"region": [folder]}
 
 
 def test_threads_use_connections_at_the_same_time() -> None:

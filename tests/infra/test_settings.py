@@ -35,6 +35,8 @@ def test_a_child_process_gets_the_same_settings(tmp_path: Path) -> None:
         ("TWOFOLD_SLOT_FAILOVER", "yes", "off, on"),
         ("TWOFOLD_ENGINE", "flink", "auto, spark, delta-rs"),
         ("TWOFOLD_KAFKA_PROT", "9092", "TWOFOLD_KAFKA_PORT"),
+        ("TWOFOLD_HOME", "/srv/a [b]", r"none of % [ ] \ ^"),
+        ("TWOFOLD_LAKE", "/srv/50%", "with % in its name"),
     ],
 )
 def test_a_bad_value_is_refused_with_its_name_and_what_was_expected(variable: str, value: str, said: str) -> None:
