@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, MissingTool, TwofoldError
 from infra.sql_names import literal, quoted
@@ -15,25 +16,21 @@ from infra.sql_names import literal, quoted
 if TYPE_CHECKING:
     import duckdb
 
-ALLOWED = frozenset({"SELECT", "EXPLAIN", "PRAGMA", "SET", "VARIABLE_SET", "RELATION"})
+    from infra.delta.lake import Lake
 
-
-class Places(Protocol):
-    """A source of paths of Delta tables; `infra.delta.lake.Lake` is one."""
-
-    def names(self) -> list[str]: ...
-
-    def uri(self, full_name: str) -> str: ...
+ALLOWED = frozenset({"SELECT", "PRAGMA", "VARIABLE_SET", "RELATION"})
+_EXPLAINED = re.compile(r"\s*EXPLAIN\s+(ANALYZE\b\s*)?(\([^)]*\)\s*)?", re.IGNORECASE)
 
 
 class Analyst:
     """A read-only DuckDB session whose views are the Delta tables, each at its newest version when it is queried.
 
     The views go through DuckDB's Delta reader, which honours deletion vectors, column mapping and file statistics.
-    Those of events show the records alone, without the heartbeats of idle topics.
+    Those of events show the records alone, without the heartbeats of idle topics. It reads files of the lake, and the
+    rows that plans keep, and no others.
     """
 
-    def __init__(self, places: Places, *, only: Sequence[str] | None = None) -> None:
+    def __init__(self, lake: Lake, *, only: Sequence[str] | None = None) -> None:
         """Register the tables.
 
         Args:
@@ -47,10 +44,14 @@ class Analyst:
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
         self.connection.execute(f"LOAD {literal(str(_extension()))}")
+        folders = ", ".join(map(literal, (lake.settings.lake_uri, str(lake.settings.plans))))
+        self.connection.execute(f"SET allowed_directories = [{folders}]")
+        self.connection.execute("SET enable_external_access = false")
+        self.connection.execute("SET lock_configuration = true")
         self.names: list[str] = []
-        self._places = places
+        self._lake = lake
         self._raised: TwofoldError | None = None
-        self.add(places.names() if only is None else only)
+        self.add(lake.names() if only is None else only)
 
     def add(self, names: Sequence[str]) -> None:
         """Register tables that are not yet; one whose first commit is not finished is left out, as if not named."""
@@ -63,7 +64,7 @@ class Analyst:
             domain, name = map(quoted, full_name.split(".", 1))
             self.connection.execute(f"CREATE SCHEMA IF NOT EXISTS {domain}")
             with contextlib.suppress(duckdb.Error):
-                uri = literal(self._places.uri(full_name))
+                uri = literal(self._lake.uri(full_name))
                 self.connection.execute(f"CREATE VIEW {domain}.{name} AS FROM delta_scan({uri})")
                 added.append(full_name)
                 if self._holds_events(full_name):
@@ -105,18 +106,25 @@ class Analyst:
 
         self._raised = None
         try:
-            for statement in self.connection.extract_statements(sql):
-                if statement.type.name not in ALLOWED:
-                    raise BadArgument(
-                        f"{statement.type.name.replace('_', ' ')}: the tables are only read here.",
-                        hint="What analysts may run is SELECT, WITH, DESCRIBE, SUMMARIZE, EXPLAIN and SET.",
-                    )
+            self._require_reading(sql)
             return self.connection.execute(sql)
         except duckdb.Error as error:
             if self._raised is not None:
                 raise self._raised from error
             hint = self._hint() if isinstance(error, duckdb.CatalogException) else None
             raise BadArgument(f"DuckDB: {error}", hint=hint) from error
+
+    def _require_reading(self, sql: str) -> None:
+        """Refuse text of which a statement, or one that is explained, is more than a query."""
+        for statement in self.connection.extract_statements(sql):
+            kind, explained = statement.type.name, _EXPLAINED.match(statement.query)
+            if kind == "EXPLAIN" and explained:
+                self._require_reading(statement.query[explained.end() :])
+            elif kind not in ALLOWED:
+                raise BadArgument(
+                    f"{kind.replace('_', ' ')}: the tables are only read here.",
+                    hint="What analysts may run is SELECT, WITH, DESCRIBE, SUMMARIZE, EXPLAIN and SET VARIABLE.",
+                )
 
     def rows(self, sql: str) -> list[tuple[object, ...]]:
         """All rows of a query."""

@@ -68,6 +68,9 @@ def test_rows_are_those_of_the_newest_version(cli: Cli, lake: Path) -> None:
         "CREATE TABLE mine AS SELECT 1",
         "ATTACH '{file}'",
         "SELECT 1; COPY (SELECT 1) TO '{file}'",
+        "EXPLAIN ANALYZE COPY (SELECT 1) TO '{file}'",
+        "/* */ explain (format json) COPY (SELECT 1) TO '{file}'",
+        "PRAGMA profiling_output = '{file}'",
     ],
 )
 def test_a_statement_that_writes_is_refused(cli: Cli, tmp_path: Path, statement: str) -> None:
@@ -76,6 +79,19 @@ def test_a_statement_that_writes_is_refused(cli: Cli, tmp_path: Path, statement:
     assert ran.code == 2
     assert "only read here" in ran.err
     assert not file.exists()
+
+
+@pytest.mark.parametrize("query", ["SELECT * FROM read_text('{file}')", "FROM '{file}'"])
+def test_no_file_but_those_of_the_lake_is_read(cli: Cli, tmp_path: Path, query: str) -> None:
+    file = tmp_path / "secret.csv"
+    file.write_text("a,b")
+    ran = cli("sql", query.format(file=file))
+    assert ran.code == 2
+    assert "configuration" in ran.err
+
+
+def test_a_query_is_explained(cli: Cli, lake: Path) -> None:
+    assert "analyzed_plan" in cli("sql", "EXPLAIN ANALYZE SELECT * FROM rail.delays", "--json").out
 
 
 def test_a_mistake_in_the_query_is_one_message(cli: Cli) -> None:
