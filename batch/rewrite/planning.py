@@ -68,7 +68,7 @@ def make_plan(
     """
     plans, run = Plans(live.lake.settings), run_name(cause)
     draft = plans.drafted(run)
-    with removed_unless_finished(draft), copied(live, names, draft / "copy") as copy:
+    with removed_unless_finished(draft), copied(live, names, draft / run) as copy:
         prepare(copy)
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))

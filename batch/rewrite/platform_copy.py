@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import time
 from collections.abc import Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
@@ -21,6 +22,8 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 
 _LEDGERS = (*LEDGERS, lost_offsets.GAPS, transaction_offsets.TRANSACTIONS)
 """Ledgers that a rewrite reads or writes."""
+_LONGEST_S = 3 * 86_400
+"""No copy is in use for longer."""
 
 
 @contextmanager
@@ -32,11 +35,11 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
 
     Args:
         names: full names; a table that does not exist yet is left out.
-        home: a folder for the copy.
+        home: a folder for the copy, of a name of its own; its tables lie beside the live ones, whose files they share.
     """
-    shutil.rmtree(home, ignore_errors=True)
-    lake = Lake(_settings_of_copy(live.lake.settings, home))
-    copy = Platform(lambda: live.spark, lake, live.registry)
+    settings = _settings_of_copy(live.lake.settings, home)
+    copy = Platform(lambda: live.spark, Lake(settings), live.registry)
+    _remove_left(Path(settings.lake).parent)
     try:
         reached = {*names, *(table.full_name for table in below(live.registry, names))}
         tables = [table for table in live.registry.in_order() if table.full_name in reached]
@@ -44,6 +47,7 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
         yield copy
     finally:
         shutil.rmtree(home, ignore_errors=True)
+        shutil.rmtree(settings.lake, ignore_errors=True)
 
 
 def below(registry: Registry, names: Collection[str]) -> list[Table]:
@@ -61,10 +65,17 @@ def _settings_of_copy(settings: Settings, home: Path) -> Settings:
     return replace(
         settings,
         home=home,
-        lake="",
+        lake=f"{settings.lake_uri}/_copies/{home.name}",
         archive=settings.archive_uri,
         bootstrap=settings.bootstrap_servers,
     )
+
+
+def _remove_left(copies: Path) -> None:
+    """Remove copies whose makers were killed."""
+    for copy in copies.glob("*"):
+        if time.time() - copy.stat().st_mtime > _LONGEST_S:
+            shutil.rmtree(copy, ignore_errors=True)
 
 
 def _copy_tables(live: Platform, copy: Platform, names: Collection[str], reached: list[Table]) -> None:
