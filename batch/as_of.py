@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from batch.offset_selection import LogPosition, OffsetSelection
 from infra.errors import BadArgument
-from infra.instants import from_epoch_ms
+from infra.spark.spark_literals import instant_of
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.derived_rows import derive_over, one_of_each_key
@@ -61,7 +61,7 @@ class AsOf:
         watermark_ms = self._watermark_ms(table)
         if watermark_ms is None:
             return F.lit(False)
-        return F.coalesce(F.col(closes_at) < F.lit(from_epoch_ms(watermark_ms)), F.lit(False))
+        return F.coalesce(F.col(closes_at) < instant_of(watermark_ms), F.lit(False))
 
     def _events(self, topic: Topic) -> DataFrame:
         span = OffsetSelection.before(self.before[topic.full_name])

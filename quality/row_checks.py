@@ -8,10 +8,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
 from infra.errors import BadArgument, BadDeclaration, SchemaMismatch
+from infra.spark.spark_literals import literal_of
 from quality.check_result import RuleVerdict, Sample, Verdict
 from quality.rules import (
     ROW_RULES,
@@ -28,12 +28,13 @@ from quality.rules import (
 )
 
 if TYPE_CHECKING:
+    from datetime import datetime
+
     from pyspark.sql import Column, DataFrame, Row
     from pyspark.sql.types import DataType
 
 REASONS = "_reasons"
 SAMPLES = 5
-_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def split(df: DataFrame, rules: Sequence[Rule]) -> tuple[DataFrame, DataFrame]:
@@ -153,7 +154,7 @@ def _literal(value: object, of: DataType) -> Column:
 
     if _domain(of) != "timestamp":
         return F.lit(value)
-    return F.timestamp_micros(F.lit((utc(value) - _EPOCH) // timedelta(microseconds=1)))
+    return literal_of(utc(value))
 
 
 def _reasons(df: DataFrame, rules: Sequence[Rule]) -> Column:

@@ -12,8 +12,8 @@ from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import correct
 from batch.rewrite.backfill import accept_definition
 from infra.errors import WriteConflict
-from infra.instants import from_epoch_ms
 from infra.offset_ranges import condition
+from infra.spark.spark_literals import instant_of
 from tables.declare.code_fingerprint import code_facts, is_accepted
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
@@ -95,7 +95,7 @@ class Promotion:
         column = self.table.closes_at or self.table.event_time
         if self._bound_ms is None or column is None or column not in rows.columns:
             return rows
-        return rows.where(F.col(column).cast("timestamp") < F.lit(from_epoch_ms(self._bound_ms)))
+        return rows.where(F.col(column).cast("timestamp") < instant_of(self._bound_ms))
 
     @cached_property
     def _watermark_ms(self) -> int | None:

@@ -9,7 +9,7 @@ import pyarrow as pa
 from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.duckdb_session import duckdb_utc
-from infra.instants import from_epoch_ms
+from infra.spark.spark_literals import instant_of
 from tables.declare.code_fingerprint import ACCEPTED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
@@ -49,7 +49,7 @@ class ClosedRowGuard:
         if closed_before_ms is None or self._table.closes_at is None:
             return rows
         closes = F.col(self._table.closes_at)
-        return rows.where((closes >= F.lit(from_epoch_ms(closed_before_ms))) | closes.isNull())
+        return rows.where((closes >= instant_of(closed_before_ms)) | closes.isNull())
 
     def reached_by(self, events: DataFrame, topic: Topic) -> DataFrame:
         """The events that rows which were still open can be made from."""
@@ -60,7 +60,7 @@ class ClosedRowGuard:
             return events
         # A row closes at most `depends_within` after its own time, and its input rows are as near.
         first_ms = closed_before_ms - 2 * self._table.depends_within_ms
-        return events.where(F.col(topic.event_time) >= F.lit(from_epoch_ms(first_ms)))
+        return events.where(F.col(topic.event_time) >= instant_of(first_ms))
 
     def delete_open_rows(self, writer: Writer) -> None:
         """Delete the rows that were still open."""

@@ -11,6 +11,7 @@ from infra.errors import BadArgument, UnexplainedDifference
 from infra.instants import from_epoch_ms
 from infra.offset_ranges import RangesOf
 from infra.spark.rows import in_spark
+from infra.spark.spark_literals import instant_of
 from streaming.rebuild.reingest import Read
 from streaming.rebuild.state_replay import (
     adopt,
@@ -205,8 +206,8 @@ def _compare_rows(
     """
     from pyspark.sql import functions as F
 
-    bound = from_epoch_ms(Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0)
-    is_open = F.col(str(table.closes_at)) >= F.lit(bound)
+    bound_ms = Checkpoint.of_table(in_shadow.lake.settings, table).watermark_ms() or 0
+    is_open = F.col(str(table.closes_at)) >= instant_of(bound_ms)
 
     def compared(platform: Platform, version: int | None = None) -> DataFrame:
         rows = platform.lake.frame(live.spark, table.full_name, version)
@@ -216,7 +217,7 @@ def _compare_rows(
     uncorrected = target.difference(compared(in_shadow, streamed), there)
     changes = in_spark(live.spark, target.difference(made, there))
     both = matching(changes, uncorrected, table.primary_key, "SEMI")
-    return compare_rows(table, made, both, None if with_open else bound)
+    return compare_rows(table, made, both, None if with_open else from_epoch_ms(bound_ms))
 
 
 def _described(found: Recovery) -> str:

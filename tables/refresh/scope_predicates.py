@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import date, datetime
 from functools import cached_property, partial
 from typing import TYPE_CHECKING, Any
 
@@ -12,7 +11,8 @@ import pyarrow as pa
 
 from infra.delta.datafusion_sql import instant, literal
 from infra.delta.file_pruning import ValueBounds
-from infra.instants import Interval, from_epoch_ms
+from infra.instants import DAY_MS, Interval
+from infra.spark.spark_literals import date_of, instant_of, literal_of
 from tables.declare.table import Table, restricting
 from tables.declare.topic import Topic
 from tables.refresh.row_diff import matching
@@ -99,7 +99,7 @@ class ScopeFilter:
 
         if not self._closes:
             return F.lit(True)
-        return F.coalesce(F.col(self._closes) < F.lit(from_epoch_ms(self.closed_before_ms or 0)), F.lit(False))
+        return F.coalesce(F.col(self._closes) < instant_of(self.closed_before_ms or 0), F.lit(False))
 
     def without_open(self, rows: DataFrame, live: DataFrame) -> DataFrame:
         """The rows of whose keys no live row is open: such a row is still the stream's, and so is its key."""
@@ -333,18 +333,15 @@ class ScopeFilter:
 
         for text, values in self._values(by):
             value = _value(text, frame.columns)
-            condition = value.isin([v for v in values if v is not None])
+            condition = value.isin([literal_of(v) for v in values if v is not None])
             frame = frame.where(condition | value.isNull() if None in values else condition)
         ranges = self._ranges(slack_ms)
         if time and ranges:
             is_date = dict(frame.dtypes)[time] == "date"
             condition = F.col(time).isNull()
             for r in ranges:
-                first, last = from_epoch_ms(r.start), from_epoch_ms(r.end)
-                bounds: tuple[date | datetime, date | datetime] = (
-                    (first.date(), last.date()) if is_date else (first, last)
-                )
-                condition |= F.col(time).between(F.lit(bounds[0]), F.lit(bounds[1]))
+                bounds = (date_of(ms // DAY_MS) if is_date else instant_of(ms) for ms in (r.start, r.end))
+                condition |= F.col(time).between(*bounds)
             frame = frame.where(condition)
         return frame
 
