@@ -320,12 +320,14 @@ class Unknown(Relation):
     """Rows that are made in a way that the algebra does not express; `why` says what it is.
 
     Attributes:
-        is_impure: they come from elsewhere than the inputs.
+        is_impure: they come from elsewhere than the inputs, or their columns do.
+        hint: what to do instead.
     """
 
     inputs: tuple[Relation, ...]
     why: str
     is_impure: bool = False
+    hint: str = ""
 
     @property
     def below(self) -> tuple[Relation, ...]:

@@ -222,6 +222,11 @@ class _Reader:
         return self._build.distinct(self.relation(one.input), list(one.column_names) or None)
 
     def _aggregate(self, one: Any) -> Relation:
+        if one.HasField("pivot") and not one.pivot.values:
+            return self._build.elsewhere(
+                "calls pivot() without its values, so that its columns are those of the day when the table was made",
+                'Name them: pivot("kind", ["a", "b"]).',
+            )
         below, node = self.relation(one.input), self._build.node()
         by = [self._group(expression, below, node) for expression in one.grouping_expressions]
         columns = [c for expression in one.aggregate_expressions for c in self._columns(expression, below, node)]

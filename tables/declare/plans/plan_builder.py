@@ -71,9 +71,9 @@ class PlanBuilder:
         """Rows of which nothing is known."""
         return Unknown(inputs=tuple(below), why=why, columns=(Named("", Rest("", self.node())),))
 
-    def elsewhere(self, why: str) -> Relation:
-        """Rows that come from elsewhere than the inputs."""
-        return Unknown(inputs=(), why=why, is_impure=True, columns=(Named("", Rest("", self.node())),))
+    def elsewhere(self, why: str, hint: str = "") -> Relation:
+        """Rows that come from elsewhere than the inputs, or whose columns do; and what to do instead."""
+        return Unknown(inputs=(), why=why, is_impure=True, hint=hint, columns=(Named("", Rest("", self.node())),))
 
     def aliased(self, below: Relation, alias: str) -> Relation:
         """Give rows an alias."""

@@ -59,7 +59,7 @@ def find_mistakes(root: Relation, identities: Mapping[str, Sequence[str]]) -> li
 def _of_relation(one: Relation, identities: Mapping[str, Sequence[str]]) -> Iterator[PlanMistake]:
     match one:
         case Unknown() if one.is_impure:
-            yield PlanMistake(f"{one.why}.", _PURE)
+            yield PlanMistake(f"{one.why}.", one.hint or _PURE)
         case Filter() if one.is_sort:
             yield PlanMistake(
                 "orderBy has no meaning on a stream, whose rows do not end.",

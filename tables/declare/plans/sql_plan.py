@@ -38,9 +38,10 @@ _OPERATORS: dict[type[exp.Expr], str] = {
     exp.And: "and", exp.Or: "or", exp.Not: "not", exp.Neg: "negative", exp.BitwiseAnd: "&", exp.BitwiseOr: "|",
     exp.BitwiseXor: "^", exp.BitwiseNot: "~", exp.Like: "like", exp.ILike: "ilike", exp.RegexpLike: "rlike",
     exp.Between: "between", exp.Transform: "transform", exp.Overlay: "overlay",
-    exp.Substring: "substring", exp.StrPosition: "instr", exp.Trim: "trim", exp.Extract: "extract",
+    exp.Substring: "substring", exp.StrPosition: "instr", exp.Extract: "extract",
 }  # fmt: skip
 """Syntax that sqlglot reads as a node of its own, with the values under it as arguments."""
+_TRIMS = {"BOTH": "trim", "LEADING": "ltrim", "TRAILING": "rtrim"}
 _JOINS = {"": "inner", "LEFT": "left_outer", "RIGHT": "right_outer", "FULL": "full_outer"}
 
 
@@ -70,6 +71,7 @@ class SqlReader:
         return self._columns(_parsed(written), below, node)
 
     def _query(self, one: exp.Expr) -> Relation:
+        _require_read(one)
         if isinstance(one, exp.Subquery):
             return self._aliased(self._tail(self._query(one.this), one), one)
         within = self._with(one)
@@ -101,9 +103,6 @@ class SqlReader:
         return self._named(rows, columns) if columns else rows
 
     def _select(self, one: exp.Select) -> Relation:
-        unknown = sorted({name for name, value in one.args.items() if value} - _CLAUSES)
-        if unknown:
-            raise NotUnderstood(f"{unknown[0].upper()} in SQL text")
         clause = one.args.get("from_") or one.args.get("from")
         if clause is None:
             raise NotUnderstood("SQL text without FROM")
@@ -163,8 +162,9 @@ class SqlReader:
     def _from(self, one: exp.Expr) -> Relation:
         if isinstance(one, exp.Subquery):
             return self._query(one)
-        if not isinstance(one, exp.Table) or one.args.get("laterals") or one.args.get("pivots"):
+        if not isinstance(one, exp.Table):
             raise NotUnderstood(f"{type(one).__name__.upper()} after FROM in SQL text")
+        _require_read(one)
         if not isinstance(one.this, exp.Identifier):
             raise NotUnderstood("a function after FROM in SQL text")
         name = ".".join(part.name for part in one.parts)
@@ -177,6 +177,7 @@ class SqlReader:
         return rows
 
     def _join(self, left: Relation, join: exp.Join) -> Relation:
+        _require_read(join)
         right = self._from(join.this)
         kind, side = (join.kind or "").upper(), (join.side or "").upper()
         if join.method and join.method.upper() == "NATURAL":
@@ -240,6 +241,9 @@ class SqlReader:
                 return self._value(one.this, below, node)
             case exp.Anonymous():
                 return self._call(one.name, one.expressions, below, node)
+            case exp.Trim():
+                values = self._values([v for v in (one.args.get("expression"), one.this) if v], below, node)
+                return self._build.call(_TRIMS[str(one.args.get("position") or "BOTH").upper()], values, node)
             case exp.Case():
                 return self._case(one, below, node)
             case exp.In() if not one.args.get("query"):
@@ -250,7 +254,7 @@ class SqlReader:
                 return Call("isnull", (self._value(one.this, below, node),))
             case exp.Subquery() | exp.Exists() | exp.In() | exp.Select():
                 raise NotUnderstood("a subquery within an expression of SQL text")
-        if type(one) not in _OPERATORS:
+        if type(one) not in _OPERATORS or True in one.args.values():
             raise NotUnderstood(f"{type(one).__name__.upper()} in SQL text")
         inner = [value for value in one.args.values() for value in (value if isinstance(value, list) else [value])]
         values = [self._value(v, below, node) for v in inner if isinstance(v, exp.Expr) and not isinstance(
@@ -305,8 +309,22 @@ class SqlReader:
 
 
 _MANY_GROUPINGS = ("rollup", "cube", "grouping_sets", "all", "totals")
-_CLAUSES = {"with_", "with", "from_", "from", "joins", "where", "group", "having", "distinct", "order", "sort", "limit",
-            "offset", "expressions", "hint"}  # fmt: skip
+_TAIL = {"with_", "with", "order", "sort", "limit", "offset"}
+_READ: dict[type[exp.Expr], set[str]] = {
+    exp.Select: {*_TAIL, "from_", "from", "joins", "where", "group", "having", "distinct", "expressions", "hint"},
+    exp.SetOperation: {*_TAIL, "this", "expression", "distinct", "by_name"},
+    exp.Subquery: {*_TAIL, "this", "alias"},
+    exp.Table: {"this", "db", "catalog", "alias", "joins"},
+    exp.Join: {"this", "side", "kind", "method", "on", "using", "hint"},
+}
+"""The parts of what makes rows that are read."""
+
+
+def _require_read(one: exp.Expr) -> None:
+    """Refuse rows of whose text a part is not read, which would be taken for those of the rest."""
+    for kind, read in _READ.items():
+        if isinstance(one, kind) and (unread := sorted({name for name, part in one.args.items() if part} - read)):
+            raise NotUnderstood(f"{unread[0].strip('_').upper()} in SQL text")
 
 
 def _later(reader: SqlReader, query: exp.Expr, columns: Sequence[str]) -> View:

@@ -53,6 +53,18 @@ def scopes(tmp_path: Path, text: str, **more: str) -> dict[str, Any]:
             ),
             {"recompute_by": ("sensor",), "scope_columns": {"readings": {"sensor": "value"}}},
         ),
+        *(
+            (
+                f'sql("SELECT {trimmed} AS s, count(*) AS n FROM {{r}} GROUP BY 1", r=readings)',
+                {"recompute_by": ("s",), "scope_columns": {"readings": {"s": scope}}},
+            )
+            for trimmed, scope in {
+                "trim('x', sensor)": "trim('x', sensor)",
+                "trim(BOTH 'x' FROM sensor)": "trim('x', sensor)",
+                "trim(LEADING FROM sensor)": "ltrim(sensor)",
+                "trim(TRAILING 'x' FROM sensor)": "rtrim('x', sensor)",
+            }.items()
+        ),
         (
             (
                 'readings.withColumnsRenamed({"sensor": "value", "value": "sensor"}).groupBy("read_at")'
@@ -160,6 +172,10 @@ def test_rows_that_are_multiplied_have_another_key(tmp_path: Path, body: str) ->
     [
         ('sql("SELECT sensor, read_at FROM {readings} WHERE value > (SELECT 1)", readings=readings)', "a subquery"),
         ('sql("SELECT * FROM {readings} PIVOT (sum(value) FOR sensor IN (1))", readings=readings)', "SQL text"),
+        ('sql("SELECT * FROM {readings} TABLESAMPLE (10 PERCENT)", readings=readings)', "SAMPLE in SQL text"),
+        ('sql("SELECT * FROM (FROM {readings}) TABLESAMPLE (1 ROWS)", readings=readings)', "SAMPLE in SQL text"),
+        ('sql("SELECT * FROM (FROM {r}) UNPIVOT (v FOR n IN (value))", r=readings)', "PIVOTS in SQL text"),
+        ('sql("SELECT * FROM {r} WHERE value BETWEEN SYMMETRIC 2 AND 1", r=readings)', "BETWEEN in SQL text"),
         ('readings.unpivot("sensor", ["value"], "k", "v")', "`unpivot`"),
     ],
 )

@@ -28,6 +28,7 @@ GROUP = 'readings.groupBy("sensor").agg({call}.alias("x"))'
         ('readings.orderBy("value").limit(10)', r"uses limit\(\) without a total order.*\n.*add sensor, read_at to"),
         ('sql("SELECT * FROM {readings} ORDER BY value LIMIT 3", readings=readings)', r"uses limit\(\) without"),
         ('readings.dropDuplicates(["sensor"])', r"calls dropDuplicates\(\), which leaves open which read_at stays"),
+        ('readings.groupBy("sensor").pivot("value").count()', r"calls pivot\(\) without its values.*\nHint: Name them"),
         (GROUP.format(call='F.first("value")'), r"calls first\(\) in a group"),
         (GROUP.format(call='F.collect_list("value")'), r"collect_list\(\).*\nHint: Use F.sort_array\(F.collect_list"),
         (GROUP.format(call='F.concat_ws(",", F.collect_list("value"))'), r"calls collect_list\(\)"),
