@@ -61,6 +61,12 @@ def name_rows(found: RunResult | Audited) -> str:
             )
         else:
             rows.append(key + (" is missing" if d.change == "insert" else " should not be there"))
-    more = found.unexplained - len(rows)
+    unfound = found.unfound if isinstance(found, Audited) else 0
+    count = found.unexplained - unfound
+    more = count - len(rows)
     examples = ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""
-    return f"{found.table}: {found.unexplained} rows differ and nothing touched them{examples}"
+    said = [f"{count} rows differ and nothing touched them{examples}"] if count else []
+    said += [f"{unfound} groups of rows differ in no row that its key finds, as texts of a collation may"] * bool(
+        unfound
+    )
+    return f"{found.table}: {'; '.join(said)}"

@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from batch.audit.completeness import Coverage, coverage
 from batch.audit.database_audit import ComparedTable, compare_with_database
-from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
+from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from batch.audit.missing_offsets import explain_missing
 from batch.audit.topic_audit import TopicReport, compare_with_log
 from batch.ledgers.run_result import Audited, run_name
@@ -26,6 +26,7 @@ from infra.delta.sizes import COMMITTED, most_rows
 from infra.errors import BadArgument, BrokerUnreachable, TwofoldError, UnexplainedDifference
 from infra.instants import DAY_MS, Interval, epoch_ms
 from infra.process.file_locks import is_held
+from infra.spark.rows import here
 from infra.spark.spark_client import failing_alone
 from tables.declare.captured_topic import captures
 from tables.declare.code_fingerprint import fingerprint, require_one_definition
@@ -213,12 +214,13 @@ def _compare(pinned: Pinned, result: Audited, turn: Turn) -> Audited:
     if not differing.differing:
         return result
     sides = [in_buckets(table, side, differing.differing) for side in (should, live)]
-    rows = pa.table(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides).toArrow())
-    unexplained = pinned.outside(rows, pinned.in_flight(pinned.before()))
+    rows = here(Target.of_table(pinned.platform.spark, pinned.platform.lake, table).difference(*sides))
+    unexplained, hidden = pinned.outside(rows, pinned.in_flight(pinned.before())), unfound(table, sides, rows)
     return replace(
         result,
         excused=len(rows) - len(unexplained),
-        unexplained=len(unexplained),
+        unexplained=len(unexplained) + hidden,
+        unfound=hidden,
         differences=differences_of(table, unexplained),
     )
 

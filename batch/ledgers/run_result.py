@@ -92,7 +92,8 @@ class Audited:
         buckets: into which they fell, or rows that should be there; 0: nothing was compared.
         differing: buckets whose fingerprints differ from the recomputation.
         excused: rows that differ, and that something touches which the next reconcile will look at.
-        unexplained: rows that differ though nothing touches them; `differences`: the first of these.
+        unexplained: rows that differ though nothing touches them; `differences`: the first of these. And `unfound`.
+        unfound: buckets that differ in more than rounding, though each row that its key finds is equal.
         skipped: why the table was not looked at; empty where it was. `hint`: what to do then.
     """
 
@@ -107,6 +108,7 @@ class Audited:
     excused: int = 0
     unexplained: int = 0
     differences: Sequence[Difference] = ()
+    unfound: int = 0
     skipped: str = ""
     hint: str = ""
     seconds: float = 0.0

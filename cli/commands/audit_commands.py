@@ -218,6 +218,10 @@ def _print_report(report: AuditReport) -> None:
     out.print(make_table(None, columns, rows, right=columns[2:]))
     if blank := [t.table for t in report.tables if not t.buckets and not t.skipped]:
         out.print(f"Nothing was compared of {', '.join(blank)}: no row is closed, or none is in this share.")
+    if excused := [t.table for t in report.tables if t.excused]:
+        out.print(
+            f"Excused rows of {', '.join(excused)} were touched since their last reconcile: the next one looks at them."
+        )
     columns = ["topic", "offsets", "events", "quarantined", "in transactions", "lost", "missing", "repeated", "waiting"]
     counts = ["records", "events", "quarantined", "in_transactions", "lost", "missing", "repeated"]
     topics = [

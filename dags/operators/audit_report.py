@@ -33,9 +33,11 @@ class TableAuditOperator(ReportOperator):
             *(found[name] for name in ("table", "turn", "of", "rows", "unexplained")),
         )
         if found["unexplained"]:
+            named = [_described(row) for row in found["differences"][:_NAMED]]
+            named += [f"{found['unfound']} groups of rows as a whole"] * bool(found["unfound"])
             error = UnexplainedDifference(
                 f"{self.of}: {found['unexplained']:,} rows differ and nothing touched them, for example "
-                f"{'; '.join(_described(row) for row in found['differences'][:_NAMED])}.",
+                f"{'; '.join(named)}.",
                 hint="They were left as they are: `./twofold why TABLE key=value` shows what wrote such a row, and "
                 "the DAG repair overwrites them once you approve.",
             )

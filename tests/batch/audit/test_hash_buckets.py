@@ -6,9 +6,10 @@ import math
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pytest
 
-from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn
+from batch.audit.hash_buckets import Turn, compare_buckets, in_buckets, of_turn, unfound
 from tests.tables.declared import a_table
 
 if TYPE_CHECKING:
@@ -79,3 +80,22 @@ def test_every_row_has_its_turn_once(spark: SparkSession) -> None:
         turns = [of_turn(table, rows, Turn(number, 3)) for number in range(3)]
         seen = [row["sensor"] for turn in turns for row in turn.collect()]
         assert sorted(seen) == sorted(f"s{n}" for n in range(100))
+
+
+@pytest.mark.parametrize(
+    ("live", "found", "left"),
+    [
+        (("A", 1.0, 1), [], 1),  # equal by the collation, and not the same text
+        (("a", 1.0 + 1e-15, 1), [], 0),  # equal but for rounding
+        (("a", 1.0, 2), [("k", 1)], 0),  # found by its key
+    ],
+)
+def test_what_no_key_finds_is_counted(
+    spark: SparkSession, live: tuple[str, float, int], found: list[tuple[str, int]], left: int
+) -> None:
+    table = a_table(primary_key=["k"], recompute_by=["k"], event_time=None, depends_within=None, closes_at=None)
+    schema = "k string, word string collate UTF8_LCASE, x double, n long"
+    sides = [spark.createDataFrame([("k", *values)], schema) for values in (("a", 1.0, 1), live)]
+    rows = pa.table({"k": pa.array([k for k, _ in found], pa.string())})
+    assert len(compare_buckets(table, *sides).differing) == 1
+    assert unfound(table, sides, rows) == left

@@ -20,6 +20,7 @@ RIGHT = {
     "rows": 97,
     "buckets": 9,
     "excused": 1,
+    "unfound": 0,
     "skipped": "",
 }
 DAMAGED = {
