@@ -15,7 +15,6 @@ from typing import TYPE_CHECKING, Literal
 from uuid import uuid4
 
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from infra.delta.compaction import after_commit
 from infra.delta.file_statistics import parquet_properties
@@ -23,7 +22,7 @@ from infra.delta.lake import WRITER, Lake
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
-from infra.spark.rows import are_here, column_names, in_spark
+from infra.spark.rows import are_here, column_names, here, in_spark, quoted, run_sql
 
 if TYPE_CHECKING:
     from deltalake import CommitProperties, DeltaTable
@@ -167,6 +166,7 @@ class Writer:
             SchemaMismatch: names the missing and the unexpected columns.
             WriteConflict: after bounded retries.
         """
+        rows, of = self._placed(rows)
         columns = column_names(rows)
         others = [c for c in columns if c not in key]
         if keep:
@@ -174,7 +174,7 @@ class Writer:
         elif greatest:
             condition = greater(greatest)
         else:
-            condition = " OR ".join(f"NOT {equal(c)}" for c in others) or "false"
+            condition = " OR ".join(f"NOT {equal(c, of=of)}" for c in others) or "false"
         plan = Merge(
             on=" AND ".join(equal(c) for c in key),
             update=None if keep else condition,
@@ -196,9 +196,10 @@ class Writer:
         Returns:
             Rows really changed; fewer than asked for when others were faster.
         """
+        changes, of = self._placed(changes)
         columns = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
-        same = " AND ".join(equal(c, BEFORE + c) for c in others) or "true"
+        same = " AND ".join(equal(c, BEFORE + c, of) for c in others) or "true"
         update = f"s.`{CHANGE}` = 'update' AND {same}"
         if greatest:
             update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {greater(greatest)})"
@@ -241,7 +242,7 @@ class Writer:
                 plan.by_rust(table, _nested_as_in(table, rows), self._properties(stamp))
 
             return self._commit(rows, stamp, by_rust, extra)
-        frame, uri, says = self._frame(rows), self.lake.uri(self.name), self._session(stamp)
+        frame, uri, says = rows, self.lake.uri(self.name), self._session(stamp)
         _require_unique(self.name, frame, plan.key)
         return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
 
@@ -333,6 +334,13 @@ class Writer:
     def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
+    def _placed(self, rows: Rows) -> tuple[Rows, DataFrame | None]:
+        """The rows where the engine that merges them takes them, and again as a frame if that is Spark."""
+        if self._through_rust(rows):
+            return rows, None
+        frame = self._frame(rows)
+        return frame, frame
+
     def _frame(self, rows: Rows) -> DataFrame:
         if not are_here(rows):
             return rows
@@ -366,15 +374,9 @@ def _nested_as_in(table: DeltaTable, rows: pa.Table) -> pa.Table:
 
 def _require_unique(name: str, rows: Rows, key: Sequence[str]) -> None:
     """delta-rs would insert both rows of a key; Spark refuses only what meets a row that is there."""
-    if are_here(rows):
-        seen = rows.select(list(key)).group_by(list(key)).aggregate([([], "count_all")])
-        repeated = seen.filter(pc.greater(seen["count_all"], 1)).drop_columns("count_all").slice(0, 1).to_pylist()
-    else:
-        from pyspark.sql import functions as F
-
-        seen_rows = rows.groupBy(*key).agg(F.count("*").alias("_rows")).where("_rows > 1").select(*key)
-        repeated = seen_rows.limit(1).toArrow().to_pylist()
-    if repeated:
+    names = ", ".join(map(quoted, key))
+    many = f"SELECT {names} FROM {{rows}} GROUP BY {names} HAVING count(*) > 1 LIMIT 1"
+    if repeated := here(run_sql(many, rows=rows)).to_pylist():
         raise QualityFailed(
             f"{name}: several rows to be written have the key {repeated[0]}; nothing was written.",
             hint="The table's function must return one row per key.",

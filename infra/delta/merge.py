@@ -12,11 +12,14 @@ from weakref import WeakKeyDictionary
 from infra.delta.compaction import after_commit
 from infra.delta.datafusion_sql import span
 from infra.delta.file_statistics import parquet_properties
+from infra.spark.rows import without_maps
 
 if TYPE_CHECKING:
     import pyarrow as pa
     from deltalake import CommitProperties, DeltaTable
     from pyspark.sql import DataFrame, SparkSession
+
+    from infra.spark.rows import Rows
 
 
 _turns: WeakKeyDictionary[SparkSession, Lock] = WeakKeyDictionary()
@@ -105,9 +108,15 @@ def _turn(spark: SparkSession) -> Lock:
         return _turns.setdefault(spark, Lock())
 
 
-def equal(column: str, source: str | None = None) -> str:
-    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND."""
-    return f"(t.`{column}` <=> s.`{source or column}`)"
+def equal(column: str, source: str | None = None, of: Rows | None = None) -> str:
+    """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND.
+
+    Args:
+        of: rows in Spark, which compares no maps, with the column.
+    """
+    sides = f"t.`{column}`", f"s.`{source or column}`"
+    one, other = sides if of is None else (without_maps(side, of, column, by_spark=True) for side in sides)
+    return f"({one} <=> {other})"
 
 
 def greater(columns: Sequence[str]) -> str:

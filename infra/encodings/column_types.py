@@ -181,24 +181,3 @@ class _Parser:
             f"{self._column} has the type {self._text!r}; expected {expected}.",
             hint=f"Did you mean {near[0]!r}?" if near else "A trailing '?' allows null.",
         )
-
-
-def with_nullable_parts(schema: pa.Schema) -> pa.Schema:
-    """The schema, but the fields of structs may be null, as they are in Arrow where the struct itself is."""
-    import pyarrow as pa
-
-    return pa.schema([pa.field(field.name, _with_nullable_parts(field.type), field.nullable) for field in schema])
-
-
-def _with_nullable_parts(kind: pa.DataType) -> pa.DataType:
-    import pyarrow as pa
-
-    if pa.types.is_struct(kind):
-        fields = (kind.field(n) for n in range(kind.num_fields))
-        return pa.struct([pa.field(f.name, _with_nullable_parts(f.type)) for f in fields])
-    if pa.types.is_list(kind):
-        item = kind.value_field
-        return pa.list_(pa.field(item.name, _with_nullable_parts(item.type), item.nullable))
-    if pa.types.is_map(kind):
-        return pa.map_(kind.key_type, _with_nullable_parts(kind.item_type))
-    return kind

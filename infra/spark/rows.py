@@ -11,6 +11,7 @@ from infra.duckdb_session import query
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.types import DataType
     from typing_extensions import TypeIs
 
     Rows: TypeAlias = pa.Table | DataFrame
@@ -39,10 +40,11 @@ def quoted(column: str) -> str:
 
 
 def _in_backticks(name: re.Match[str]) -> str:
-    return _backticked(name[1].replace('""', '"'))
+    return backticked(name[1].replace('""', '"'))
 
 
-def _backticked(name: str) -> str:
+def backticked(name: str) -> str:
+    """The name of a column in a text of Spark's, whatever is in it."""
     text = name.replace("`", "``")
     return f"`{text}`"
 
@@ -53,13 +55,55 @@ def cast_like(rows: R, like: Rows) -> R:
         schema = like.schema if are_here(like) else here(like.limit(0)).schema
         return cast("R", rows.select(schema.names).cast(schema))
     types = dict(in_spark(rows.sparkSession, like).dtypes)
-    columns = [(name, rows[_backticked(name)].cast(kind)) for name, kind in types.items()]
+    columns = [(name, rows[backticked(name)].cast(kind)) for name, kind in types.items()]
     return cast("R", rows.select(*(column.alias(name) for name, column in columns)))
 
 
 def column_types(rows: Rows) -> dict[str, str]:
     """Column -> its type, in the words of where the rows are; both say `double`, `float` and `map<`."""
     return {f.name: str(f.type) for f in rows.schema} if are_here(rows) else dict(rows.dtypes)
+
+
+def without_maps(value: str, rows: Rows, column: str, *, by_spark: bool) -> str:
+    """SQL of a value of a column of the rows, its maps as their entries in order: of maps Spark knows no two equal.
+
+    Args:
+        value: in the SQL of the engine.
+        by_spark: the engine is Spark, not DuckDB.
+    """
+    if "map<" not in column_types(rows)[column]:
+        return value
+    from pyspark.sql.pandas.types import from_arrow_type
+
+    kind = from_arrow_type(rows.schema.field(column).type) if are_here(rows) else rows.schema[column].dataType
+    return _without_maps(value, kind, by_spark=by_spark)
+
+
+def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool) -> str:
+    from pyspark.sql import types as T
+
+    def part(text: str, of: DataType) -> str:
+        return _without_maps(text, of, depth + 1, by_spark=by_spark)
+
+    def of_each(items: str, made: str) -> str:
+        if by_spark:
+            return f"transform({items}, {each} -> {made})"
+        return f"list_transform({items}, lambda {each}: {made})"
+
+    each, record = f"_e{depth}", "struct" if by_spark else "row"
+    match kind:
+        case T.MapType() if "map<" in kind.valueType.simpleString():
+            entry = f"{record}({each}.key, {part(f'{each}.value', kind.valueType)})"
+            return f"array_sort({of_each(f'map_entries({value})', entry)})"
+        case T.MapType():
+            return f"array_sort(map_entries({value}))"
+        case T.ArrayType() if "map<" in kind.simpleString():
+            return of_each(value, part(each, kind.elementType))
+        case T.StructType() if "map<" in kind.simpleString():
+            name = backticked if by_spark else quoted
+            fields = ", ".join(part(f"{value}.{name(f.name)}", f.dataType) for f in kind)
+            return f"CASE WHEN {value} IS NOT NULL THEN {record}({fields}) END"
+    return value
 
 
 def are_here(rows: Rows) -> TypeIs[pa.Table]:

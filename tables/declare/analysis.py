@@ -17,8 +17,20 @@ from tables.declare.topic import Topic
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import StructType
+    from pyspark.sql.types import DataType, StructType
 
+_STORED = frozenset(
+    {
+        *("string", "binary", "boolean", "date", "timestamp", "timestamp_ntz"),
+        *("byte", "short", "integer", "long", "float", "double", "decimal"),
+    }
+)
+"""Types that Delta tables and both of our engines have, as PySpark calls them."""
+_INSTEAD = {
+    "interval": "Return a number: of microseconds, F.unix_micros(end) - F.unix_micros(start).",
+    "time": 'Return it as text, .cast("string"), or as a whole timestamp.',
+    "void": 'Give it a type: .cast("string"), for an array .cast("array<string>").',
+}
 _UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
 _AROUND = re.compile(r"^\(\S+\) |^\[[A-Z_.]+\] |\s*SQLSTATE: \w+.*$")
 
@@ -128,8 +140,7 @@ def _analyse(
         names = list(dict.fromkeys(column for frame in frames.values() for column in frame.columns))
         return [_explained(place, error, names)], None
     impure = [mistake] if (mistake := impure_call(table, rows)) else []
-    unordered = wrong_order(table, schema)
-    wrong = [*wrong_columns(table, rows.columns), *wrong_times(table, schema), *unordered, *_wrong_rules(table, rows)]
+    wrong = [*wrong_columns(table, rows.columns), *wrong_types(table, schema), *_wrong_rules(table, rows)]
     return [*impure, *wrong], schema
 
 
@@ -148,7 +159,41 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
     return BadDeclaration(f"{place} fails: {kind}{line}", hint=f"Its inputs have {', '.join(known)}.")
 
 
-def wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns of a type that no Delta table has, or that what the declaration uses them for does not take."""
+    for field in schema.fields:
+        if kind := next(_unstored(field.dataType), None):
+            name = kind.simpleString()
+            yield BadDeclaration(
+                f"tables/{table.domain}/{table.name}.py: {field.name} is or holds a value of the type {name}, which "
+                "Delta tables do not have.",
+                hint=next(
+                    (hint for sign, hint in _INSTEAD.items() if sign in name), "Convert it, for example to a string."
+                ),
+            )
+    yield from _wrong_times(table, schema)
+    yield from _wrong_order(table, schema)
+
+
+def _unstored(kind: DataType) -> Iterator[DataType]:
+    """The types of a value, or of its parts, that Delta tables do not have."""
+    from pyspark.sql import types as T
+
+    if isinstance(kind, T.StructType):
+        parts = [field.dataType for field in kind.fields]
+    elif isinstance(kind, T.MapType):
+        parts = [kind.keyType, kind.valueType]
+    elif isinstance(kind, T.ArrayType):
+        parts = [kind.elementType]
+    else:
+        if kind.typeName() not in _STORED:
+            yield kind
+        return
+    for part in parts:
+        yield from _unstored(part)
+
+
+def _wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     """Columns that the declaration uses as times, and that are of another type."""
     for what, kinds in {
         "event_time": ("timestamp", "date"),
@@ -167,13 +212,14 @@ def wrong_times(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
             )
 
 
-def wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
-    """Columns that cannot be compared, where `sequence_by` keeps the greatest row: it compares all columns."""
+def _wrong_order(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
+    """Columns that cannot be compared: of the key, or any where `sequence_by` keeps the greatest row."""
     maps = [f.name for f in schema.fields if "map<" in f.dataType.simpleString()]
-    if table.sequence_by and maps:
+    keys = [name for name in maps if name in table.primary_key]
+    if keys or (table.sequence_by and maps):
+        what = f"{', '.join(keys)} of its key" if keys else f"sequence_by compares all columns, and {', '.join(maps)}"
         yield BadDeclaration(
-            f"tables/{table.domain}/{table.name}.py: sequence_by compares all columns, and {', '.join(maps)} holds a "
-            "map, which has no order.",
+            f"tables/{table.domain}/{table.name}.py: {what} holds a map, which has no order.",
             hint=f'Return it as text, F.to_json("{maps[0]}"), or as entries, F.sort_array(F.map_entries("{maps[0]}")).',
         )
 

@@ -10,11 +10,10 @@ from functools import cached_property
 from typing import TYPE_CHECKING
 
 from infra.delta.lake import QUARANTINE, Lake, with_comments
-from infra.encodings.column_types import with_nullable_parts
 from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
 from infra.spark.spark_client import naming_lost_server, open_session
-from tables.declare.analysis import require_no_mistake, wrong_times
+from tables.declare.analysis import require_no_mistake, wrong_types
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
@@ -176,13 +175,20 @@ def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession
 
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
+    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
 
     try:
         columns = declared_columns(spark, lake, registry, table)
     except BadDeclaration:
         require_no_mistake(spark, registry, table)  # names all mistakes, as `check` does
         raise
-    for mistake in wrong_times(table, columns):
+    for mistake in wrong_types(table, columns):
         raise mistake
-    schema = with_comments(with_nullable_parts(to_arrow_schema(columns, timezone="UTC")), table.columns)
+    # No MERGE of Spark casts a value to one whose parts are never null, and each cast says that they may be.
+    nullable = (
+        (f, f.dataType.toNullable() if isinstance(f.dataType, ArrayType | MapType | StructType) else f.dataType)
+        for f in columns.fields
+    )
+    columns = StructType([StructField(f.name, kind, f.nullable, f.metadata) for f, kind in nullable])
+    schema = with_comments(to_arrow_schema(columns, timezone="UTC"), table.columns)
     lake.ensure(table.full_name, schema, statistics=table.statistics)

@@ -281,6 +281,19 @@ WITH_SPARK: Mapping[str, Mistake] = {
         "hours fails: ",
         "Its inputs have sensor, read_at, value.",
     ),
+    "a column of a type that Delta tables do not have": Mistake(
+        a_table(
+            rows='readings.withColumn("past", F.col("read_at") - F.to_timestamp(F.lit("2013-01-01")))',
+            parameters=FOLLOWED,
+        ),
+        "past is or holds a value of the type interval day to second, which Delta tables do not have",
+        "F.unix_micros(end) - F.unix_micros(start)",
+    ),
+    "an array of nothing": Mistake(
+        a_table(rows='readings.withColumn("none", F.array())', parameters=FOLLOWED),
+        "none is or holds a value of the type void",
+        'for an array .cast("array<string>")',
+    ),
     "a key that the function does not return": Mistake(
         a_table(
             rows='readings.selectExpr("sensor", "value * 2 AS v")',

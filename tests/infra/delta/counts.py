@@ -28,13 +28,8 @@ def stamp(version: int, app: str = "test", **info: object) -> CommitTag:
     return CommitTag(app=app, version=version, info=info)
 
 
-def difference(*changes: tuple[str, Row, Row | None]) -> pa.Table:
-    """(change, row, what the row was before) as `tables.refresh.row_diff` tells it."""
-    return pa.Table.from_pylist(
-        [
-            dict(zip(SCHEMA.names, row, strict=True))
-            | {CHANGE: change, BEFORE + "n": before[1] if before else None, BEFORE + "x": before[2] if before else None}
-            for change, row, before in changes
-        ],
-        schema=pa.schema([*SCHEMA, (CHANGE, pa.string()), (BEFORE + "n", pa.int64()), (BEFORE + "x", pa.float64())]),
-    )
+def difference(*changes: tuple[str, Row, Row | None], schema: pa.Schema = SCHEMA) -> pa.Table:
+    """(change, row, what the row was before) as `tables.refresh.row_diff` tells it; the key is the first column."""
+    before = [(BEFORE + field.name, field.type) for field in schema][1:]
+    cells = [(*row, change, *(was or [None] * len(schema))[1:]) for change, row, was in changes]
+    return rows(*cells, schema=pa.schema([*schema, (CHANGE, pa.string()), *before]))

@@ -88,6 +88,38 @@ def test_every_type_survives(writer_to: Callable[..., Writer]) -> None:
     assert writer.upsert(rows(*VALUES, schema=EVERY_TYPE), ["k"], stamp(3)) == Written()
 
 
+def test_maps_at_any_depth_are_compared(writer_to: Callable[..., Writer]) -> None:
+    counts = pa.map_(pa.string(), pa.int64())
+    nested = pa.struct([("by_day", pa.list_(counts))])
+    schema = pa.schema([("k", pa.string()), ("m", counts), ("s", nested)])
+    before = [("a", [("x", 1)], {"by_day": [[("y", 2)]]}), ("b", None, None), ("c", [], {"by_day": None})]
+    after = [before[0], ("b", [("z", 3)], None), ("c", [], {"by_day": [[("y", 4)]]})]
+    writer = writer_to(schema, "plant.maps")
+    assert writer.upsert(rows(*before, schema=schema), ["k"], stamp(1)).inserted == 3
+    assert writer.upsert(rows(*after, schema=schema), ["k"], stamp(2)).updated == 2
+    assert writer.upsert(rows(*after, schema=schema), ["k"], stamp(3)) == Written()
+    undone = difference(*(("update", *pair) for pair in zip(before[1:], after[1:], strict=True)), schema=schema)
+    assert writer.apply(undone, ["k"], stamp(1, "refresh")).updated == 2
+    assert writer.apply(undone, ["k"], stamp(2, "refresh")) == Written()  # they are no more what they were
+    assert stored(writer.lake, "plant.maps") == sorted(before, key=repr)
+
+
+def test_a_key_may_be_an_array_or_a_struct(writer_to: Callable[..., Writer]) -> None:
+    schema = pa.schema(
+        [("names", pa.list_(pa.string())), ("place", pa.struct([("x", pa.float64())])), ("n", pa.int64())]
+    )
+    first = [(["a", "b"], {"x": 1.0}, 1), (["a"], {"x": None}, 2), (None, None, 3), ([], {"x": 0.0}, 4)]
+    key = ["names", "place"]
+    writer = writer_to(schema, "plant.keys")
+    assert writer.upsert(rows(*first, schema=schema), key, stamp(1)).inserted == 4
+    changed = rows((["a"], {"x": None}, 20), (None, None, 30), (["a"], None, 5), schema=schema)
+    written = writer.upsert(changed, key, stamp(2))
+    assert (written.inserted, written.updated) == (1, 2)
+    assert sorted(row[2] for row in stored(writer.lake, "plant.keys")) == [1, 4, 5, 20, 30]
+    with pytest.raises(QualityFailed, match="several rows"):
+        writer.upsert(rows(first[0], first[0], schema=schema), key, stamp(3))
+
+
 def test_the_same_commits_leave_the_same_rows_and_are_made_once(writer_to: Callable[..., Writer]) -> None:
     """Every kind of commit, most with rows that it has to leave alone; the claims one by one: test_delta_writer.py."""
     writer = writer_to()

@@ -244,3 +244,23 @@ def test_values_with_structure_differ_by_what_they_hold(compare: Compare) -> Non
     found = compare(*(table(*((k, *cells) for k, cells in side.items()), schema=schema) for side in (rows, changes)))
     assert [row["k"] for row in found] == ["other element", "other field", "other key", "other value"]
     assert [(row["m"], row["s"]) for row in found] == [rows[row["k"]] for row in found]
+
+
+@by_both
+def test_maps_within_other_values_differ_by_what_they_hold(compare: Compare) -> None:
+    by = pa.struct([("by hour", pa.list_(pa.map_(pa.string(), pa.int64())))])
+    schema = pa.schema([("k", pa.string()), ("deep", pa.map_(pa.string(), by))])
+
+    def value(*maps: list[tuple[str, int | None]]) -> list[tuple[str, Any]]:
+        return [("x", {"by hour": list(maps)}), ("y", None)]
+
+    pairs: dict[str, tuple[Any, Any]] = {
+        "other order": (value([("a", 1), ("b", 2)]), value([("b", 2), ("a", 1)])[::-1]),
+        "other value": (value([("a", 1), ("b", 2)]), value([("b", 3), ("a", 1)])),
+        "no value": (value([("a", 1)]), value([("a", None)])),
+        "other length": (value([]), value()),
+        "null": (value(), None),
+        "same": (None, None),
+    }
+    sides = (table(*((k, pair[side]) for k, pair in pairs.items()), schema=schema) for side in (0, 1))
+    assert [row["k"] for row in compare(*sides)] == ["no value", "null", "other length", "other value"]
