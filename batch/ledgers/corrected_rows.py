@@ -14,7 +14,6 @@ from infra.settings import Settings
 from tables.declare.registry import load
 
 MOST_ROWS = 5
-MOST_DAYS = 366
 
 
 def with_corrected_rows(settings: Settings, outcomes: Sequence[RunResult]) -> list[RunResult]:
@@ -34,7 +33,7 @@ def _with_rows(ledgers: Ledgers, event_time: str | None, outcome: RunResult) -> 
     if len(rows) > MOST_ROWS:
         every = f"FROM ledger.corrections WHERE run = '{outcome.run}'"
         lines.append(f'and {len(rows) - MOST_ROWS:,} more: ./twofold sql "{every}"')
-    return replace(outcome, corrected=lines, days=days_of(rows, event_time)[:MOST_DAYS])
+    return replace(outcome, corrected=lines, days=days_of(rows, event_time))
 
 
 def days_of(rows: Iterable[Mapping[str, Any]], event_time: str | None) -> list[str]:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +14,6 @@ if TYPE_CHECKING:
     from duckdb import DuckDBPyConnection
 
 _SAMPLES = 20
-_DAYS = 400
 _VALUES = 200  # of a column that can be a segment
 _SHARE = 0.5  # of the changed rows, that a segment has at least
 _AHEAD = 0.2  # of its share in the whole table
@@ -31,7 +30,7 @@ def summarise(
         event_time: the column by which days are counted; None: they are not.
 
     Returns:
-        JSON values. `days`: day, inserted, updated, deleted, of the first of `day_count` days. `segments`: column,
+        JSON values. `days`: day, inserted, updated, deleted; an update may be of two. `segments`: column,
         value, share of the changed rows and share of all rows, where the first is much greater. `columns`: of updated
         rows column, rows whose value changes, and one `key`, `before`, `after` of them; those that change most come
         first. `totals`: column, sum of all rows before and after; of numbers. `samples`: change, key and column ->
@@ -43,10 +42,8 @@ def summarise(
     columns = [c for c in types if c != CHANGE and not c.startswith(BEFORE)]
     others = [c for c in columns if c not in key]
     try:
-        days = _days(connection, event_time) if event_time and event_time in columns else []
         return {
-            "days": days[:_DAYS],
-            "day_count": len(days),
+            "days": _days(connection, event_time, types) if event_time and event_time in columns else [],
             "segments": _segments(connection, table, columns, types),
             "columns": _columns(connection, key, others),
             "totals": _totals(connection, table, others, types),
@@ -56,11 +53,14 @@ def summarise(
         connection.execute("DROP VIEW changed")
 
 
-def _days(connection: DuckDBPyConnection, event_time: str) -> list[dict[str, Any]]:
+def _days(connection: DuckDBPyConnection, event_time: str, columns: Collection[str]) -> list[dict[str, Any]]:
     kinds = {"inserted": "insert", "updated": "update", "deleted": "delete"}
     counts = ", ".join(f"count(*) FILTER ({CHANGE} = '{kind}') AS {name}" for name, kind in kinds.items())
+    sides = [name for name in (event_time, BEFORE + event_time) if name in columns]
+    days = ", ".join(f"CAST({_name(side)} AS DATE)" for side in sides)
     rows = connection.execute(
-        f"SELECT CAST({_name(event_time)} AS DATE)::VARCHAR AS day, {counts} FROM changed GROUP BY 1 ORDER BY 1"
+        f"SELECT day::VARCHAR AS day, {counts} "
+        f"FROM (SELECT {CHANGE}, unnest(list_distinct([{days}])) AS day FROM changed) GROUP BY 1 ORDER BY 1"
     )
     return _as_dicts(rows)
 

@@ -61,8 +61,7 @@ def sections(change: TableChange) -> Iterator[Section]:
         counts = [
             (str(d["day"]), *(f"{d[kind]:,}" for kind in ("inserted", "deleted", "updated"))) for d in days[:_DAYS]
         ]
-        total = summary.get("day_count", len(days))
-        yield Section("By day", ["day", "added", "removed", "changed"], counts, total, "days")
+        yield Section("By day", ["day", "added", "removed", "changed"], counts, len(days), "days")
     if columns := summary.get("columns"):
         rows = [
             (c["column"], f"{c['rows']:,}", f"{c['rows'] / change.updated:.0%}", _pair(c["before"], c["after"]))

@@ -27,13 +27,13 @@ def a_plan(**summary: object) -> Plan:
 
 @pytest.mark.parametrize(("whole", "says"), [(False, "8 of 35 days"), (True, "14 of 35 days")])
 def test_the_days_that_are_shown_are_so_many_of_all(capsys: pytest.CaptureFixture[str], whole: bool, says: str) -> None:
-    print_plan(a_plan(days=DAYS, day_count=35), whole=whole)
+    print_plan(a_plan(days=DAYS), whole=whole)
     assert [line for line in capsys.readouterr().out.splitlines() if " of 35" in line or "more" in line] == [says]
 
 
 def test_the_text_for_a_merge_request_counts_all_days() -> None:
-    assert markdown(a_plan(days=DAYS, day_count=1_200)).splitlines()[-1] == "14 of 1,200 days"
-    assert markdown(a_plan(days=DAYS[:14], day_count=14)).splitlines()[-1].startswith("| 2013-01-14")
+    assert markdown(a_plan(days=DAYS * 40)).splitlines()[-1] == "14 of 1,400 days"
+    assert markdown(a_plan(days=DAYS[:14])).splitlines()[-1].startswith("| 2013-01-14")
 
 
 def test_a_row_of_several_columns_counts_once(capsys: pytest.CaptureFixture[str]) -> None:

@@ -11,7 +11,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch.rewrite import difference_summary
 from batch.rewrite.difference_summary import summarise
 from batch.rewrite.plan import Plan, TableChange
 from batch.rewrite.plan_text import markdown, sentence
@@ -79,12 +78,13 @@ def test_a_difference_is_counted_by_day_segment_and_column(difference: Path, tab
     assert all(list(s["values"]) == ["delay"] for s in found["samples"] if s["change"] == "update")
 
 
-def test_all_days_are_counted_and_the_first_ones_listed(
-    difference: Path, table: Callable[[], object], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(difference_summary, "_DAYS", 2)
-    found = summarise(difference, table, ["flight"], "at")
-    assert ([day["day"] for day in found["days"]], found["day_count"]) == (["2013-01-01", "2013-01-02"], 3)
+def test_a_row_that_moves_to_another_day_is_of_both(tmp_path: Path, table: Callable[[], object]) -> None:
+    moved = {"flight": "f1", "at": at(1), "_change": "update", "_before_at": at(2)}
+    undated = {"flight": "f2", "at": None, "_change": "insert", "_before_at": None}
+    schema = pa.schema([(n, kind) for n, kind in zip(moved, (pa.string(), SCHEMA.field("at").type) * 2, strict=True)])
+    pq.write_table(pa.Table.from_pylist([moved, undated], schema=schema), tmp_path / "moved.parquet")
+    found = summarise(tmp_path / "moved.parquet", table, ["flight"], "at")
+    assert [(day["day"], day["updated"]) for day in found["days"]] == [("2013-01-01", 1), ("2013-01-02", 1)]
 
 
 def test_examples_are_the_same_each_time(difference: Path, table: Callable[[], object]) -> None:
