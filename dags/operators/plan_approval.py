@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 PREVIEW, APPROVE, PUBLISH = "preview", "approve", "publish"
 """The tasks of each DAG that rewrites history, in this order."""
 UNCHANGED = "Nothing would change: there was nothing to publish."
+_PLAN = "plan"
 _LINES = 60  # of a plan on the page of an approval; `./twofold plans` has all
 
 
@@ -71,10 +72,12 @@ class PlanApproval(ApprovalOperator):
         )
 
     def execute(self, context: Context) -> Any:
-        asks = (context["ti"].xcom_pull(task_ids=PREVIEW) or {}).get("asks", True)
-        if asks and context["params"].get("ask", True):
+        plan = context["ti"].xcom_pull(task_ids=PREVIEW)
+        # What the question is about, whatever plan another run of the preview makes until it is answered.
+        context["ti"].xcom_push(_PLAN, plan["id"])
+        if plan["asks"] and context["params"].get("ask", True):
             return super().execute(context)
-        why = "as the run was started" if asks else "as the table declares"
+        why = "as the run was started" if plan["asks"] else "as the table declares"
         self.log.info("Approved without asking, %s.", why)
         return {"chosen_options": [self.APPROVE], "responded_by_user": {"name": f"Airflow, {why}"}}
 
@@ -89,4 +92,4 @@ def published_plan(context: Context) -> list[str]:
     """`PLAN --approved-by NAME` of what a person was shown, and who said yes to it."""
     pull = context["ti"].xcom_pull
     person = (pull(task_ids=APPROVE) or {}).get("responded_by_user") or {}
-    return [str(pull(task_ids=PREVIEW)["id"]), "--approved-by", str(person.get("name") or "Airflow")]
+    return [str(pull(task_ids=APPROVE, key=_PLAN)), "--approved-by", str(person.get("name") or "Airflow")]

@@ -27,9 +27,16 @@ class Instance:
     def __init__(self, answer: dict[str, Any] | None) -> None:
         self.answer = answer
         self.asks = True
+        self.plan = "repair-1-abc"
+        self.pushed: dict[str, str] = {}
 
-    def xcom_pull(self, task_ids: str) -> dict[str, Any] | None:
-        return self.answer if task_ids == "approve" else {"id": "repair-1-abc", "asks": self.asks}
+    def xcom_push(self, key: str, value: str) -> None:
+        self.pushed[key] = value
+
+    def xcom_pull(self, task_ids: str, key: str = "return_value") -> Any:
+        if task_ids == "approve":
+            return self.answer if key == "return_value" else self.pushed[key]
+        return {"id": self.plan, "asks": self.asks}
 
 
 def test_the_result_is_the_plan_and_its_text(stand_in: Callable[[str], None]) -> None:
@@ -68,7 +75,10 @@ def test_a_command_that_prints_no_plan_is_a_mistake(stand_in: Callable[[str], No
     ("answer", "person"), [({"responded_by_user": {"id": "7", "name": "ada"}}, "ada"), (None, "Airflow")]
 )
 def test_exactly_the_plan_that_was_shown_is_published(answer: dict[str, Any] | None, person: str) -> None:
-    context: Any = {"ti": Instance(answer)}
+    instance = Instance(answer)
+    context: Any = {"ti": instance, "params": {"ask": False}}
+    PlanApproval().execute(context)
+    instance.plan = "repair-2-def"  # the preview was run again before the answer
     assert published_plan(context) == ["repair-1-abc", "--approved-by", person]
 
 
