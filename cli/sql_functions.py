@@ -2,12 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import TYPE_CHECKING
+
+from rich.markup import escape
+
+from cli.console import err
+from infra.errors import CaptureFailed, ConnectUnreachable, DatabaseUnreachable
 
 if TYPE_CHECKING:
     from cli.sql_query import Analyst
     from infra.delta.lake import Lake
+    from infra.settings import Settings
     from tables.declare.registry import Registry
 
 _AT_LSN = """
@@ -29,7 +35,30 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
         from batch.capture.complete_through import complete_through
 
         registry = load()
-        return complete_through(lake, registry, [registry.find_table(name) for name in names]).lsn
+        tables = [registry.find_table(name) for name in names]
+        mark = complete_through(lake, registry, tables)
+        _ask_database(lake.settings, registry, {s.full_name for table in tables for s in registry.upstream(table)})
+        return mark.lsn
 
     analyst.define("complete_through", complete_through, "VARCHAR[]", "BIGINT")
     analyst.connection.execute(_AT_LSN)
+
+
+def _ask_database(settings: Settings, registry: Registry, topics: Collection[str]) -> None:
+    """Refuse changes of which the database's catalog says that some are lost; where it does not answer, say so.
+
+    Raises:
+        CaptureFailed: says which, and what to do.
+    """
+    from infra.capture.debezium_connector import state
+    from tables.declare.captured_topic import captures
+
+    try:
+        states = [state(settings, capture) for capture in captures(registry) if capture.topic in topics]
+    except (ConnectUnreachable, DatabaseUnreachable) as error:
+        what = "The database was not asked whether it has lost changes since:"
+        err.print(f"[yellow]![/] {what} {escape(error.message)}", soft_wrap=True)
+        return
+    for one in states:
+        if one.fault:
+            raise CaptureFailed(f"{one.topic}: {one.fault}.", hint=one.hint, topic=one.topic)
