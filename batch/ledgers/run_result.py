@@ -33,6 +33,7 @@ class RunResult:
         approved_by: who wanted it, where a person was asked.
         corrected: lines about the first rows that it changed.
         days: of the rows that it changed, like `2013-01-05`, where they have a time.
+        left: rows of a plan that others changed while it was published; they stay as they are.
         compared: rows of the table in the range that was recomputed; None where that was not counted.
         files_written: data files of the publication.
         version_before, version_after: of the Delta table.
@@ -58,6 +59,7 @@ class RunResult:
     compared: int | None = None
     corrected: Sequence[str] = ()
     days: Sequence[str] = ()
+    left: int = 0
 
     @classmethod
     def idle(cls, table: str, seconds: float = 0.0) -> RunResult:

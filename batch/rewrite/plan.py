@@ -72,6 +72,11 @@ class TableChange:
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
 
+    @property
+    def days(self) -> list[str]:
+        """The days of the rows, like `2013-01-05`, where they have a time."""
+        return [str(of_day["day"]) for of_day in self.summary.get("days") or ()]
+
 
 @dataclass(frozen=True, kw_only=True)
 class Plan:

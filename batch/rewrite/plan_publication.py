@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -20,7 +20,7 @@ from batch.rewrite.publication import target_of
 from batch.rewrite.replay import accept_decoding
 from infra.delta.delta_writer import Written
 from infra.delta.lake import QUARANTINE
-from infra.errors import PlanVoid, ProcessFailed, WriteConflict
+from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
@@ -50,8 +50,11 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
         name: the plan's id, or how it begins.
         approved_by: who wants it, for the ledger of runs.
 
+    Returns:
+        What was changed; of a plan that was published before, what was changed then.
+
     Raises:
-        BadArgument: there is no such plan, or it was published, was discarded, or has expired; nothing was changed.
+        BadArgument: there is no such plan, or it was discarded, or has expired; nothing was changed.
         PlanVoid: code or rows that it was computed from have changed since; nothing was changed.
         QualityFailed: a row breaks the rules of its table as they are now; nothing of that table was changed.
         ProcessFailed: another process publishes a plan. Retryable by hand.
@@ -62,6 +65,8 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
         if not is_ours:
             raise ProcessFailed("Another process publishes a plan.", hint="Wait until it has ended, then try again.")
         plan = plans.find(name)
+        if plan.published_at:  # a task whose answer was lost asks again
+            return _recorded(platform, plan)
         plans.require_open(plan)
         publications = [_Publication(platform, plan, change) for change in plan.changes]
         for publication in publications:
@@ -71,6 +76,14 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
         results += [result for one in publications for result in one.complete() if result.changed]
         plans.save(replace(plan, published_at=datetime.now(UTC)))
     return results
+
+
+def _recorded(platform: Platform, plan: Plan) -> list[RunResult]:
+    """The changes of a published plan, by the ledger of runs."""
+    ledgers, names = Ledgers(platform.lake, platform.spark), {field.name for field in fields(RunResult)}
+    runs = [(change.days, ledgers.newest_run(change.table, run=plan.run)) for change in plan.changes]
+    facts = [{**run, "days": days} for days, run in runs if run]
+    return [RunResult(**{name: fact[name] for name in names & fact.keys()}) for fact in facts]
 
 
 def _publish(publications: Sequence[_Publication], approved_by: str) -> list[RunResult]:
@@ -212,25 +225,16 @@ class _Publication:
             accept_definition(self.platform, self._table, info)
 
     def end(self, approved_by: str) -> RunResult:
-        """Note the run, and refuse to end well where rows that were shown are not there.
-
-        Raises:
-            WriteConflict: others changed some of these rows since they were looked at: these stay as they are.
-        """
+        """Note the run, and how many rows that were shown others have changed since they were looked at."""
         run, change = self._run, self.change
         assert run is not None
         counts: dict[str, Any] = {**change.counts, "approved_by": approved_by}
         result = run.end(self._written, keep=change.cause == "definition", **counts)
-        result = replace(result, days=[str(of_day["day"]) for of_day in change.summary.get("days") or ()])
+        left = 0
         if not change.replaces and not change.is_below and self._written.changed < change.changed:
             rows = of_kinds(self._kept, _ALL)
-            if left := count(self._left(rows, self._now(rows))):
-                raise WriteConflict(
-                    f"{change.table}: {left:,} of the {change.changed:,} rows that were shown were changed meanwhile, "
-                    "and stay as they are.",
-                    hint=f"{self.plan.again} shows what differs now.",
-                )
-        return result
+            left = count(self._left(rows, self._now(rows)))
+        return replace(result, days=change.days, left=left)
 
     def complete(self) -> list[RunResult]:
         """Compute rows that a stream of the old code has closed since the plan was made by the new code, too."""

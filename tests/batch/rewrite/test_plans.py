@@ -17,7 +17,7 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
 from batch.rewrite.plan import Plan, Plans
-from batch.rewrite.plan_publication import publish_plan
+from batch.rewrite.plan_publication import _Publication, publish_plan
 from batch.rewrite.planning import make_plan
 from infra.errors import BadArgument, PlanVoid, TwofoldError
 from infra.settings import Settings
@@ -107,8 +107,10 @@ def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -
     assert hours_of_b(world) == RIGHT
     world.maintain(TABLES)
     assert day_of_b(world) == 5.0
-    with pytest.raises(BadArgument, match="was published at"):
-        publish_plan(platform_of(world), plan.id, "grace")
+    there = versions(world)
+    [again, *_] = publish_plan(platform_of(world), plan.id, "heidi")
+    assert (again.run, again.updated, again.approved_by, again.days) == (hours.run, 1, "grace", hours.days)
+    assert versions(world) == there
     assert [o.changed for o in world.reconcile(TABLES)] == [0, 0]
     run = Ledgers(world.lake).newest_run("plant.hours", ["backfill"])
     assert run is not None
@@ -139,6 +141,22 @@ def test_a_row_that_has_changed_since_voids_the_plan(world: World) -> None:
     with pytest.raises(PlanVoid, match=r"1 rows of plant\.hours have changed since: sensor=b hour=2013-01-01T01:00:00"):
         publish_plan(platform_of(world), plan.id, "grace")
     assert versions(world) == there
+
+
+def test_a_row_that_changes_while_it_is_published_stays_and_is_counted(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan, begin = backfill_of(world), _Publication.begin
+
+    def begins_late(publication: _Publication) -> None:
+        begin(publication)
+        damage(world, 6.0)
+
+    monkeypatch.setattr(_Publication, "begin", begins_late)
+    [hours, *_] = publish_plan(platform_of(world), plan.id, "grace")
+    assert (hours.table, hours.changed, hours.left) == ("plant.hours", 0, 1)
+    assert hours_of_b(world)[1] == 6.0
+    assert Plans(world.settings).find(plan.id).state(datetime.now(UTC)) == "published"
 
 
 def test_code_that_has_changed_since_voids_the_plan(world: World, tmp_path: Path) -> None:
