@@ -30,8 +30,8 @@ from infra.delta.lake import QUARANTINE, LoggedCommit
 from infra.delta.sizes import CHANGED, is_small
 from infra.duckdb_session import query
 from infra.spark.rows import are_here
-from tables.declare.code_fingerprint import ACCEPTED, definition, is_accepted
-from tables.declare.table import Table
+from tables.declare.code_fingerprint import ACCEPTED, definition, digest, is_accepted
+from tables.declare.registry import Registry
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
@@ -82,9 +82,9 @@ def make_plan(
         for change in changes
     ]
     now = datetime.now(UTC)
-    digest = "".join(change.digest for change in changes)[:8] or "unchanged"
+    name = digest([change.digest for change in changes])[:8] if changes else "unchanged"
     plan = Plan(
-        id=f"{run}-{digest}",
+        id=f"{run}-{name}",
         cause=cause,
         command=command,
         created_at=now,
@@ -92,16 +92,18 @@ def make_plan(
         who=who,
         why=why,
         changes=changes,
-        asks=any(_asks(change, live.registry.tables.get(change.table)) for change in changes if not change.is_below),
+        asks=_asks(changes, live.registry),
         compared=sum(result.compared or 0 for result in results),
     )
     draft.rename(plans.folder / plan.id)
     return plans.save(plan)
 
 
-def _asks(change: TableChange, table: Table | None) -> bool:
-    """Whether a person has to look at a change; at rows of a topic always."""
-    return table is None or change.replaces or change.changed > (table.approve_above or 0)
+def _asks(changes: Sequence[TableChange], registry: Registry) -> bool:
+    """Whether a person has to look at the changes, with the rows of tables below; at rows of a topic always."""
+    tables = [registry.tables.get(change.table) for change in changes if not change.is_below]
+    least = min((table.approve_above or 0 if table else 0 for table in tables), default=0)
+    return any(change.replaces for change in changes) or sum(change.changed for change in changes) > least
 
 
 def _in_order(copy: Platform, versions: Mapping[str, int]) -> list[str]:
@@ -134,11 +136,11 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     if not counts and not _is_accepted_anew(commits) and not change.replaces:
         return None
     difference, kept = draft / f"{name}.difference", draft / rows_name(name)
-    digest = keep_rows(changed, difference)
+    kept_rows = keep_rows(changed, difference)
     event_time = declared.event_time if declared else None
     summary = summarise(difference, copy.lake.open(name, version).scan, target.key, event_time)
     if change.replaces:
-        digest = keep_rows(copy.lake.frame(copy.spark, name), kept)
+        kept_rows = keep_rows(copy.lake.frame(copy.spark, name), kept)
     else:
         difference.rename(kept)
     evidence = Ledgers(copy.lake).evidence(name)
@@ -146,7 +148,7 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     keep_evidence((record for run, record in evidence if run in runs), draft / f"{name}.evidence.jsonl")
     return replace(
         change,
-        digest=digest,
+        digest=kept_rows,
         inserted=counts.get("insert", 0),
         updated=counts.get("update", 0),
         deleted=counts.get("delete", 0),

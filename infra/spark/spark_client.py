@@ -100,8 +100,10 @@ def _keep_meaning(conf: Any) -> None:
 
     for name, value in MEANING.items():
         try:
-            conf.set(name, value)
             kept = conf.get(name)
+            if str(kept).lower() != value.lower():
+                conf.set(name, value)
+                kept = conf.get(name)
         except AnalysisException as error:
             raise _other_meaning(name, value, str(error).partition("\n")[0]) from error
         if str(kept).lower() != value.lower():

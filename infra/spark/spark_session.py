@@ -23,7 +23,14 @@ if TYPE_CHECKING:
 _SOCKET_DIR = 60  # the path of a socket has at most 107 bytes, its name 42
 
 
-MEANING = {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+MEANING = {
+    "spark.sql.session.timeZone": "UTC",
+    "spark.sql.ansi.enabled": "true",
+    "spark.sql.caseSensitive": "false",
+    "spark.sql.legacy.timeParserPolicy": "CORRECTED",
+    "spark.sql.mapKeyDedupPolicy": "EXCEPTION",
+    "spark.sql.decimalOperations.allowPrecisionLoss": "true",
+}
 """Settings of a session that decide what rows a table's function returns."""
 
 

@@ -109,8 +109,8 @@ class Table:
         tags: words by which Airflow's UI finds the table's tasks, and `show` lists them.
         freshness: rows are to be visible this long after the broker had them; the stream's watch fails when they are
             not. None: within 15 minutes.
-        approve_above: a rewrite that Airflow runs may change so many of its rows without a person's approval; None:
-            none.
+        approve_above: a rewrite that Airflow runs may change so many rows, its own and those of tables below it,
+            without a person's approval; None: none.
 
     Attributes:
         derive: the function: DataFrames in, one DataFrame out; its parameters name its inputs, topics or tables of the

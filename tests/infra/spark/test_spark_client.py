@@ -16,6 +16,7 @@ from infra.errors import BadArgument, BadSetting, SparkUnreachable
 from infra.settings import Settings
 from infra.spark import spark_client
 from infra.spark.spark_client import connect, find_endpoint, naming_lost_server
+from infra.spark.spark_session import MEANING
 from tests.infra.conftest import free_port
 
 
@@ -101,10 +102,10 @@ class Kept(dict[str, str]):
             self[name] = value
 
 
-def test_any_endpoint_has_the_zone_and_the_ansi_mode_of_streams() -> None:
+def test_any_endpoint_has_the_settings_that_decide_on_rows() -> None:
     conf = Kept()
     spark_client._keep_meaning(conf)
-    assert conf == {"spark.sql.session.timeZone": "UTC", "spark.sql.ansi.enabled": "true"}
+    assert conf == MEANING
 
 
 def test_an_endpoint_that_keeps_its_own_zone_or_mode_is_refused() -> None:
