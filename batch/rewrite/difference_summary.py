@@ -41,16 +41,47 @@ def summarise(
     types = {name: str(kind) for name, kind, *_ in connection.execute("DESCRIBE changed").fetchall()}
     columns = [c for c in types if c != CHANGE and not c.startswith(BEFORE)]
     others = [c for c in columns if c not in key]
+    connection.register("everything", table())
+    there = {name: str(kind) for name, kind, *_ in connection.execute("DESCRIBE everything").fetchall()}
+    both = [c for c in columns if there.get(c) == types[c]]
     try:
         return {
             "days": _days(connection, event_time, types) if event_time and event_time in columns else [],
-            "segments": _segments(connection, table, columns, types),
+            "segments": _segments(connection, table, both, types),
             "columns": _columns(connection, key, others),
-            "totals": _totals(connection, table, others, types),
+            "totals": _totals(connection, table, [c for c in both if c not in key], types),
             "samples": _samples(connection, key, others),
         }
     finally:
         connection.execute("DROP VIEW changed")
+
+
+def column_changes(
+    difference: Path, before: Mapping[str, str], after: Mapping[str, str]
+) -> Mapping[str, Sequence[str]]:
+    """Describes the columns that a table gets, loses, or has under another name or of another type.
+
+    A column is renamed if one of its type has the same value in each row.
+
+    Args:
+        difference: as `summarise` takes it, with the columns of both sides.
+        before, after: column -> its type.
+    """
+    new, gone = ([c for c in one if c not in other] for one, other in ((after, before), (before, after)))
+    renamed: dict[str, str] = {}
+    for was, becomes in ((was, becomes) for was in gone for becomes in new):
+        if before[was] == after[becomes] and was not in renamed and becomes not in renamed.values():
+            differs = f"{_name(becomes)} IS DISTINCT FROM {_name(BEFORE + was)}"
+            sql = f"SELECT count(*) FROM {parquet(difference)} WHERE {CHANGE} = 'update' AND {differs}"
+            if duckdb_utc().execute(sql).fetchone() == (0,):
+                renamed[was] = becomes
+    said = {
+        "new": [f"{c} {after[c]}" for c in new if c not in renamed.values()],
+        "gone": [f"{c} {before[c]}" for c in gone if c not in renamed],
+        "renamed": [f"{was} -> {becomes}" for was, becomes in renamed.items()],
+        "of another type": [f"{c} {before[c]} -> {after[c]}" for c in after if before.get(c, after[c]) != after[c]],
+    }
+    return {kind: columns for kind, columns in said.items() if columns}
 
 
 def _days(connection: DuckDBPyConnection, event_time: str, columns: Collection[str]) -> list[dict[str, Any]]:

@@ -32,8 +32,10 @@ class Section:
 def sentence(change: TableChange) -> str:
     """How many rows of a table change, as one sentence."""
     if change.replaces:
-        return f"{change.table}: all {change.rows_before:,} rows are replaced, since its columns change; " + _parts(
-            change
+        columns = "; ".join(f"{kind}: {', '.join(texts)}" for kind, texts in change.summary.get("schema", {}).items())
+        return (
+            f"{change.table}: all {change.rows_before:,} rows are replaced, its columns change ({columns}): "
+            + _parts(change)
         )
     if not change.changed:
         return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted as they are."

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult, run_name
 from batch.reconcile import reconcile_tables
-from batch.rewrite.difference_summary import summarise
+from batch.rewrite.difference_summary import column_changes, summarise
 from batch.rewrite.plan import (
     LASTS,
     Plan,
@@ -29,7 +29,7 @@ from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, LoggedCommit
 from infra.delta.sizes import CHANGED, is_small
 from infra.duckdb_session import query
-from infra.spark.rows import are_here
+from infra.spark.rows import are_here, backticked
 from tables.declare.code_fingerprint import ACCEPTED, definition, digest, is_accepted
 from tables.declare.registry import Registry
 from tables.refresh.events.decoding_fingerprint import decoding
@@ -37,6 +37,8 @@ from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
     from infra.spark.rows import Rows
 
 Rewrite = Callable[[Platform], Sequence[RunResult]]
@@ -140,6 +142,8 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     event_time = declared.event_time if declared else None
     summary = summarise(difference, copy.lake.open(name, version).scan, target.key, event_time)
     if change.replaces:
+        dtypes = (dict(copy.lake.frame(copy.spark, name, v).dtypes) for v in (version, newest))
+        summary = {**summary, "schema": column_changes(difference, *dtypes)}
         kept_rows = keep_rows(copy.lake.frame(copy.spark, name), kept)
     else:
         difference.rename(kept)
@@ -164,14 +168,26 @@ def _is_accepted_anew(commits: Sequence[LoggedCommit]) -> bool:
 def _difference(
     copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
 ) -> Rows:
-    """The differences between two versions of a table, in the columns that both have."""
+    """The differences between two versions of a table; what one of them has no column for is null there."""
     lake, changing = copy.lake, [commit for commit in commits if commit.changes]
     rows = sum(commit.rows_changed for commit in changing)
     if not replaces and changing and is_small(lake.settings, rows, CHANGED):
         return target.difference(*reversed(sides_of(lake, target.name, [c.version for c in changing], target.key)))
     before, after = (lake.frame(copy.spark, target.name, v) for v in (version, newest))
-    both = [column for column in before.columns if column in after.columns]
-    return target.difference(after.select(both), before.select(both))
+    return target.difference(_with_columns_of(after, before), _with_columns_of(before, after))
+
+
+def _with_columns_of(frame: DataFrame, other: DataFrame) -> DataFrame:
+    """The rows with the columns of both; one that has two types as text."""
+    from pyspark.sql import functions as F
+
+    own, others = dict(frame.dtypes), dict(other.dtypes)
+    columns = []
+    for name in dict.fromkeys([*own, *others]):
+        value = F.col(backticked(name)) if name in own else F.lit(None).cast(others[name])
+        has_two_types = name in own and others.get(name, own[name]) != own[name]
+        columns.append((value.cast("string") if has_two_types else value).alias(name))
+    return frame.select(*columns)
 
 
 def _counts(changed: Rows) -> dict[str, int]:

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch.rewrite.difference_summary import summarise
+from batch.rewrite.difference_summary import column_changes, summarise
 from batch.rewrite.plan import Plan, TableChange
 from batch.rewrite.plan_text import markdown, sentence
 
@@ -85,6 +85,22 @@ def test_a_row_that_moves_to_another_day_is_of_both(tmp_path: Path, table: Calla
     pq.write_table(pa.Table.from_pylist([moved, undated], schema=schema), tmp_path / "moved.parquet")
     found = summarise(tmp_path / "moved.parquet", table, ["flight"], "at")
     assert [(day["day"], day["updated"]) for day in found["days"]] == [("2013-01-01", 1), ("2013-01-02", 1)]
+
+
+def test_columns_are_new_gone_renamed_or_of_another_type(tmp_path: Path) -> None:
+    before = {"k": "string", "late": "bigint", "wind": "double", "n": "int"}
+    after = {"k": "string", "delay": "bigint", "gust": "double", "n": "bigint"}
+    rows = [
+        {"k": str(n), "_change": "update", "delay": n, "_before_late": n, "gust": 1.0, "_before_wind": float(n)}
+        for n in range(3)
+    ]
+    pq.write_table(pa.Table.from_pylist(rows), tmp_path / "difference.parquet")
+    assert column_changes(tmp_path / "difference.parquet", before, after) == {
+        "new": ["gust double"],
+        "gone": ["wind double"],
+        "renamed": ["late -> delay"],
+        "of another type": ["n int -> bigint"],
+    }
 
 
 def test_examples_are_the_same_each_time(difference: Path, table: Callable[[], object]) -> None:
