@@ -27,6 +27,7 @@ _LONGEST_MARKER = 8 * len(UNCHANGED)
 """No form of it is longer as JSON: numbers of up to three digits, with commas and spaces between."""
 _FIRST_DAY, _LAST_DAY = date.min.toordinal(), date.max.toordinal()
 EPOCH_DAY = date(1970, 1, 1).toordinal()
+_OTHER_TYPE = "the column may have got another type than the declared one"
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
@@ -249,12 +250,15 @@ def _converted(column: str, cell: msgspec.Raw, kind: FieldType) -> Any:
     if kind.name == "date":
         day = msgspec.json.decode(text, type=int) + EPOCH_DAY
         if not _FIRST_DAY <= day <= _LAST_DAY:
-            raise _Refused(f"expected a year from 1 to 9999 at `{column}`")
+            raise _Refused(f"expected days since 1970 of a year from 1 to 9999 at `{column}`: {_OTHER_TYPE}")
         return date.fromordinal(day).isoformat()
     if kind.name == "timestamp_ntz":
         micros = msgspec.json.decode(text, type=int)
         if not FIRST_US <= micros <= LAST_US:
-            raise _Refused(f"expected a year from 1 to 9999 at `{column}`")
+            raise _Refused(f"expected microseconds since 1970 of a year from 1 to 9999 at `{column}`")
+        # A whole second is none of a day that any row has but the first, which is the same as either.
+        if micros % 1_000_000 and _FIRST_DAY <= micros + EPOCH_DAY <= _LAST_DAY:
+            raise _Refused(f"expected microseconds, got what a day has, {micros}, at `{column}`: {_OTHER_TYPE}")
         return _instant(micros).removesuffix("Z")
     return cell
 
