@@ -39,7 +39,7 @@ test: setup  ## Check the same, and every claim once, with Spark and real server
 	$(call checked,--numprocesses 3 --tier test)
 
 prove: setup  ## Prove the claims again with killed processes and whole platforms: before an issue is resolved
-	@$(PYTEST) --numprocesses 3 --tier prove $(ARGS)
+	@$(PYTEST) --numprocesses 2 --tier prove $(ARGS)
 
 fuzz: setup  ## Hold tables against DuckDB for hours: random worlds, a year of flights; ARGS="--worlds 30 --months 12"
 	@$(PYTHON) -m pytest --tier fuzz $(ARGS)

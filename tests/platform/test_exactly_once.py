@@ -172,12 +172,13 @@ def test_a_driver_killed_at_any_moment_leaves_every_table_right(
             began = kill(driver())
 
     world = World(spark, log)
+    tables = tables or world.all_tables
     ingest(spark, log)
     world.maintain(tables)
 
     assert faults(log) == {}
     outcomes = world.reconcile(tables, verify=True)
-    assert {o.table for o in outcomes} == set(tables or world.registry.tables)
+    assert {o.table for o in outcomes} == set(tables)
     assert [o for o in outcomes if o.unexplained] == []
     assert [o for o in world.reconcile(tables) if o.changed] == []
 
