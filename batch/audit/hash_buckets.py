@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from infra.instants import DAY_MS
-from infra.spark.rows import backticked, without_maps
+from infra.spark.rows import backticked, cast_like, without_maps
 from tables.declare.table import Table
 from tables.refresh.json_values import EXACT_JSON
 from tables.refresh.row_diff import matching
@@ -81,9 +81,8 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame, *, with_do
 
     Approximate columns are left out. Doubles are compared exactly, though rows that differ by rounding alone are equal.
     """
-    from pyspark.sql import functions as F
 
-    expected = should.select(*(F.col(c).cast(t).alias(c) for c, t in live.dtypes))
+    expected = cast_like(should, live)
     compared = [
         column
         for column, kind in live.dtypes

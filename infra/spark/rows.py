@@ -54,9 +54,16 @@ def cast_like(rows: R, like: Rows) -> R:
     if are_here(rows):
         schema = like.schema if are_here(like) else here(like.limit(0)).schema
         return cast("R", rows.select(schema.names).cast(schema))
-    types = dict(in_spark(rows.sparkSession, like).dtypes)
-    columns = [(name, rows[backticked(name)].cast(kind)) for name, kind in types.items()]
+    schema = in_spark(rows.sparkSession, like).schema
+    columns = [(field.name, rows[backticked(field.name)].cast(with_null(field.dataType))) for field in schema]
     return cast("R", rows.select(*(column.alias(name) for name, column in columns)))
+
+
+def with_null(kind: DataType) -> DataType:
+    """The type, all of whose parts may be null: Spark casts to no other one a value that may have a null there."""
+    from pyspark.sql.types import ArrayType, MapType, StructType
+
+    return kind.toNullable() if isinstance(kind, ArrayType | MapType | StructType) else kind
 
 
 def column_types(rows: Rows) -> dict[str, str]:

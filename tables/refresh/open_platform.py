@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 from infra.delta.lake import QUARANTINE, Lake, with_comments
 from infra.errors import BadDeclaration
 from infra.settings import IN_PROCESS
+from infra.spark.rows import with_null
 from infra.spark.spark_client import naming_lost_server, open_session
 from tables.declare.analysis import require_no_mistake, wrong_types
 from tables.declare.metadata_columns import LATE_BY_MS, OFFSET, PARTITION
@@ -175,7 +176,7 @@ def _started(session: SparkSession | Callable[[], SparkSession]) -> SparkSession
 
 def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -> None:
     from pyspark.sql.pandas.types import to_arrow_schema
-    from pyspark.sql.types import ArrayType, MapType, StructField, StructType
+    from pyspark.sql.types import StructField, StructType
 
     try:
         columns = declared_columns(spark, lake, registry, table)
@@ -184,11 +185,6 @@ def _create(spark: SparkSession, lake: Lake, registry: Registry, table: Table) -
         raise
     for mistake in wrong_types(table, columns):
         raise mistake
-    # No MERGE of Spark casts a value to one whose parts are never null, and each cast says that they may be.
-    nullable = (
-        (f, f.dataType.toNullable() if isinstance(f.dataType, ArrayType | MapType | StructType) else f.dataType)
-        for f in columns.fields
-    )
-    columns = StructType([StructField(f.name, kind, f.nullable, f.metadata) for f, kind in nullable])
+    columns = StructType([StructField(f.name, with_null(f.dataType), f.nullable, f.metadata) for f in columns])
     schema = with_comments(to_arrow_schema(columns, timezone="UTC"), table.columns)
     lake.ensure(table.full_name, schema, statistics=table.statistics)

@@ -48,8 +48,8 @@ EXPECTED: dict[str, dict[str, tuple[int, int, int]]] = {
     # Table -> rows added, removed, changed. Closed are the hours 1 (2), 2 (3) of sensor b; of 3 nothing is left of it.
     "threshold": {"plant.hours": (0, 1, 0), "plant.days": (0, 0, 1)},
     "threshold, and the sum of what is left": {"plant.hours": (0, 1, 0), "plant.days": (0, 0, 2)},
-    "new column": {"plant.hours": (0, 0, 0)},
-    "renamed column": {"plant.hours": (0, 0, 0)},
+    "new column": {"plant.hours": (0, 0, 4)},
+    "renamed column": {"plant.hours": (0, 0, 4)},
     "new table": {"plant.peaks": (2, 0, 0)},
     "watermark": {"plant.hours": (0, 0, 0)},
 }
