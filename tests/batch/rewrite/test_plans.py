@@ -97,7 +97,7 @@ def test_a_plan_says_what_it_changes_and_why(world: World) -> None:
     assert isinstance(kept, pa.Table)
     assert kept.select(["total", "_before_total"]).to_pylist() == [{"total": 2.0, "_before_total": 6.0}]
     assert [one.id for one in Plans(world.settings).all()] == [plan.id]
-    assert not list(Plans(world.settings).folder.glob("*/copy"))
+    assert not list(Path(world.settings.lake_uri, "_copies").iterdir())
 
 
 def test_a_plan_is_published_once_and_nothing_is_left_to_correct(world: World) -> None:
