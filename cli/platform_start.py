@@ -5,8 +5,9 @@ from __future__ import annotations
 import hashlib
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
 from typing import TYPE_CHECKING
 
@@ -50,8 +51,7 @@ def start_platform(
     """
     from infra.process import supervisor
 
-    with exclusive(settings.start_lock), ThreadPoolExecutor(max_workers=1) as executor:
-        registry = _chosen(settings, domains)
+    with _starting(settings, domains) as registry, ThreadPoolExecutor(max_workers=1) as executor:
         spark = spark and settings.supervises_spark
         _require_machine(settings, airflow=airflow, spark=spark, captures=captures_tables(registry))
         programs = [*_broker(settings), *capture_programs(settings, registry), *([_spark(settings)] if spark else [])]
@@ -89,19 +89,23 @@ def start_platform(
     return registry
 
 
-def _chosen(settings: Settings, domains: Sequence[str]) -> Registry:
-    """The domains that the platform runs from now on; says which are left out."""
+@contextmanager
+def _starting(settings: Settings, domains: Sequence[str]) -> Iterator[Registry]:
+    """The domains that the platform runs from now on; says which are left out. The watch of streams waits meanwhile."""
     from infra.chosen_domains import choose_domains
     from tables.declare.registry import load, running
 
+    chosen: Sequence[str] = []
     if domains:
         declared = load()
-        chosen = [declared.require_domain(domain) for domain in domains]
-        choose_domains(settings, declared.restricted_to(chosen).domains)
-    registry = running(settings)
-    for fault in registry.faults.values():
-        print_fault(fault, "It is left out; all else runs.")
-    return registry
+        chosen = declared.restricted_to([declared.require_domain(domain) for domain in domains]).domains
+    with exclusive(settings.start_lock):
+        if chosen:
+            choose_domains(settings, chosen)
+        registry = running(settings)
+        for fault in registry.faults.values():
+            print_fault(fault, "It is left out; all else runs.")
+        yield registry
 
 
 def _print_failed(settings: Settings, registry: Registry, domain: str) -> None:

@@ -33,8 +33,8 @@ SOON = {
 """How often the broker looks for what it may archive, remove or compact: a test waits for it."""
 
 
-def wait_until(condition: Callable[[], object], timeout_s: float = 300) -> None:
-    """Return when the condition holds."""
+def wait_until(condition: Callable[[], object], timeout_s: float = 900) -> None:
+    """Return when the condition holds; the limit is for what never comes, on the slowest machine."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, "the condition never held"

@@ -748,14 +748,11 @@ def capture_again(world: World, database: Database) -> int:
     with pytest.raises(ProcessFailed, match="the snapshot ends before"):
         recapture.wait_ingested(settings, world.lake, topic, stalled_s=0.5)
 
-    def is_ingested() -> bool:
-        ingest(world, *PEOPLE)
-        with contextlib.suppress(ProcessFailed):  # a mark came meanwhile
-            recapture.wait_ingested(settings, world.lake, topic, stalled_s=0.1)
-            return True
-        return False
-
-    wait_until(is_ingested)
+    with ThreadPoolExecutor() as pool:  # marks go on to come, also while a slow machine takes in those before
+        waits = pool.submit(recapture.wait_ingested, settings, world.lake, topic)
+        while not waits.done():
+            ingest(world, *PEOPLE)
+        waits.result()
     gone = recapture.finish(settings, world.lake, topic, database.capture)
     assert debezium_connector.known(settings, database.capture) == [database.capture]
     database.wait_captured()

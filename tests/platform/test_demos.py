@@ -5,6 +5,7 @@ They take minutes: each starts what it needs, streams, reconciles in Airflow, an
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -15,11 +16,9 @@ from typing import Any
 import psutil
 import pytest
 
-from cli.sql_query import Analyst
 from dags.dag_names import dag_ids
 from dags.unloaded_dags import why_unloaded
 from infra.airflow.airflow_api import Client
-from infra.delta.lake import Lake
 from infra.settings import ROOT, Settings
 from tables.declare.registry import load
 from tests.infra.conftest import free_port
@@ -111,13 +110,15 @@ def _failed(client: Client, runs: list[dict[str, Any]]) -> dict[str, str]:
 
 def _tables(settings: Settings, domain: str) -> dict[str, tuple[object, ...]]:
     """The tables that come of the demo's records alone: of a captured database what is written again is a change."""
-    registry, analyst = load(), Analyst(Lake(settings))
+    registry = load()
     names = [
         table.full_name
         for table in registry.in_order(domain)
         if not any(topic.captures for topic in registry.above(table).topics.values())
     ]
-    return {name: analyst.rows(f"SELECT count(*), bit_xor(hash(t)) FROM {name} t")[0] for name in names}
+    each = (f"SELECT '{name}' AS name, count(*) AS n, bit_xor(hash(t)) AS hash FROM {name} t" for name in names)
+    rows = json.loads(command(settings, "sql", " UNION ALL ".join(each), "--json").stdout)
+    return {row["name"]: (row["n"], row["hash"]) for row in rows}
 
 
 def _environment(process: psutil.Process) -> str:
