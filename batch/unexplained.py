@@ -65,7 +65,7 @@ def name_rows(found: RunResult | Audited) -> str:
     count = found.unexplained - unfound
     more = count - len(rows)
     examples = ": " + "; ".join([*rows, *([f"and {more} more"] if more > 0 else [])]) if rows else ""
-    said = [f"{count} rows differ and nothing touched them{examples}"] if count else []
+    said = [f"{count} rows differ and nothing touched them{examples}"] * bool(count)
     said += [f"{unfound} groups of rows differ in no row that its key finds, as texts of a collation may"] * bool(
         unfound
     )

@@ -100,10 +100,9 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Print the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        for outcome in outcomes:
-            if outcome.left:
-                left = f"{outcome.table}: {outcome.left:,} rows that were shown were changed meanwhile, and stay as"
-                out.print(f"[yellow]![/] {left} they are; {escape(plan.again)} shows what differs now.", soft_wrap=True)
+        for one in (outcome for outcome in outcomes if outcome.left):
+            left = f"{one.table}: {one.left:,} rows that were shown were changed meanwhile, and stay as they are"
+            out.print(f"[yellow]![/] {left}; {escape(plan.again)} shows what differs now.", soft_wrap=True)
         from infra.delta.lake import HISTORY_DAYS
 
         out.print(f"To take it back, for {HISTORY_DAYS} days:")

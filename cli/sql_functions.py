@@ -59,6 +59,5 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
         what = "The database was not asked whether it has lost changes since:"
         err.print(f"[yellow]![/] {what} {escape(error.message)}", soft_wrap=True)
         return
-    for one in states:
-        if one.fault:
-            raise CaptureFailed(f"{one.topic}: {one.fault}.", hint=one.hint, topic=one.topic)
+    for one in (one for one in states if one.fault):
+        raise CaptureFailed(f"{one.topic}: {one.fault}.", hint=one.hint, topic=one.topic)

@@ -30,11 +30,12 @@ class Analyst:
     rows that plans keep, and no others.
     """
 
-    def __init__(self, lake: Lake, *, only: Sequence[str] | None = None) -> None:
+    def __init__(self, lake: Lake, *, only: Sequence[str] | None = None, files: Sequence[Path] = ()) -> None:
         """Register the tables.
 
         Args:
             only: full names of those that are needed; all by default.
+            files: others that may be read.
 
         Raises:
             MissingTool: the package with DuckDB's Delta reader is not installed.
@@ -44,10 +45,10 @@ class Analyst:
         self.connection = duckdb.connect(config={"autoinstall_known_extensions": "false"})
         self.connection.execute("SET TimeZone = 'UTC'")
         self.connection.execute(f"LOAD {literal(str(_extension()))}")
-        folders = ", ".join(map(literal, (lake.settings.lake_uri, str(lake.settings.plans))))
-        self.connection.execute(f"SET allowed_directories = [{folders}]")
-        self.connection.execute("SET enable_external_access = false")
-        self.connection.execute("SET lock_configuration = true")
+        folders = lake.settings.lake_uri, str(lake.settings.plans)
+        for name, paths in (("allowed_directories", folders), ("allowed_paths", map(str, files))):
+            self.connection.execute(f"SET {name} = [{', '.join(map(literal, paths))}]")
+        self.connection.execute("SET enable_external_access = false; SET lock_configuration = true")
         self.names: list[str] = []
         self._lake = lake
         self._raised: TwofoldError | None = None

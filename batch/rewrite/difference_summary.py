@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from infra.delta.delta_writer import BEFORE, CHANGE
 from infra.duckdb_session import duckdb_utc, parquet
+from infra.sql_names import quoted
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
@@ -71,24 +72,24 @@ def column_changes(
     renamed: dict[str, str] = {}
     for was, becomes in ((was, becomes) for was in gone for becomes in new):
         if before[was] == after[becomes] and was not in renamed and becomes not in renamed.values():
-            differs = f"{_name(becomes)} IS DISTINCT FROM {_name(BEFORE + was)}"
+            differs = f"{quoted(becomes)} IS DISTINCT FROM {quoted(BEFORE + was)}"
             sql = f"SELECT count(*) FROM {parquet(difference)} WHERE {CHANGE} = 'update' AND {differs}"
             if duckdb_utc().execute(sql).fetchone() == (0,):
                 renamed[was] = becomes
-    said = {
+    kinds = {
         "new": [f"{c} {after[c]}" for c in new if c not in renamed.values()],
         "gone": [f"{c} {before[c]}" for c in gone if c not in renamed],
         "renamed": [f"{was} -> {becomes}" for was, becomes in renamed.items()],
         "of another type": [f"{c} {before[c]} -> {after[c]}" for c in after if before.get(c, after[c]) != after[c]],
     }
-    return {kind: columns for kind, columns in said.items() if columns}
+    return {kind: columns for kind, columns in kinds.items() if columns}
 
 
 def _days(connection: DuckDBPyConnection, event_time: str, columns: Collection[str]) -> list[dict[str, Any]]:
     kinds = {"inserted": "insert", "updated": "update", "deleted": "delete"}
     counts = ", ".join(f"count(*) FILTER ({CHANGE} = '{kind}') AS {name}" for name, kind in kinds.items())
     sides = [name for name in (event_time, BEFORE + event_time) if name in columns]
-    days = ", ".join(f"CAST({_name(side)} AS DATE)" for side in sides)
+    days = ", ".join(f"CAST({quoted(side)} AS DATE)" for side in sides)
     rows = connection.execute(
         f"SELECT day::VARCHAR AS day, {counts} "
         f"FROM (SELECT {CHANGE}, unnest(list_distinct([{days}])) AS day FROM changed) GROUP BY 1 ORDER BY 1"
@@ -103,7 +104,7 @@ def _segments(
     for column in columns:
         if types[column] not in ("VARCHAR", "BOOLEAN", "INTEGER", "BIGINT", "SMALLINT"):
             continue
-        name = _name(column)
+        name = quoted(column)
         row = connection.execute(
             f"SELECT {name}, count(*) / sum(count(*)) OVER () AS share, count(*) OVER () AS n FROM changed "
             f"GROUP BY 1 ORDER BY 2 DESC, 1 LIMIT 1"
@@ -113,7 +114,7 @@ def _segments(
     if not found:
         return []
     connection.register("everything", table())
-    shares = ", ".join(f"coalesce(avg(CAST({_name(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
+    shares = ", ".join(f"coalesce(avg(CAST({quoted(c)} IS NOT DISTINCT FROM ? AS INTEGER)), 0)" for c in found)
     of_all = connection.execute(f"SELECT {shares} FROM everything", [value for value, _ in found.values()]).fetchone()
     segments = [
         {"column": column, "value": to_plain_json(value), "share": share, "of_all": whole}
@@ -126,9 +127,9 @@ def _segments(
 def _columns(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
     changes = []
     for column in others:
-        name, before = _name(column), _name(BEFORE + column)
+        name, before = quoted(column), quoted(BEFORE + column)
         differs = f"{CHANGE} = 'update' AND {name} IS DISTINCT FROM {before}"
-        keys = ", ".join(map(_name, key))
+        keys = ", ".join(map(quoted, key))
         row = connection.execute(
             f"SELECT {keys}, {before}, {name}, count(*) OVER () FROM changed WHERE {differs} "
             f"ORDER BY hash({keys}), {keys} LIMIT 1"
@@ -152,15 +153,15 @@ def _totals(
 ) -> list[dict[str, Any]]:
     numbers = [c for c in others if types[c] in ("DOUBLE", "FLOAT", "BIGINT", "INTEGER") or types[c].startswith("DEC")]
     added = [
-        f"coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {_name(c)} END), 0) "
-        f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {_name(BEFORE + c)} END), 0)"
+        f"coalesce(sum(CASE WHEN {CHANGE} = 'delete' THEN 0 ELSE {quoted(c)} END), 0) "
+        f"- coalesce(sum(CASE WHEN {CHANGE} = 'insert' THEN 0 ELSE {quoted(BEFORE + c)} END), 0)"
         for c in numbers
     ]
     changes = connection.execute(f"SELECT {', '.join(added)} FROM changed").fetchone() if numbers else None
     if changes is None or not any(changes):
         return []
     connection.register("everything", table())
-    sums = ", ".join(f"coalesce(sum({_name(c)}), 0)" for c in numbers)
+    sums = ", ".join(f"coalesce(sum({quoted(c)}), 0)" for c in numbers)
     before = connection.execute(f"SELECT {sums} FROM everything").fetchone() or ()
     return [
         {"column": column, "before": to_plain_json(was), "after": to_plain_json(was + change)}
@@ -170,7 +171,7 @@ def _totals(
 
 
 def _samples(connection: DuckDBPyConnection, key: Sequence[str], others: Sequence[str]) -> list[dict[str, Any]]:
-    keys = ", ".join(map(_name, key))
+    keys = ", ".join(map(quoted, key))
     rows = _as_dicts(connection.execute(f"FROM changed ORDER BY hash({keys}), {keys} LIMIT {_SAMPLES}"))
     samples = []
     for row in rows:
@@ -186,7 +187,3 @@ def _samples(connection: DuckDBPyConnection, key: Sequence[str], others: Sequenc
 def _as_dicts(found: DuckDBPyConnection) -> list[dict[str, Any]]:
     names = [column[0] for column in found.description or ()]
     return [dict(zip(names, map(to_plain_json, row), strict=True)) for row in found.fetchall()]
-
-
-def _name(column: str) -> str:
-    return '"' + column.replace('"', '""') + '"'

@@ -33,10 +33,7 @@ def sentence(change: TableChange) -> str:
     """How many rows of a table change, as one sentence."""
     if change.replaces:
         columns = "; ".join(f"{kind}: {', '.join(texts)}" for kind, texts in change.summary.get("schema", {}).items())
-        return (
-            f"{change.table}: all {change.rows_before:,} rows are replaced, its columns change ({columns}): "
-            + _parts(change)
-        )
+        return f"{change.table}: all {change.rows_before:,} rows are replaced, {columns}: {_parts(change)}."
     if not change.changed:
         return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted as they are."
     return f"{change.table}: {change.changed:,} of {change.rows_before:,} rows change: {_parts(change)}."

@@ -22,8 +22,7 @@ from tables.refresh.streaming_checkpoint import Checkpoint
 
 _LEDGERS = (*LEDGERS, lost_offsets.GAPS, transaction_offsets.TRANSACTIONS)
 """Ledgers that a rewrite reads or writes."""
-_LONGEST_S = 3 * 86_400
-"""No copy is in use for longer."""
+_LONGEST_S = 3 * 86_400  # no copy is in use for longer
 
 
 @contextmanager

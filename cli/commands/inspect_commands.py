@@ -7,6 +7,7 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
@@ -96,10 +97,11 @@ def sql(
     query: Annotated[str | None, typer.Argument(metavar="[QUERY]", help="The SQL; without it a prompt opens.")] = None,
     as_json: Json = False,
     as_csv: Annotated[bool, typer.Option("--csv", help="Print comma-separated values with a header.")] = False,
+    file: Annotated[list[Path] | None, typer.Option(help="A file that may be read, too: FROM 'FILE'.")] = None,
 ) -> None:
     """Query the Delta tables with DuckDB: FROM flights.delays_by_hour, or the bare name where it is unique.
 
-    Reading only. Times are UTC. Without QUERY it opens a prompt, or reads the query from a pipe.
+    Reading only, of no other file. Times are UTC. Without QUERY it opens a prompt, or reads the query from a pipe.
     """
     if as_json and as_csv:
         raise BadArgument("--json and --csv exclude each other.")
@@ -112,7 +114,7 @@ def sql(
     if query is None and not sys.stdin.isatty():
         query = sys.stdin.read()
     lake = Lake(settings)
-    analyst = Analyst(lake)
+    analyst = Analyst(lake, files=file or ())
     define_functions(analyst, lake, load)
     if query is None:
         from cli.sql_shell import talk

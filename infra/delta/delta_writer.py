@@ -166,7 +166,7 @@ class Writer:
             SchemaMismatch: names the missing and the unexpected columns.
             WriteConflict: after bounded retries.
         """
-        rows, of = self._placed(rows)
+        rows = self._placed(rows)
         columns = column_names(rows)
         others = [c for c in columns if c not in key]
         if keep:
@@ -174,7 +174,7 @@ class Writer:
         elif greatest:
             condition = greater(greatest)
         else:
-            condition = " OR ".join(f"NOT {equal(c, of=of)}" for c in others) or "false"
+            condition = " OR ".join(f"NOT {equal(c, of=rows)}" for c in others) or "false"
         plan = Merge(
             on=" AND ".join(equal(c) for c in key),
             update=None if keep else condition,
@@ -196,10 +196,10 @@ class Writer:
         Returns:
             Rows really changed; fewer than asked for when others were faster.
         """
-        changes, of = self._placed(changes)
+        changes = self._placed(changes)
         columns = [c for c in column_names(changes) if c != CHANGE and not c.startswith(BEFORE)]
         others = [c for c in columns if c not in key]
-        same = " AND ".join(equal(c, BEFORE + c, of) for c in others) or "true"
+        same = " AND ".join(equal(c, BEFORE + c, changes) for c in others) or "true"
         update = f"s.`{CHANGE}` = 'update' AND {same}"
         if greatest:
             update = f"({update}) OR (s.`{CHANGE}` = 'insert' AND {greater(greatest)})"
@@ -242,9 +242,9 @@ class Writer:
                 plan.by_rust(table, _nested_as_in(table, rows), self._properties(stamp))
 
             return self._commit(rows, stamp, by_rust, extra)
-        frame, uri, says = rows, self.lake.uri(self.name), self._session(stamp)
-        _require_unique(self.name, frame, plan.key)
-        return self._commit(rows, stamp, lambda _: plan.by_spark(uri, frame, says), extra)
+        uri, says = self.lake.uri(self.name), self._session(stamp)
+        _require_unique(self.name, rows, plan.key)
+        return self._commit(rows, stamp, lambda _: plan.by_spark(uri, rows, says), extra)
 
     def _commit(
         self,
@@ -334,12 +334,9 @@ class Writer:
     def _append_spark(self, frame: DataFrame, stamp: CommitTag) -> None:
         frame.write.format("delta").mode("append").options(**self._options(stamp)).save(self.lake.uri(self.name))
 
-    def _placed(self, rows: Rows) -> tuple[Rows, DataFrame | None]:
-        """The rows where the engine that merges them takes them, and again as a frame if that is Spark."""
-        if self._through_rust(rows):
-            return rows, None
-        frame = self._frame(rows)
-        return frame, frame
+    def _placed(self, rows: Rows) -> Rows:
+        """The rows where the engine that merges them takes them."""
+        return rows if self._through_rust(rows) else self._frame(rows)
 
     def _frame(self, rows: Rows) -> DataFrame:
         if not are_here(rows):

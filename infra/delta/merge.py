@@ -12,7 +12,7 @@ from weakref import WeakKeyDictionary
 from infra.delta.compaction import after_commit
 from infra.delta.datafusion_sql import span
 from infra.delta.file_statistics import parquet_properties
-from infra.spark.rows import without_maps
+from infra.spark.rows import are_here, without_maps
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -112,10 +112,11 @@ def equal(column: str, source: str | None = None, of: Rows | None = None) -> str
     """SQL: equal, null to null; in brackets, since DataFusion's operator binds less tightly than AND.
 
     Args:
-        of: rows in Spark, which compares no maps, with the column.
+        of: rows with the column; of those in Spark, which compares no maps, the maps' entries are compared.
     """
     sides = f"t.`{column}`", f"s.`{source or column}`"
-    one, other = sides if of is None else (without_maps(side, of, column, by_spark=True) for side in sides)
+    plain = of is None or are_here(of)
+    one, other = sides if plain else (without_maps(side, of, column, by_spark=True) for side in sides)
     return f"({one} <=> {other})"
 
 

@@ -93,9 +93,9 @@ def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool)
         return _without_maps(text, of, depth + 1, by_spark=by_spark)
 
     def of_each(items: str, made: str) -> str:
-        if by_spark:
-            return f"transform({items}, {each} -> {made})"
-        return f"list_transform({items}, lambda {each}: {made})"
+        return (
+            f"transform({items}, {each} -> {made})" if by_spark else f"list_transform({items}, lambda {each}: {made})"
+        )
 
     each, record = f"_e{depth}", "struct" if by_spark else "row"
     match kind:

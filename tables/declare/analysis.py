@@ -19,16 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.types import DataType, StructType
 
-_STORED = frozenset(
-    {
-        *("string", "binary", "boolean", "date", "timestamp", "timestamp_ntz"),
-        *("byte", "short", "integer", "long", "float", "double", "decimal"),
-    }
-)
+_STORED = ("string", "binary", "boolean", "date", "timestamp", "timestamp_ntz", "decimal",
+           "byte", "short", "integer", "long", "float", "double")  # fmt: skip
 """Types that Delta tables and both of our engines have, as PySpark calls them."""
 _INSTEAD = {
     "interval": "Return a number: of microseconds, F.unix_micros(end) - F.unix_micros(start).",
-    "time": 'Return it as text, .cast("string"), or as a whole timestamp.',
     "void": 'Give it a type: .cast("string"), for an array .cast("array<string>").',
 }
 _UNRESOLVED = re.compile(r"UNRESOLVED_COLUMN.*?with name (`.*?`) cannot be resolved", re.DOTALL)
@@ -162,14 +157,11 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
 def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     """Columns of a type that no Delta table has, or that what the declaration uses them for does not take."""
     for field in schema.fields:
-        if kind := next(_unstored(field.dataType), None):
-            name = kind.simpleString()
+        for name in [kind.simpleString() for kind in _unstored(field.dataType)][:1]:
+            what = f"{field.name} is or holds a value of the type {name}, which Delta tables do not have"
+            hints = (hint for sign, hint in _INSTEAD.items() if sign in name)
             yield BadDeclaration(
-                f"tables/{table.domain}/{table.name}.py: {field.name} is or holds a value of the type {name}, which "
-                "Delta tables do not have.",
-                hint=next(
-                    (hint for sign, hint in _INSTEAD.items() if sign in name), "Convert it, for example to a string."
-                ),
+                f"tables/{table.domain}/{table.name}.py: {what}.", hint=next(hints, 'Convert it: .cast("string").')
             )
     yield from _wrong_times(table, schema)
     yield from _wrong_order(table, schema)

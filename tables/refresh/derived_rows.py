@@ -10,7 +10,7 @@ from datetime import timedelta
 from typing import TYPE_CHECKING, cast
 
 from infra.errors import BadDeclaration
-from infra.spark.rows import R, are_here, backticked, column_names, quoted, run_sql
+from infra.spark.rows import R, are_here, backticked, column_names, quoted, run_sql, with_null
 from tables.declare.analysis import impure_call, wrong_columns
 from tables.declare.inference import RECORD
 from tables.declare.metadata_columns import OFFSET, PARTITION
@@ -20,7 +20,7 @@ from tables.declare.topic import Topic
 if TYPE_CHECKING:
     import pyarrow as pa
     from pyspark.sql import DataFrame, SparkSession
-    from pyspark.sql.types import DataType, StructType
+    from pyspark.sql.types import StructType
 
     from infra.delta.lake import Lake
     from infra.spark.rows import Rows
@@ -65,23 +65,11 @@ def derive(table: Table, inputs: Mapping[str, DataFrame]) -> DataFrame:
 
 def _with_nullable_parts(rows: DataFrame) -> DataFrame:
     """The rows, but the fields of structs may be null, as they are in Arrow where the struct itself is."""
-    kinds = [(field, _nullable_parts(field.dataType)) for field in rows.schema.fields]
-    if all(kind == field.dataType for field, kind in kinds):
+    never_null = [field.name for field in rows.schema if '"nullable":false' in field.dataType.json()]
+    if not never_null:
         return rows
-    columns = ((field, rows[backticked(field.name)].cast(kind)) for field, kind in kinds)
-    return rows.select(*(column.alias(field.name, metadata=field.metadata) for field, column in columns))
-
-
-def _nullable_parts(kind: DataType) -> DataType:
-    from pyspark.sql import types as T
-
-    if isinstance(kind, T.StructType):
-        return T.StructType([T.StructField(f.name, _nullable_parts(f.dataType), metadata=f.metadata) for f in kind])
-    if isinstance(kind, T.ArrayType):
-        return T.ArrayType(_nullable_parts(kind.elementType), kind.containsNull)
-    if isinstance(kind, T.MapType):
-        return T.MapType(kind.keyType, _nullable_parts(kind.valueType), kind.valueContainsNull)
-    return kind
+    cast = {f.name: rows[backticked(f.name)].cast(with_null(f.dataType)) for f in rows.schema if f.name in never_null}
+    return rows.withColumns(cast)
 
 
 def derive_over(registry: Registry, table: Table, frame_of: Callable[[Topic | Table], DataFrame]) -> DataFrame:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -11,14 +10,11 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.capture.complete_through import complete_through
-from cli.sql_functions import define_functions
-from cli.sql_query import Analyst
 from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
 from tables.declare.registry import Registry, load
 from tables.refresh.events.record_decoder import events_schema
 from tables.refresh.streaming_checkpoint import Checkpoint
-from tests.infra.conftest import free_port
 from tests.tables.declared import written
 
 TOPIC = '''"""Changes."""
@@ -86,15 +82,3 @@ def test_marks_at_one_place_of_two_logs_are_not_the_same(lake: Lake, registry: R
     captured(lake, registry, "orders", 2, 90, {100: 9, 120: 10})
     with pytest.raises(CaptureFailed, match="have met no mark in common since their snapshots"):
         through(lake, registry)
-
-
-def test_a_query_says_when_the_database_was_not_asked(
-    lake: Lake, registry: Registry, capsys: pytest.CaptureFixture[str]
-) -> None:
-    captured(lake, registry, "people", 1, 10, {20: 1, 30: 2})
-    captured(lake, registry, "orders", 1, 5, {20: 1, 30: 2})
-    nowhere = Lake(replace(lake.settings, connect_port=free_port(), database_port=free_port()))
-    analyst = Analyst(nowhere)
-    define_functions(analyst, nowhere, lambda: registry)
-    assert analyst.rows("SELECT complete_through(['people_now', 'orders_now'])") == [(30,)]
-    assert "The database was not asked whether it has lost changes since" in capsys.readouterr().err

@@ -84,10 +84,11 @@ def test_a_statement_that_writes_is_refused(cli: Cli, tmp_path: Path, statement:
 @pytest.mark.parametrize("query", ["SELECT * FROM read_text('{file}')", "FROM '{file}'"])
 def test_no_file_but_those_of_the_lake_is_read(cli: Cli, tmp_path: Path, query: str) -> None:
     file = tmp_path / "secret.csv"
-    file.write_text("a,b")
+    file.write_text("a,b\n1,2\n")
     ran = cli("sql", query.format(file=file))
     assert ran.code == 2
     assert "configuration" in ran.err
+    assert cli("sql", "--file", str(file), f"FROM '{file}'", "--json").document == [{"a": 1, "b": 2}]
 
 
 def test_a_query_is_explained(cli: Cli, lake: Path) -> None:
