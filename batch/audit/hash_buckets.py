@@ -147,7 +147,7 @@ def in_buckets(table: Table, frame: DataFrame, buckets: Sequence[tuple[int, int]
 
 
 def unfound(table: Table, sides: Sequence[DataFrame], found: pa.Table) -> int:
-    """How many buckets differ in more than rounding but for the found rows, as texts do that a collation takes for one."""
+    """How many buckets differ in more than rounding but for the found rows, as equal texts of a collation may."""
     rest = (matching(side, found, table.primary_key, "ANTI") for side in sides)
     return len(compare_buckets(table, *rest, with_doubles=False).differing)
 
