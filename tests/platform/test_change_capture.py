@@ -779,6 +779,8 @@ def test_a_truncated_table_is_captured_again(database: Database, world: World) -
 @pytest.mark.prove
 def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(database: Database, world: World) -> None:
     """Connect starts again, a snapshot is made, and in the end all tables are verified: half a minute."""
+    database.wait_captured()
+    ingest(world, *PEOPLE)
     supervisor.stop_program(database.settings, kafka_connect.NAME)
     name = database.capture.name
     wait_until(lambda: database.run(f"SELECT active FROM pg_replication_slots WHERE slot_name = '{name}'") == ["f"])
