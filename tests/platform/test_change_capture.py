@@ -285,7 +285,7 @@ def world(database: Database, spark: SparkSession) -> World:
 
 
 def ingest(world: World, *names: str) -> None:
-    """Bring these tables, or all, up to date with the log."""
+    """Bring these tables up to date with the log."""
     Ingest(world.spark, world.lake, world.registry, "bank").start(available_now=True).awaitTermination()
     world.maintain(names)
 
@@ -797,7 +797,7 @@ def test_a_lost_slot_stops_the_capture_until_the_table_is_captured_again(databas
     lost = compare_with_database(world.lake, topic, database.capture, Turn(), waits=False)
     assert (lost.missing, lost.different, lost.extra) == (["id=-100"], ["id=3: mood"], ["id=4"]), "a preview says it"
     assert capture_again(world, database) == 1
-    ingest(world)
+    ingest(world, *world.all_tables)
     rows = [r for r in world.rows("bank.people_before").to_pylist() if r["id"] in (3, 4)]
     assert [(r["id"], r["is_current"]) for r in rows if r["valid_to"] is None] == [(3, True)]
     assert not [r for result in world.reconcile(world.all_tables, verify=True) for r in [result.unexplained] if r]
