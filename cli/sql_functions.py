@@ -45,7 +45,7 @@ def define_functions(analyst: Analyst, lake: Lake, load: Callable[[], Registry])
 
 
 def _ask_database(settings: Settings, registry: Registry, topics: Collection[str]) -> None:
-    """Refuse changes of which the database's catalog says that some are lost; where it does not answer, say so.
+    """Refuse topics that lack changes by the database's catalog; if it does not answer, say so.
 
     Raises:
         CaptureFailed: says which, and what to do.
@@ -59,5 +59,6 @@ def _ask_database(settings: Settings, registry: Registry, topics: Collection[str
         what = "The database was not asked whether it has lost changes since:"
         err.print(f"[yellow]![/] {what} {escape(error.message)}", soft_wrap=True)
         return
-    for one in (one for one in states if one.fault):
-        raise CaptureFailed(f"{one.topic}: {one.fault}.", hint=one.hint, topic=one.topic)
+    lost = next((one for one in states if one.fault), None)
+    if lost is not None:
+        raise CaptureFailed(f"{lost.topic}: {lost.fault}.", hint=lost.hint, topic=lost.topic)

@@ -116,7 +116,7 @@ class Analyst:
             raise BadArgument(f"DuckDB: {error}", hint=hint) from error
 
     def _require_reading(self, sql: str) -> None:
-        """Refuse text of which a statement, or one that is explained, is more than a query."""
+        """Refuse statements that do more than query, explained ones among them."""
         for statement in self.connection.extract_statements(sql):
             kind, explained = statement.type.name, _EXPLAINED.match(statement.query)
             if kind == "EXPLAIN" and explained:

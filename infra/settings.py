@@ -119,7 +119,7 @@ class Settings:
 
     @property
     def start_lock(self) -> Path:
-        """Held while the platform is being started, or its domains are chosen anew."""
+        """Held while `up` chooses domains and starts their processes."""
         return self.home / "run" / "start.lock"
 
     def driver_lock(self, domain: str) -> Path:

@@ -81,7 +81,6 @@ def compare_buckets(table: Table, should: DataFrame, live: DataFrame, *, with_do
 
     Approximate columns are left out. Doubles are compared exactly, though rows that differ by rounding alone are equal.
     """
-
     expected = cast_like(should, live)
     compared = [
         column

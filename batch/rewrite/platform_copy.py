@@ -34,7 +34,7 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
 
     Args:
         names: full names; a table that does not exist yet is left out.
-        home: a folder for the copy, of a name of its own; its tables lie beside the live ones, whose files they share.
+        home: a folder for the copy, whose name is unique; its tables lie in the live lake, whose files they share.
     """
     settings = _settings_of_copy(live.lake.settings, home)
     copy = Platform(lambda: live.spark, Lake(settings), live.registry)

@@ -78,12 +78,13 @@ def without_maps(value: str, rows: Rows, column: str, *, by_spark: bool) -> str:
         value: in the SQL of the engine.
         by_spark: the engine is Spark, not DuckDB.
     """
-    if "map<" not in column_types(rows)[column]:
+    if not are_here(rows):
+        return _without_maps(value, rows.schema[column].dataType, by_spark=by_spark)
+    if "map<" not in str(kind := rows.schema.field(column).type):
         return value
     from pyspark.sql.pandas.types import from_arrow_type
 
-    kind = from_arrow_type(rows.schema.field(column).type) if are_here(rows) else rows.schema[column].dataType
-    return _without_maps(value, kind, by_spark=by_spark)
+    return _without_maps(value, from_arrow_type(kind), by_spark=by_spark)
 
 
 def _without_maps(value: str, kind: DataType, depth: int = 0, *, by_spark: bool) -> str:

@@ -157,7 +157,8 @@ def _explained(place: str, error: Exception, known: Sequence[str]) -> BadDeclara
 def wrong_types(table: Table, schema: StructType) -> Iterator[BadDeclaration]:
     """Columns of a type that no Delta table has, or that what the declaration uses them for does not take."""
     for field in schema.fields:
-        for name in [kind.simpleString() for kind in _unstored(field.dataType)][:1]:
+        if (kind := next(_unstored(field.dataType), None)) is not None:
+            name = kind.simpleString()
             what = f"{field.name} is or holds a value of the type {name}, which Delta tables do not have"
             hints = (hint for sign, hint in _INSTEAD.items() if sign in name)
             yield BadDeclaration(
