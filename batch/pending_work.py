@@ -16,6 +16,7 @@ from tables.declare.metadata_columns import LATE_BY_MS
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.rewound import next_versions
 from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -168,7 +169,7 @@ def has_taken_in(
     """Whether the stream of a table that follows changes has recomputed all that a version of this input touches."""
     if not registry.strategy(table).follows_changes:
         return False
-    following = dict(zip(table.inputs, checkpoint.next_versions(), strict=False))
+    following = dict(zip(table.inputs, next_versions(lake, registry, table, checkpoint), strict=False))
     places = [n for n, s in zip(table.inputs, registry.upstream(table), strict=True) if s.full_name == source.full_name]
     read = min((following.get(place, 0) for place in places), default=0)
     try:

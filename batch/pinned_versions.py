@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import cached_property
@@ -29,6 +29,7 @@ from tables.declare.topic import Topic
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher, everything
+from tables.refresh.rewound import next_versions, read_by_others
 from tables.refresh.scope import Scope, merged, scope_of_row, scopes_of, whole
 from tables.refresh.scope_expressions import with_scope_values
 from tables.refresh.streaming_checkpoint import Checkpoint
@@ -56,6 +57,7 @@ class Pinned:
     Attributes:
         stream: the id of the stream that writes the table.
         watermark_ms: rows that close before it are not the stream's any more; None: no row has closed, or none ever.
+        version: of the table itself.
         versions: input -> its version.
     """
 
@@ -66,9 +68,10 @@ class Pinned:
         lake, table = self.platform.lake, self.table
         self._checkpoint = Checkpoint.of_table(lake.settings, table)
         self.stream = self._checkpoint.stream
-        self.watermark_ms = self._checkpoint.watermark_ms() if table.closes_at else None
         self.sources = self.platform.registry.upstream(table)
-        self._next_versions = self._checkpoint.next_versions()
+        self.watermark_ms = self._closed_before_ms() if table.closes_at else None
+        self.version = lake.version(table.full_name)
+        self._next_versions = next_versions(lake, self.platform.registry, table, self._checkpoint)
         self.versions = {s.full_name: lake.version(s.full_name) for s in self.sources}
         self._splits = {s.full_name: self._checkpoint.splits.versions_of(s.full_name) for s in self.sources}
 
@@ -80,7 +83,21 @@ class Pinned:
     @property
     def is_open(self) -> bool:
         """No row has closed yet: all are the stream's."""
-        return bool(self.table.closes_at and self.watermark_ms is None and self.stream)
+        return bool(self.table.closes_at and self.watermark_ms is None)
+
+    def _closed_before_ms(self) -> int | None:
+        """The greatest time up to which rows were closed, by the stream or by whoever wrote the table beside it.
+
+        Where no stream ever did, rows are open that it would still revise once it has read what the topics have.
+        """
+        lake, name = self.platform.lake, self.table.full_name
+        info = lake.newest_info(name, "watermark_ms") or {}
+        known = [ms for ms in (self._checkpoint.watermark_ms(), info.get("watermark_ms")) if ms]
+        if known or self.stream:
+            return max(known, default=None)
+        newest = [read_ingested_offsets(lake, source).newest_ms for source in self.sources if isinstance(source, Topic)]
+        times = [ms for ms in newest if ms is not None]
+        return min(times) - (self.table.watermark_ms or 0) if times and len(times) == len(newest) else None
 
     @cached_property
     def settled(self) -> Mapping[str, int]:
@@ -101,11 +118,19 @@ class Pinned:
         before = self.ledgers.position(self.table.full_name)
         return before if before.stream == self.stream else ReconcilePosition(stream=self.stream)
 
-    def after(self, pending: Mapping[Scope, int] | None = None) -> ReconcilePosition:
-        """The position of the next reconcile, once all that is pinned was read, and the versions published by now."""
-        name = self.table.full_name
+    def after(self, pending: Mapping[Scope, int] | None = None, runs: Collection[str] = ()) -> ReconcilePosition:
+        """The position of the next reconcile, once all that is pinned was read.
+
+        Args:
+            runs: the names of this one: what others have published meanwhile is left for the next.
+        """
+        name, own = self.table.full_name, self.version
+        for commit in self.platform.lake.commits(name, own, self.platform.lake.version(name)):
+            if commit.info.get("run", "") not in ("", *runs):
+                break
+            own = commit.version
         seen = {splits(source): len(versions) for source, versions in self._splits.items() if versions}
-        consumed = {**self.settled, name: self.platform.lake.version(name), **seen}
+        consumed = {**self.settled, name: own, **seen}
         mark = definition(self.table, self.platform.registry)
         return ReconcilePosition(consumed=consumed, stream=self.stream, pending=pending or {}, fingerprint=mark)
 
@@ -125,7 +150,7 @@ class Pinned:
             return
         pinned = [self.versions[s.full_name] for s in self.sources]
         while is_held(settings.driver_lock(self.table.domain)) and time.monotonic() < deadline:
-            following = self._checkpoint.next_versions()
+            following = next_versions(self.platform.lake, self.platform.registry, self.table, self._checkpoint)
             if not following and not is_held(settings.stream_lock(self.table.full_name)):
                 return
             if all(a > b for a, b in zip(following or [-1], pinned, strict=False)):
@@ -141,7 +166,7 @@ class Pinned:
             with_stream: also what the stream of a table that follows changes has taken in by itself.
         """
         late, replayed, upstream = Touched("late", scopes=due), Touched("replay"), Touched("upstream")
-        lake = self.platform.lake
+        lake, before = self.platform.lake, self._rewound(before)
         for source in self.sources:
             after, through = before.consumed.get(source.full_name, -1), self.versions[source.full_name]
             if not with_stream and self._took_in(source, through):
@@ -167,6 +192,17 @@ class Pinned:
                 inherited = self._inherited(source, after, through)
                 upstream = replace(upstream, evidence=[*upstream.evidence, *inherited])
         yield from (late, replayed, upstream)
+
+    def _rewound(self, before: ReconcilePosition) -> ReconcilePosition:
+        """The position, before what came to the inputs since others have read them who wrote the table meanwhile."""
+        name = self.table.full_name
+        if name not in before.consumed:
+            return before
+        try:
+            least = read_by_others(self.platform.lake, name, before.consumed[name], lambda c: "run" not in c.info)
+        except FileNotFoundError:
+            return ReconcilePosition(stream=self.stream, pending=before.pending)
+        return replace(before, consumed={n: min(v, least.get(n, v)) for n, v in before.consumed.items()})
 
     def in_flight(self, before: ReconcilePosition) -> list[Scope]:
         """Rows that may differ from a recomputation though nothing is wrong with them.

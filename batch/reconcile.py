@@ -20,8 +20,8 @@ from infra.delta.delta_writer import CHANGE, Written
 from infra.errors import TwofoldError
 from infra.spark.rows import here
 from infra.spark.spark_client import failing_alone
-from tables.declare.code_fingerprint import require_one_definition
 from tables.declare.table import Table
+from tables.refresh.acceptance import require_one_definition
 from tables.refresh.open_platform import Platform, opened
 from tables.refresh.refresh import everything
 from tables.refresh.row_diff import differences_of
@@ -112,6 +112,7 @@ class Reconcile:
     table: Table
     _started: float = field(default_factory=time.monotonic, init=False)
     _pending: dict[Scope, int] = field(default_factory=dict, init=False)
+    _runs: list[str] = field(default_factory=list, init=False)
 
     def __post_init__(self) -> None:
         self._pinned = Pinned(self.platform, self.table)
@@ -171,6 +172,7 @@ class Reconcile:
         """
         pinned = self._pinned
         run = Run(self.platform.lake, pinned.ledgers, self.table, touched.cause)
+        self._runs.append(run.name)
         run.note_causes(touched.evidence)
         written = Written()
         if touched.scopes:
@@ -181,7 +183,7 @@ class Reconcile:
             self._pending |= {scope: refresher.next_closing_ms(scope) for scope in waiting}
         return run.end(
             written,
-            position=pinned.after(self._pending) if is_last else None,
+            position=pinned.after(self._pending, self._runs) if is_last else None,
             keep=True,
             touched=touched.rows,
             scopes=len(touched.scopes),

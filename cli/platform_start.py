@@ -220,7 +220,7 @@ def _wait_stream(settings: Settings, registry: Registry, domain: str) -> None:
     """Return when the driver runs and has created the tables of its domain, or has reported why it cannot."""
     from infra.delta.lake import Lake
     from infra.process import supervisor
-    from tables.declare.code_fingerprint import is_accepted
+    from tables.refresh.acceptance import is_accepted
 
     lake = Lake(settings)
     tables = registry.in_order(domain)

@@ -17,8 +17,8 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import Cause, RunResult
-    from batch.rewrite.plan import Plan
-    from batch.rewrite.planning import Rewrite
+    from batch.plan.plan import Plan
+    from batch.plan.planning import Rewrite
 
 Preview = Annotated[
     bool, typer.Option("--preview", help="Publish nothing: show what would change, and keep it as a plan.")
@@ -57,7 +57,7 @@ def plan_rewrite(
     settings: Settings, names: Sequence[str], rewrite: Rewrite, cause: Cause, command: Sequence[str], why: str
 ) -> Plan:
     """Make the plan of a rewrite, as `run_rewrite` would do it at once."""
-    from batch.rewrite.planning import make_plan
+    from batch.plan.planning import make_plan
     from tables.refresh.open_platform import opened
 
     with opened(settings, command[0], _domains(names)) as platform:
@@ -78,7 +78,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
     if as_json:
         print_json(plan_document(plan))
     else:
-        from batch.rewrite.plan import Plans
+        from batch.plan.plan import Plans
 
         print_plan(plan, whole=False)
         plans = Plans(Settings.from_environment())
@@ -89,7 +89,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list[RunResult]:
     """Publish a plan."""
-    from batch.rewrite.plan_publication import publish_plan
+    from batch.plan.plan_publication import publish_plan
     from tables.refresh.open_platform import opened
 
     with opened(settings, "publish", changed_domains(plan)) as platform:
@@ -118,7 +118,7 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
 
 def plan_document(plan: Plan) -> dict[str, object]:
     """A plan for scripts, with its text in Markdown."""
-    from batch.rewrite.plan_text import markdown
+    from batch.plan.plan_text import markdown
 
     state = plan.state(datetime.now(UTC))
     return {"plan": plan, "state": state, "changed": plan.changed, "markdown": markdown(plan)}
@@ -130,7 +130,7 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
     Args:
         whole: also details of the tables below, and all examples.
     """
-    from batch.rewrite.plan_text import heading, impact, sections
+    from batch.plan.plan_text import heading, impact, sections
 
     out.print(f"[bold]{escape(heading(plan))}[/]{escape(f': {plan.why}' if plan.why else '')}")
     for text in (*plan.notes, *impact(plan)):

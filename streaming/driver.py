@@ -30,9 +30,9 @@ from streaming.maintain.stateful_query import Maintain
 from streaming.query.progress import Progress, read, write
 from streaming.query.running_query import Running, use_pool
 from tables.declare.analysis import require_no_mistake
-from tables.declare.code_fingerprint import is_accepted
 from tables.declare.registry import load
 from tables.declare.table import Table
+from tables.refresh.acceptance import is_accepted
 from tables.refresh.events.topic_specs import specs
 from tables.refresh.open_platform import Platform, ensure_table, opened
 

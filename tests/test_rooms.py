@@ -46,6 +46,7 @@ ORDER = (
     ("streaming/ingest", "streaming/maintain", "batch"),
     ("streaming", "batch/audit"),
     ("streaming/rebuild", "batch/rewrite"),
+    ("batch/plan",),
     ("dags/operators",),
     ("dags", "traffic"),
     ("dags/plugins",),

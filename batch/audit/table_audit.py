@@ -29,10 +29,11 @@ from infra.process.file_locks import is_held
 from infra.spark.rows import here
 from infra.spark.spark_client import failing_alone
 from tables.declare.captured_topic import captures
-from tables.declare.code_fingerprint import fingerprint, require_one_definition
+from tables.declare.code_fingerprint import fingerprint
 from tables.declare.registry import load
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import require_one_definition
 from tables.refresh.events.lost_offsets import gaps
 from tables.refresh.open_platform import Platform, opened
 from tables.refresh.refresh import everything

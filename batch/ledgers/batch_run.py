@@ -53,7 +53,7 @@ class Run:
     @property
     def info(self) -> dict[str, Any]:
         """The information that its commits carry."""
-        return {"cause": self._cause, "run": self.name}
+        return {"cause": self._cause, "run": self.name, "before": self.version}
 
     def note_causes(self, evidence: Sequence[CausingRecord]) -> None:
         """Keep, before anything is published, why the run touches the table."""
@@ -97,7 +97,7 @@ def record_lost_runs(lake: Lake, ledgers: Ledgers, table: Table) -> None:
     """Note what runs that died have published into the table: their corrections, and the runs themselves."""
     for name, commits in ledgers.unrecorded_runs(table).items():
         first, last = commits[0], commits[-1]
-        lost = Run(lake, ledgers, table, first.info["cause"], name, first.version - 1)
+        lost = Run(lake, ledgers, table, first.info["cause"], name, int(first.info.get("before", first.version - 1)))
         corrections = ledgers.corrections(table.full_name, lost.version, last.version)
         rows = Counter(correction["change"] for correction in corrections if correction["run"] == name)
         written = Written(

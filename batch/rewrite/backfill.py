@@ -2,27 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from contextlib import nullcontext
 from datetime import UTC, datetime
-
-import pyarrow as pa
 
 from batch.ledgers.batch_run import Run
 from batch.ledgers.run_result import Cause, RunResult
 from batch.pinned_versions import Pinned
-from infra.delta.delta_writer import CommitTag, Writer, Written
+from infra.delta.delta_writer import Written
 from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
-from tables.declare.code_fingerprint import (
-    ACCEPTED,
-    code_facts,
-    is_accepted,
-    recorded,
-    require_one_definition,
-)
 from tables.declare.table import Table
+from tables.refresh.acceptance import accepted_code, accepting, is_accepted, require_one_definition
 from tables.refresh.open_platform import Platform
 from tables.refresh.scope import Scope
 
@@ -72,24 +64,26 @@ def recompute(platform: Platform, table: Table, interval: Interval | None, *, ac
         DefinitionChanged: an interval of a table whose rows were computed by another definition.
         QualityFailed: a recomputed row breaks the table's rules; nothing was published.
     """
-    lake = platform.lake
+    lake, registry = platform.lake, platform.registry
     if interval is not None and not accepts:
-        require_one_definition(lake, table, platform.registry)
-    pinned = Pinned(platform, table)
-    refresher = pinned.refresher({})
-    has_other_columns = (interval is None or accepts) and refresher.has_other_columns
-    is_same = is_accepted(lake, table, platform.registry) and not has_other_columns
+        require_one_definition(lake, table, registry)
+    pinned, fact = Pinned(platform, table), accepted_code(lake, table.full_name)
+    has_other_columns = (interval is None or accepts) and pinned.refresher({}).has_other_columns
+    is_same = is_accepted(lake, table, registry) and (fact is None or fact.is_whole) and not has_other_columns
     cause: Cause = "backfill" if is_same else "definition"
     run = Run(lake, pinned.ledgers, table, cause)
     scopes = [Scope(tuple(... for _ in table.recompute_by), interval)]
-    if has_other_columns:
-        written = refresher.replace(run.info)
-    elif pinned.is_open:
-        written = Written()
-    else:
-        written = refresher.publish(scopes, run.info, check=True)
-    if cause == "definition":
-        accept_definition(platform, table, {**run.info, "watermark_ms": pinned.watermark_ms})
+    info = dict(run.info)
+    with nullcontext() if is_same else accepting(lake, table, registry, info):
+        pinned = Pinned(platform, table)  # behind what the old code has written last
+        info["watermark_ms"] = pinned.watermark_ms
+        refresher = pinned.refresher({})
+        if has_other_columns:
+            written = refresher.replace(run.info)
+        elif pinned.is_open:
+            written = Written()
+        else:
+            written = refresher.publish(scopes, run.info, check=True)
     compared = refresher.live_rows(scopes) + written.deleted
     outcome = run.end(written, keep=cause == "definition", scopes=1, compared=compared)
     if interval is not None and not compared and not accepts:
@@ -107,16 +101,3 @@ def _nothing_there(lake: Lake, table: Table, interval: Interval, watermark_ms: i
         f"[{first:%Y-%m-%dT%H:%M:%S}, {last:%Y-%m-%dT%H:%M:%S}).",
         hint="Times are UTC; the range goes by the column " + f"{table.event_time}.",
     )
-
-
-def accept_definition(platform: Platform, table: Table, info: Mapping[str, object]) -> None:
-    """Note in a commit without rows that those that are there are right by today's definition, where none says so."""
-    accept(platform.lake, table.full_name, code_facts(table, platform.registry), info)
-
-
-def accept(lake: Lake, name: str, code: Mapping[str, str], info: Mapping[str, object]) -> None:
-    """Note in a commit without rows that those of a table are right by this code, where no commit says so."""
-    if any(recorded(lake, name, fact) != value for fact, value in code.items()):
-        writer = Writer(lake, name)
-        rows = pa.schema(writer.newest().schema()).empty_table()
-        writer.append(rows, CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={**info, **code}))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -10,13 +11,13 @@ from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import correct
-from batch.rewrite.backfill import accept_definition
 from infra.errors import WriteConflict
 from infra.offset_ranges import condition
 from infra.spark.spark_literals import instant_of
-from tables.declare.code_fingerprint import code_facts, is_accepted
+from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
+from tables.refresh.acceptance import accepting, is_accepted
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.streaming_checkpoint import Checkpoint
@@ -56,13 +57,13 @@ class Promotion:
         run = Run(lake, ledgers, self.table, cause)
         code = code_facts(self.table, self.live.registry)
         info = {**run.info, "watermark_ms": self._watermark_ms, **code}
-        if self._is_of_other_columns:
-            written = self._target.replace(self._settled(self._made), info)
-        else:
-            written = self._target.publish(lambda _: (self.changes, info), check=True, as_shown=True)
-        if cause == "definition":
-            accept_definition(self.live, self.table, info)
-        return run.end(written, keep=cause == "definition", scopes=1, compared=self._settled(self._made).count())
+        is_new = cause == "definition"
+        with accepting(lake, self.table, self.live.registry, info) if is_new else nullcontext():
+            if self._is_of_other_columns:
+                written = self._target.replace(self._settled(self._made), info)
+            else:
+                written = self._target.publish(lambda _: (self.changes, info), check=True, as_shown=True)
+        return run.end(written, keep=is_new, scopes=1, compared=self._settled(self._made).count())
 
     @cached_property
     def changes(self) -> DataFrame:

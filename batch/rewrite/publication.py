@@ -11,7 +11,6 @@ from batch.ledgers.batch_run import Run
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult
 from batch.reconcile import reconcile_tables
-from batch.rewrite.platform_copy import below
 from infra.delta.delta_writer import CHANGE, Written
 from infra.delta.lake import QUARANTINE
 from infra.delta.sizes import collect_if_small
@@ -101,7 +100,7 @@ def reconcile_below(platform: Platform, topic: Topic) -> list[RunResult]:
 
     Raises: as `reconcile`, after all of these tables were looked at.
     """
-    return reconcile_tables(platform, below(platform.registry, [topic.full_name]))
+    return reconcile_tables(platform, platform.registry.below([topic.full_name]))
 
 
 class _Decoded:

@@ -8,7 +8,8 @@ import pyarrow as pa
 
 from batch.ledgers.run_result import RunResult, run_name
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.publication import KEY, Work, publish, reconcile_below
+from batch.rewrite.publication import CAUSE, KEY, Work, publish, reconcile_below
+from batch.rewrite.replay import lower
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
@@ -65,6 +66,7 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
             kept[APPENDED_AT].alias("timestamp"),
             *(name for name in raw_columns(topic) if name in QUARANTINE_SCHEMA.names),
         )
+        lower(platform.lake, topic, ranges, {"cause": CAUSE, "run": work.run})
         outcomes = publish(platform, topic, raw, work)
     return outcomes + reconcile_below(platform, topic)
 

@@ -16,13 +16,14 @@ from infra.delta.delta_writer import CommitTag, Written
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument
 from infra.spark.rows import here
-from tables.declare.code_fingerprint import FINGERPRINT, is_same, recorded
+from tables.declare.code_fingerprint import FINGERPRINT, is_same
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import REFRESH, Accepted, accept, accepted_code
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching, of_kinds
-from tables.refresh.target import FENCE, Target
+from tables.refresh.target import Target
 
 
 def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
@@ -44,12 +45,15 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
     taken_back = _changing_run(ledgers, name, run)
     first, last = taken_back["version_before"], taken_back["version_after"]
     _require_not_undone(lake, table, taken_back["run"], last)
-    before = _definition_at(lake, name, first)
+    fact = _code_at(lake, name, first)
+    before = fact.code if fact else ""
     own = Run(lake, ledgers, table, "rollback")
     target = Target.of_table(platform.spark, lake, table)
     info = {**own.info, "undoes": last, FINGERPRINT: before}
+    if fact:
+        accept(lake, name, fact, instead_of=accepted_code(lake, name), info=own.info)
     if lake.open(name, last).schema() != lake.open(name, first).schema():
-        stamp = CommitTag(app=FENCE, version=target.writer.next_number(FENCE), info=info)
+        stamp = CommitTag(app=REFRESH, version=target.writer.next_number(REFRESH), info=info)
         written = target.writer.restore(first, stamp)
     else:
         written = target.publish(lambda _: (_undone(target, _versions_of(lake, name, taken_back)), info), check=False)
@@ -135,13 +139,14 @@ def _require_not_taken_back(lake: Lake, name: str, run: str, last: int) -> None:
 def _require_not_undone(lake: Lake, table: Table, run: str, last: int) -> None:
     name = table.full_name
     _require_not_taken_back(lake, name, run, last)
-    if not is_same(recorded(lake, table.full_name) or "", _definition_at(lake, name, last)):
+    now, then = accepted_code(lake, name), _code_at(lake, name, last)
+    if not is_same(now.code if now else "", then.code if then else ""):
         raise BadArgument(
             f"{name} has another definition since {run}: its rows would be of two.",
             hint=f"Take the newer definition back first: `./twofold rollback {name}`.",
         )
 
 
-def _definition_at(lake: Lake, name: str, version: int) -> str:
-    """The fingerprint by which the newest rows were computed at a version; empty where none says so."""
-    return str((lake.newest_info(name, FINGERPRINT, at=version) or {}).get(FINGERPRINT) or "")
+def _code_at(lake: Lake, name: str, version: int) -> Accepted | None:
+    """The code that the rows were accepted to be of at a version."""
+    return accepted_code(lake, name, lake.open(name, version))

@@ -26,7 +26,7 @@ from infra.settings import Settings
 
 if TYPE_CHECKING:
     from batch.ledgers.run_result import RunResult
-    from batch.rewrite.plan import Plan
+    from batch.plan.plan import Plan
 
 PlanName = Annotated[str, typer.Argument(metavar="PLAN", help="The id of a plan, or how it begins.")]
 
@@ -48,7 +48,7 @@ def plan(
     Exit code 0: nothing would change; 1: something would; 2: a declaration has a mistake.
     """
     settings = Settings.from_environment()
-    from batch.rewrite.code_changes import code_changes, plan_code
+    from batch.plan.code_changes import code_changes, plan_code
     from infra.delta.lake import Lake
     from infra.duration import parse_duration
     from tables.declare.registry import load, running_domains
@@ -68,7 +68,7 @@ def plan(
     with opened(settings, "plan", []) as platform:
         made = plan_code(platform, changes, who=getuser(), why=why, sample=span)
     if as_markdown:
-        from batch.rewrite.plan_text import markdown
+        from batch.plan.plan_text import markdown
 
         out.print(markdown(made), markup=False, soft_wrap=True)
     else:
@@ -81,7 +81,7 @@ _NOTHING = "The declarations are those of the live tables: nothing would change.
 
 def apply(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = False) -> None:
     """Publish a plan of code changes, then restart the streams of its domains, so that they run the new code."""
-    from batch.rewrite.plan import Plans
+    from batch.plan.plan import Plans
     from cli.platform_start import restart_streams
 
     settings = Settings.from_environment()
@@ -97,8 +97,8 @@ def plans(
     as_json: Json = False,
 ) -> None:
     """List the kept plans of rewrites, newest first, or show what one of them changes."""
-    from batch.rewrite.plan import Plans
-    from batch.rewrite.plan_text import heading
+    from batch.plan.plan import Plans
+    from batch.plan.plan_text import heading
 
     kept = Plans(Settings.from_environment())
     if plan is not None:
@@ -130,7 +130,7 @@ def publish(plan: PlanName, approved_by: ApprovedBy = None, as_json: Json = Fals
     Refused where code or rows that the plan was made from have changed since. Cut short, it goes on when it is called
     again.
     """
-    from batch.rewrite.plan import Plans
+    from batch.plan.plan import Plans
 
     settings = Settings.from_environment()
     kept = Plans(settings).find(plan)
@@ -148,8 +148,11 @@ def _print(plan: Plan, outcomes: Sequence[RunResult], as_json: bool) -> None:
 
 
 def discard(plan: PlanName, as_json: Json = False) -> None:
-    """Let PLAN never be published; what it would have changed can still be looked at for a month."""
-    from batch.rewrite.plan import Plans
+    """Let PLAN never be published; what it would have changed can still be looked at for a month.
+
+    Of one that was cut short while it was published the tables keep what they have of it.
+    """
+    from batch.plan.plan import Plans
 
     kept = Plans(Settings.from_environment())
     found = kept.discard(kept.find(plan))
@@ -157,3 +160,6 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
         print_json(plan_document(found))
         return
     out.print(f"Discarded {escape(found.id)}.")
+    if found.begun_at:
+        for change in found.changes:
+            out.print(f"To take back what it has changed: ./twofold rollback {change.table} --run {found.run}")

@@ -38,7 +38,7 @@ def rebuild(
     or other columns; `rollback` reverts that commit. An interrupted run continues where it stopped. With DOMAIN, each
     of its tables is rebuilt, after the tables that it reads; --json then prints a list.
     """
-    from batch.rewrite.rebuild_table import plan_rebuild
+    from batch.plan.rebuild_table import plan_rebuild
     from streaming.rebuild.reingest import reingest
     from tables.declare.registry import load
 

@@ -65,7 +65,6 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
     """Print how the rows that the changes amount to differ from those of the database, which a snapshot would bring."""
     from batch.audit.database_audit import EXAMPLES, compare_with_database
     from batch.audit.hash_buckets import Turn
-    from batch.rewrite.platform_copy import below
     from cli.captures import capture_states
 
     faults = [state.fault for state in capture_states(settings, registry) if state.topic == capture.topic]
@@ -81,6 +80,6 @@ def _preview(settings: Settings, registry: Registry, lake: Lake, topic: Topic, c
             out.print(f"  {kind}  {key}", markup=False)
     if found.left_out:
         out.print(f"Not compared, since two systems write them in two ways: {', '.join(found.left_out)}.")
-    tables = ", ".join(table.full_name for table in below(registry, [topic.full_name]))
+    tables = ", ".join(table.full_name for table in registry.below([topic.full_name]))
     out.print(f"Tables below: {tables or 'none'}.")
     out.print(f"Nothing was changed. `./twofold recapture {capture.topic}` makes the snapshot.", markup=False)

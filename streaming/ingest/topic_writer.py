@@ -19,12 +19,13 @@ from infra.delta.compaction import compact
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import QUARANTINE, Lake
 from infra.delta.sizes import is_small
-from infra.errors import LogGap, WriteConflict
+from infra.errors import DefinitionChanged, LogGap, WriteConflict
 from infra.offset_ranges import Ranges, condition
 from infra.spark.rows import are_here, is_empty
 from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.metadata_columns import APPENDED_AT, OFFSET, PARTITION
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import Accepted, accept, accepted_code
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import (
     APPENDED_MS,
@@ -82,6 +83,8 @@ class TopicWriter:
         self.log = ""
         self.appended_ms: int | None = None
         self.moved_ms: int | None = None
+        fact = accepted_code(lake, topic.full_name)
+        self._expected = fact and fact.code  # what may be accepted while this process runs, besides its own
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),
@@ -90,10 +93,40 @@ class TopicWriter:
         self.reload()
 
     def reload(self) -> None:
-        """Read how far the tables have come; another driver may have gone on with them."""
+        """Read how far the tables have come; another driver may have gone on with them. Raises as `_mark_decoding`."""
         self._version: int | None = None
-        self.events = read_ingested_offsets(self._lake, self._topic)
-        self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
+        while True:
+            self.events = read_ingested_offsets(self._lake, self._topic)
+            self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
+            if not self._mark_decoding():
+                return
+
+    def _mark_decoding(self) -> bool:
+        """Note, before the first such record, from which on records are decoded otherwise than was accepted.
+
+        Those of a compacted topic are accepted from there on: its log has the older ones no more. Whether that was
+        to be done, so that numbers are to be read again.
+
+        Raises:
+            DefinitionChanged: another decoding than this process runs was accepted meanwhile.
+        """
+        name, own = self._topic.full_name, self._decoding
+        fact = accepted_code(self._lake, name)
+        if fact is None or fact.code == own:
+            return False
+        if fact.code != (self._expected or fact.code):
+            raise DefinitionChanged(
+                f"{name}: its records are decoded by {fact.code} now; this process decodes by {own}.",
+                hint="Start the driver again, so that it loads the declaration: `./twofold down`, `./twofold up`.",
+                table=name,
+            )
+        self._expected = fact.code
+        if not fact.is_whole:
+            return False
+        ends = {str(p): end for p, end in self.events.ends.items()}
+        marked = Accepted(code=own, since=ends) if self._topic.compacted else replace(fact, through=ends)
+        accept(self._lake, name, marked, instead_of=fact)
+        return True
 
     def take(self, raw: pa.Table, ranges: Ranges) -> None:
         """Write the records of one micro-batch, in the order of the log, from this process.
@@ -255,6 +288,7 @@ class TopicWriter:
         """
         for _ in range(_ATTEMPTS):
             self._quarantine = read_ingested_offsets(self._lake, self._topic, quarantine=True)
+            self._mark_decoding()
             left = self._without(raw, ranges, (self._topic.full_name, self._topic.full_name + QUARANTINE))
             rows = self._decoder.reject(left) if are_here(left) else reject_frame(left, self._topic)
             if is_empty(rows) or self._commit_quarantine(rows, ranges):

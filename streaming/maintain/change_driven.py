@@ -22,10 +22,13 @@ from streaming.query.running_query import use_pool
 from tables.declare.metadata_columns import OFFSET
 from tables.declare.table import Table, columns_read
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import STREAM
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.refresh import Refresher, everything
+from tables.refresh.rewound import next_versions
 from tables.refresh.scope import Scope, alike, hull, merged, scopes_of
 from tables.refresh.scope_expressions import with_scope_values
+from tables.refresh.streaming_checkpoint import Position
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -46,6 +49,7 @@ class ChangeDrivenStream(TableStream):
         super().__post_init__()
         self._refresher = Refresher(self.spark.newSession(), self.lake, self.registry, self.table)
         self._level = level_of(self.registry, self.table)
+        self._starts_at: tuple[int, list[int]] | None = None
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> ChangeDrivenQuery:
         """Follow in a thread; with `available_now` it ends when it has processed what is there.
@@ -59,8 +63,8 @@ class ChangeDrivenStream(TableStream):
 
     def step(self, pace: Pace | None) -> bool:
         """Process the next commits of the inputs; False where there are none, or more are waited for."""
-        batch, starts = self._checkpoint.position or (-1, self._checkpoint.next_versions())
         next_version = self._next_version if pace is None else pace.backlog.next_version
+        own, starts = next_version(self.table.full_name) - 1, self._starts(next_version)
         ends = self._ends(starts, next_version)
         if ends == starts or (pace is not None and not pace.is_due(self.table, self._sources)):
             return False
@@ -68,21 +72,38 @@ class ChangeDrivenStream(TableStream):
             started = time.monotonic()
             if pace is not None:
                 use_pool(self.spark, self.table.full_name)
-            self._require_still_one_definition()
+            self._require_one_definition(self._writer.newest())
             ends = self._ends(starts, next_version)  # what has come while others had their turn
             rows_in, scopes = self._touched(starts, ends)
             versions = dict(zip((s.full_name for s in self._sources), ends, strict=True))
             appended_ms = self._appended_ms(versions, is_first=not starts)
-            info = {"cause": "stream", "batch": batch + 1, "versions": versions, "watermark_ms": None}
+            position = self._checkpoint.position
+            batch = position.batch + 1 if position else 0
+            self._checkpoint.name_stream()
+            info = {
+                "cause": "stream",
+                STREAM: self._checkpoint.stream,
+                "batch": batch,
+                "versions": versions,
+                "watermark_ms": None,
+            }
             if appended_ms is not None:
                 info[APPENDED_MS] = appended_ms
             written = Written()
             for part in alike(scopes):
                 written += self._refresher.publish(part, info, check=False)
             self.lake.settle(self.table.full_name, written.version)
-            self._checkpoint.take(batch + 1, ends)
-            self._note(batch + 1, rows_in, written, versions, None, started, appended_ms)
+            self._checkpoint.take(Position(batch, ends, own))
+            self._starts_at = None
+            self._note(batch, rows_in, written, versions, None, started, appended_ms)
         return True
+
+    def _starts(self, next_version: Callable[[str], int]) -> list[int]:
+        """The versions that are read next; looked at again where the table has other commits."""
+        own = next_version(self.table.full_name)
+        if self._starts_at is None or self._starts_at[0] != own:
+            self._starts_at = own, next_versions(self.lake, self.registry, self.table, self._checkpoint)
+        return self._starts_at[1]
 
     def _ends(self, starts: list[int], next_version: Callable[[str], int]) -> list[int]:
         """The versions that are read next after this step; all that there is, where nothing was read yet."""

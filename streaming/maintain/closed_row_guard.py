@@ -10,9 +10,9 @@ from infra.delta.delta_writer import BEFORE, CHANGE, CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.duckdb_session import duckdb_utc
 from infra.spark.spark_literals import instant_of
-from tables.declare.code_fingerprint import ACCEPTED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import STREAM
 from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
@@ -79,7 +79,7 @@ class ClosedRowGuard:
             if column not in self._table.primary_key:
                 changes = changes.append_column(BEFORE + column, rows[column])
         if len(rows):
-            stamp = CommitTag(app=ACCEPTED, version=writer.next_number(ACCEPTED), info={"cause": "stream"})
+            stamp = CommitTag(app=STREAM, version=writer.next_number(STREAM), info={"cause": "stream"})
             writer.apply(changes, self._table.primary_key, stamp)
 
     @property

@@ -17,7 +17,7 @@ from infra.errors import BadDeclaration
 from infra.spark.rows import are_here
 from infra.spark.spark_session import tune_for_batch_size
 from streaming.maintain.refresh_pace import Pace
-from streaming.maintain.stream_fence import STREAM, StreamFence
+from streaming.maintain.stream_fence import StreamFence
 from streaming.maintain.table_stream import TableStream
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Strategy, Table
@@ -55,7 +55,7 @@ class Maintain(TableStream):
     def __post_init__(self) -> None:
         super().__post_init__()
         self._strategy = self.registry.strategy(self.table)
-        self._fence = StreamFence(self._writer)
+        self._fence = StreamFence(self._writer, self._require_one_definition, has_state=self._strategy.has_state)
         self._pace: Pace | None = None
 
     def start(self, *, available_now: bool, pace: Pace | None = None) -> StreamingQuery:
@@ -167,7 +167,7 @@ class Maintain(TableStream):
 
     def _batch(self, frame: DataFrame, batch: int) -> None:
         started = time.monotonic()
-        self._require_still_one_definition()
+        self._require_one_definition(self._writer.newest())
         split = zip(self._sources, self._checkpoint.split_versions(batch), strict=True)
         parts = {source.full_name: version for source, version in split if version is not None}
         if self._strategy.has_state:
@@ -213,7 +213,7 @@ class Maintain(TableStream):
             frame.unpersist()
 
     def _upsert(self, rows: pa.Table | DataFrame, batch: int, info: Mapping[str, object], **how: Any) -> Written:
-        """Commit a micro-batch, once; rows that keep no state are the same by whichever stream, in whatever order."""
+        """Commit a micro-batch, once."""
         if are_here(rows) and not len(rows):
             return Written()
         stream = self._checkpoint.stream
@@ -221,9 +221,7 @@ class Maintain(TableStream):
         def write(stamp: CommitTag) -> Written:
             return self._writer.upsert(rows, self.table.primary_key, stamp, **how)
 
-        if self._strategy.has_state:
-            return self._fence.commit(stream, batch, info, write)
-        return write(CommitTag(app=f"{STREAM}/{stream}", version=batch, info=info))
+        return self._fence.commit(stream, batch, info, write)
 
     def _consumed(self, batch: int) -> tuple[int, dict[str, int]]:
         """Rows that the micro-batch read, and the next version of each input."""

@@ -1,18 +1,19 @@
-"""Lets one stream at a time write a table that is kept with state, of whichever home it is."""
+"""Orders the commits of the streams of one table, of whichever home they are."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 import pyarrow as pa
 
 from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.errors import WriteConflict
 from streaming.maintain.closed_row_guard import ClosedRowGuard
+from tables.refresh.acceptance import STREAM
 
-STREAM = "stream"
-"""The application under which streams with state commit, and the key under which a commit says which stream it was."""
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
 
 
 class _Owner(NamedTuple):
@@ -26,12 +27,18 @@ class _Owner(NamedTuple):
 class StreamFence:
     """Between the streams of one table: each commit takes the table's next number, as ingest's do.
 
-    Of two streams that know of the same commits one can go on. The other is refused from then on: its rows may be older
-    than those that are there.
+    Of two streams with state that know of the same commits one can go on. The other is refused from then on: its rows
+    may be older than those that are there. Streams without state write the same rows, in whatever order.
+
+    Args:
+        require: refuses, by an error, to write the table as it is at a version.
+        has_state: one stream at a time writes the table.
     """
 
-    def __init__(self, writer: Writer) -> None:
-        self._writer = writer
+    def __init__(
+        self, writer: Writer, require: Callable[[DeltaTable], object] = lambda table: None, *, has_state: bool = True
+    ) -> None:
+        self._writer, self._require, self._has_state = writer, require, has_state
         self._number: int | None = None
 
     def is_of_another(self, stream: str) -> bool:
@@ -55,21 +62,20 @@ class StreamFence:
             write: commits under a tag, unless nothing is to be done.
 
         Raises:
+            DefinitionChanged: other code was accepted since; nothing was written.
             WriteConflict: another stream has written the table since; nothing was written.
         """
-        if self._number is None:
-            owner = self._look()
-            if self._has(owner, stream, batch):
-                return Written(skipped=True)
-            self._number = owner.number
-        written = write(self._stamp(stream, batch, self._number + 1, info))
-        if written.skipped:
-            self._number = None
-            if not self._has(self._look(), stream, batch):
-                raise _lost(self._writer.name, stream)
-        elif written.version is not None:
-            self._number += 1
-        return written
+        while True:
+            if self._number is None:
+                owner = self._look()
+                if self._has(owner, stream, batch):
+                    return Written(skipped=True)
+                self._number = owner.number
+            written = write(self._stamp(stream, batch, self._number + 1, info))
+            if not written.skipped:
+                self._number += written.version is not None
+                return written
+            self._number = None  # another commit has it: whether one may go on is known by a look at that
 
     def _has(self, owner: _Owner, stream: str, batch: int) -> bool:
         """Whether the micro-batch is in already.
@@ -77,14 +83,15 @@ class StreamFence:
         Raises:
             WriteConflict: another stream has written the table since.
         """
-        if owner.stream not in ("", stream):
+        if self._has_state and owner.stream not in ("", stream):
             raise _lost(self._writer.name, owner.stream)
         # Older versions committed under an application of each stream's own.
         own = self._writer.newest().transaction_version(f"{STREAM}/{stream}")
-        return (bool(owner.stream) and owner.batch >= batch) or (own is not None and own >= batch)
+        return (owner.stream == stream and owner.batch >= batch) or (own is not None and own >= batch)
 
     def _look(self) -> _Owner:
         table = self._writer.newest()
+        self._require(table)
         number = int(table.transaction_version(STREAM) or 0)
         info = self._writer.lake.newest_info(self._writer.name, STREAM, at=table.version()) if number else None
         return _Owner(number, str(info[STREAM]), int(info["batch"])) if info else _Owner(number, "", -1)

@@ -11,17 +11,18 @@ from typing import TYPE_CHECKING
 from infra.delta.compaction import compact
 from infra.delta.delta_writer import Writer, Written
 from infra.delta.lake import Lake
-from infra.errors import DefinitionChanged
 from infra.instants import from_epoch_ms
 from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.query.progress import Progress, write
-from tables.declare.code_fingerprint import FINGERPRINT, code_facts, is_same, require_one_definition
+from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, is_same
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.refresh.acceptance import accept, accepted_code, require_one_definition
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.streaming_checkpoint import Checkpoint
 
 if TYPE_CHECKING:
+    from deltalake import DeltaTable
     from pyspark.sql import SparkSession
 
 _TIDY_EVERY = 100
@@ -60,34 +61,28 @@ class TableStream:
         The new stream reads its inputs from the beginning. Rows that were closed were recomputed when the
         new definition was accepted; those that were open are taken out here, since this stream writes them again.
         """
-        require_one_definition(self.lake, self.table, self.registry)
+        self._require_one_definition(self._writer.newest())
         before = self._checkpoint.definition
         if not is_same(before, self._fingerprint) and not self._checkpoint.is_new:
             self._checkpoint.note_definition(before or "unknown")
             self._checkpoint.set_aside()
+        name, fact = self.table.full_name, accepted_code(self.lake, self.table.full_name)
+        if fact and fact.rules != self._code[RULES]:  # before a commit of this process names its own
+            accept(self.lake, name, fact, instead_of=fact)
         self._guard.record_watermark_once()
         if (noted := self._checkpoint.definition) and not is_same(noted, self._fingerprint):
             self._guard.delete_open_rows(self._writer)
         self._checkpoint.note_definition(self._fingerprint)
 
-    def _require_still_one_definition(self) -> None:
-        """Refuse to go on once the table is under another definition.
+    def _require_one_definition(self, table: DeltaTable) -> None:
+        """Refuse to go on once the table is under another definition than this process runs.
 
         Raises:
-            DefinitionChanged: this process runs the older one.
+            DefinitionChanged: says how the new definition is accepted.
         """
-        version = self._writer.newest().version()
-        if version == self._seen:
-            return
-        info = self.lake.newest_info(self.table.full_name, FINGERPRINT, at=version)
-        if info and not is_same(info[FINGERPRINT], self._fingerprint):
-            raise DefinitionChanged(
-                f"{self.table.full_name}: its rows are of the definition {info[FINGERPRINT]} since version {version}; "
-                f"this stream computes by {self._fingerprint}.",
-                hint="Start the driver again, so that it loads the declaration: `./twofold down`, `./twofold up`.",
-                table=self.table.full_name,
-            )
-        self._seen = version
+        if table.version() != self._seen:
+            require_one_definition(self.lake, self.table, self.registry, table)
+            self._seen = table.version()
 
     def _appended_ms(self, versions: Mapping[str, int], *, is_first: bool) -> int | None:
         """The time at which the broker got the newest record that is new in these versions of the inputs.

@@ -22,7 +22,7 @@ from tables.declare.code_fingerprint import definition
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.open_platform import Platform
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch
+from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, Position
 
 _log = logging.getLogger("twofold.recover")
 
@@ -142,7 +142,10 @@ def go_on_after(live: Platform, table: Table, last: MicroBatch) -> None:
     checkpoint.take_away()
     checkpoint.note_definition(definition(table, live.registry))
     if live.registry.strategy(table).follows_changes:
-        checkpoint.take(last.number or 0, last.versions)
+        name, newest = table.full_name, live.lake.version(table.full_name)
+        commits = (commit for v in range(newest, -1, -1) for commit in live.lake.commits(name, v - 1, v))
+        own = next(commit.version for commit in commits if "versions" in commit.info)
+        checkpoint.take(Position(last.number or 0, last.versions, own))
     else:
         checkpoint.plan(0, replace(last, settings={**state_settings(live.spark), **last.settings}))
         checkpoint.end(0)

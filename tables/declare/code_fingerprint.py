@@ -19,8 +19,6 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
-from infra.delta.lake import Lake
-from infra.errors import DefinitionChanged
 from tables.declare.parameter_checks import BOUND
 from tables.declare.spark_names import SparkName
 from tables.declare.table import Table, table
@@ -33,8 +31,6 @@ FINGERPRINT = "fingerprint"
 """The key under which a commit names the definition that its rows were computed by."""
 RULES = "rules"
 """The key under which a commit names the rules that its table declared."""
-ACCEPTED = "definition"
-"""The transaction id of the commits by which a table changes its definition."""
 
 _PLAIN = (str, bytes, bool, int, float, complex, type(None), type(...))
 # What these say does not change a row: they judge rows, compare them, or say how often the stream looks.
@@ -82,46 +78,6 @@ def read_code(function: Callable[..., object]) -> tuple[str, ...]:
 def code_facts(table: Table, registry: Registry) -> dict[str, str]:
     """The facts of a commit about the code that computed its rows: the definition, and a digest of the rules."""
     return {FINGERPRINT: definition(table, registry), RULES: digest([str(rule) for rule in table.checks])}
-
-
-def recorded(lake: Lake, name: str, fact: str = FINGERPRINT) -> str | None:
-    """The fact of `code_facts` that the newest commit of a table has that says it; None where none does.
-
-    Events of a topic have a fingerprint, too: of how records are decoded.
-    """
-    info = lake.newest_info(name, fact)
-    return None if info is None else str(info[fact])
-
-
-def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
-    """Whether the table's rows, where there are some, were computed by today's definition."""
-    before = recorded(lake, table.full_name)
-    return before is None or is_same(before, definition(table, registry))
-
-
-def require_one_definition(lake: Lake, table: Table, registry: Registry) -> None:
-    """Refuse to add rows of this definition to rows of another one.
-
-    Raises:
-        DefinitionChanged: names both fingerprints, and what accepts the new definition.
-    """
-    before, now = recorded(lake, table.full_name), definition(table, registry)
-    if before is not None and not is_same(before, now):
-        by_topics = before.partition("-")[0] == now.partition("-")[0]
-        raise DefinitionChanged(
-            f"{table.full_name}: its rows were computed by the definition {before}; "
-            + (
-                "its topics' dedup_keys or clock say"
-                if by_topics
-                else f"tables/{table.domain}/{table.name}.py now says"
-            )
-            + f" {now}.",
-            hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
-            "keep the old one, take the change back.",
-            table=table.full_name,
-            before=before,
-            now=now,
-        )
 
 
 def parameters(declaration: Table | Topic, without: frozenset[str]) -> str:

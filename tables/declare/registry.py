@@ -132,6 +132,16 @@ class Registry:
                     waiting.append(source)
         return Registry(topics, tables)
 
+    def below(self, names: Collection[str]) -> list[Table]:
+        """The tables that read one of these, directly or through others, each after those that it reads."""
+        reached = set(names)
+        tables = []
+        for table in self.in_order():
+            if any(source.full_name in reached for source in self.upstream(table)):
+                reached.add(table.full_name)
+                tables.append(table)
+        return tables
+
     def strategy(self, table: Table) -> Strategy:
         """How the stream maintains the table."""
         if any(isinstance(declaration, Table) for declaration in self.upstream(table)):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
+from functools import cached_property, partial
 from math import prod
 from typing import TYPE_CHECKING
 
@@ -35,6 +35,7 @@ from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.registry import Registry
 from tables.declare.table import Strategy, Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import require_one_definition
 from tables.refresh.derived_rows import (
     declared_columns,
     derive,
@@ -97,7 +98,8 @@ class Refresher:
 
     def __post_init__(self) -> None:
         self._strategy = self.registry.strategy(self.table)
-        self._target = Target.of_table(self.spark, self.lake, self.table)
+        of_one = partial(require_one_definition, self.lake, self.table, self.registry)
+        self._target = replace(Target.of_table(self.spark, self.lake, self.table), require=of_one)
         if self._has_rivals:
             self._target = replace(self._target, greatest=greatest_by(self.table, self._target.columns()))
         self._closings: Mapping[Scope, int] = {}

@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -15,9 +13,8 @@ import pyarrow as pa
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, Lake
 from infra.settings import Settings
-from tables.declare.code_fingerprint import is_accepted
-from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.refresh.acceptance import accepted_code, is_accepted
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.open_platform import Platform, ensure_domain
 from tables.refresh.row_diff import Difference, differences_of
@@ -46,9 +43,6 @@ def shadow(platform: Platform, table: Table, purpose: Purpose = "shadow", *, sha
     registry, live = platform.registry.above(table), platform.lake
     settings = shadow_settings(live.settings, table, purpose)
     lake = _SharingEvents(settings, live, frozenset(registry.topics)) if shares_events else Lake(settings)
-    if not settings.home.exists():
-        settings.home.mkdir(parents=True)
-        _decoded_by(lake).write_text(json.dumps(_decodings(registry)))
     for domain in registry.domains:
         ensure_domain(lambda: platform.spark, lake, registry, domain)
     return Platform(lambda: platform.spark.newSession(), lake, registry)
@@ -67,12 +61,10 @@ class _SharingEvents(Lake):
 
 def is_stale(shadow: Platform) -> bool:
     """Whether records of it were decoded otherwise than today, or a table was filled by another definition."""
-    try:
-        decoded = json.loads(_decoded_by(shadow.lake).read_text())
-    except (OSError, ValueError):  # its writer was killed
-        return True
-    return bool(decoded != _decodings(shadow.registry)) or any(
-        not is_accepted(shadow.lake, table, shadow.registry) for table in shadow.registry.tables.values()
+    lake, registry = shadow.lake, shadow.registry
+    facts = {name: accepted_code(lake, name) for name in registry.topics}
+    return any(fact and fact.code != decoding(registry.topics[name]) for name, fact in facts.items()) or any(
+        not is_accepted(lake, table, registry) for table in registry.tables.values()
     )
 
 
@@ -84,14 +76,6 @@ def drop(settings: Settings, table: Table, purpose: Purpose = "shadow") -> None:
     if home.exists():
         home.rename(removed)
         shutil.rmtree(removed, ignore_errors=True)
-
-
-def _decoded_by(lake: Lake) -> Path:
-    return lake.settings.home / "decoded_by.json"
-
-
-def _decodings(registry: Registry) -> dict[str, str]:
-    return {name: decoding(topic) for name, topic in registry.topics.items()}
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from infra.atomic_write import settle, write_atomically
 
@@ -76,6 +76,20 @@ def delta_offset(table_id: str, version: int) -> Mapping[str, Any] | None:
         return None
     offset = {"sourceVersion": 1, "reservoirId": table_id, "reservoirVersion": version}
     return {**offset, "index": -1, "isStartingVersion": False}
+
+
+class Position(NamedTuple):
+    """The position of a table that follows changes.
+
+    Attributes:
+        batch: its last micro-batch.
+        versions: of each input the one that is read next.
+        own: the version of the table before that micro-batch read it; None: of an older format, not known.
+    """
+
+    batch: int
+    versions: list[int]
+    own: int | None = None
 
 
 @dataclass(frozen=True)
@@ -164,7 +178,7 @@ class Checkpoint:
             "conf": dict(batch.settings),
         }
         ends = ["-" if end is None else _json(end) for end in batch.ends]
-        self._name_stream()
+        self.name_stream()
         self._write(f"offsets/{number}", [_json(about), *ends])
 
     def end(self, number: int) -> None:
@@ -221,19 +235,17 @@ class Checkpoint:
         return str(json.loads(metadata.read_text())["id"]) if metadata.exists() else ""
 
     @property
-    def position(self) -> tuple[int, list[int]] | None:
-        """The position of a table that follows changes: its last micro-batch, and the versions that are read next."""
-        if not self._position.exists():
-            return None
-        batch, versions = json.loads(self._position.read_text())
-        return batch, versions
+    def position(self) -> Position | None:
+        """The position of a table that follows changes."""
+        return Position(*json.loads(self._position.read_text())) if self._position.exists() else None
 
-    def take(self, batch: int, versions: list[int]) -> None:
+    def take(self, position: Position) -> None:
         """Note that a table that follows changes has ended a micro-batch; the first gives the stream its id."""
-        self._name_stream()
-        write_atomically(self._position, json.dumps([batch, versions]))
+        self.name_stream()
+        write_atomically(self._position, json.dumps(position))
 
-    def _name_stream(self) -> None:
+    def name_stream(self) -> None:
+        """Give the stream an id, where it has none."""
         self.path.mkdir(parents=True, exist_ok=True)
         if not self.stream:
             write_atomically(self.path / "metadata", json.dumps({"id": str(uuid.uuid4())}))
@@ -263,7 +275,7 @@ class Checkpoint:
     def next_versions(self, batch: int | None = None) -> list[int]:
         """The version of each Delta source that is read next, after a micro-batch or after the last one that ended."""
         if batch is None and self.position is not None:
-            return self.position[1]
+            return self.position.versions
         number = self.committed if batch is None else batch
         ends = [] if number is None else self.sources(number)
         # A change data feed that ends with a version may say so by the index of its last file, not by the next version.

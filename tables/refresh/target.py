@@ -18,6 +18,7 @@ from infra.errors import QualityFailed, WriteConflict
 from infra.spark.rows import are_here, count, in_spark
 from quality.rules import Rule
 from tables.declare.table import Table
+from tables.refresh.acceptance import REFRESH
 from tables.refresh.row_diff import difference, matching
 
 if TYPE_CHECKING:
@@ -35,8 +36,6 @@ if TYPE_CHECKING:
     greater where others changed some of these rows before they could be published.
     """
 
-FENCE = "refresh"
-"""The transaction id of every rewrite of a table's rows: of two at once the slower one computes again."""
 _ATTEMPTS = 5
 _log = logging.getLogger("twofold.refresh")
 
@@ -49,6 +48,7 @@ class Target:
         compared: columns that make a row differ; None: all that are not of the key.
         approximate: column -> its relative error, see `tables.refresh.row_diff`; None: all values are exact.
         rules: what a new row must keep, where it is asked for.
+        require: refuses, by an error, to publish to the table as it is at a version; None: never.
         greatest: an insert that meets a row of its key takes its place where it is greater here; empty: never.
         statistics: columns whose least and greatest values are kept per file; of a declared table.
         file: where the rules are declared.
@@ -61,6 +61,7 @@ class Target:
     compared: Sequence[str] | None = None
     approximate: Mapping[str, float] | None = None
     rules: Sequence[Rule] = ()
+    require: Callable[[DeltaTable], object] | None = None
     greatest: Sequence[str] = ()
     statistics: Sequence[str] = ()
     file: str = ""
@@ -136,14 +137,14 @@ class Target:
         """
         total = Written()
         for attempt in range(_ATTEMPTS):
-            number = self.writer.next_number(FENCE)
+            number = self._number()
             changes, info = changes_of(attempt)
             changed = count(changes)
             if changed == 0:
                 return total
             if check:
                 self.require_good(changes)
-            stamp = CommitTag(app=FENCE, version=number, info=info)
+            stamp = CommitTag(app=REFRESH, version=number, info=info)
             written = self.writer.apply(changes, self.key, stamp, greatest=self.greatest)
             total += written
             if written.changed >= changed or (self.greatest and written.is_nothing):
@@ -164,12 +165,19 @@ class Target:
         """
         from pyspark.sql import functions as F
 
-        number = self.writer.next_number(FENCE)
+        number = self._number()
         self.require_good(rows.withColumn(CHANGE, F.lit("insert")))
         self.lake.keep_statistics(self.name, [c for c in self.statistics if c in self.columns()])
-        written = self.writer.replace(rows, CommitTag(app=FENCE, version=number, info=info))
+        written = self.writer.replace(rows, CommitTag(app=REFRESH, version=number, info=info))
         self.lake.keep_statistics(self.name, self.statistics)
         return written
+
+    def _number(self) -> int:
+        """The number of the next commit, which stands behind nothing that was not looked at here."""
+        table = self.newest()
+        if self.require is not None:
+            self.require(table)
+        return int(table.transaction_version(REFRESH) or 0) + 1
 
     def require_good(self, changes: Rows) -> None:
         """Refuse a difference whose new rows break the rules.

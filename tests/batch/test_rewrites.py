@@ -14,13 +14,13 @@ from deltalake import DeltaTable
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
+from batch.plan.plan import Plan
+from batch.plan.plan_publication import publish_plan
+from batch.plan.planning import make_plan
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
-from batch.rewrite.plan import Plan
-from batch.rewrite.plan_publication import publish_plan
-from batch.rewrite.planning import make_plan
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from batch.rewrite.redrive import redrive
 from batch.rewrite.rollback import rollback, rollback_decoded
 from infra.delta.delta_writer import CommitTag, Writer, Written

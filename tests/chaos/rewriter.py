@@ -16,18 +16,18 @@ import pyarrow.parquet as pq
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
 from batch.rewrite.promotion import Promotion
 from batch.rewrite.publication import reconcile_below
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from infra.delta.delta_writer import Writer
 from infra.settings import Settings
 from infra.spark.spark_session import session, tune_for_batch_size
 from streaming.ingest.topic_writer import TopicWriter
 from streaming.maintain.table_stream import TableStream
 from streaming.rebuild.reingest import reingest
-from tables.declare.code_fingerprint import is_accepted
 from tables.declare.registry import Registry, load
+from tables.refresh.acceptance import is_accepted
 from tables.refresh.open_platform import Platform
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.support.crashes import Executioner, stepped

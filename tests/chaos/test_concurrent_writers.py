@@ -15,8 +15,8 @@ import pytest
 
 from batch.ledgers.run_ledgers import CORRECTIONS, EVIDENCE, Ledgers
 from batch.ledgers.run_result import RUNS
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.reconcile import Reconcile
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from infra.delta.compaction import compact
 from infra.process.file_locks import exclusive
 from infra.settings import Settings

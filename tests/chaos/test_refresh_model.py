@@ -1,6 +1,7 @@
-"""Streams that are killed, lost and overtaken, and the batch, leave what a small model says; without Spark.
+"""Streams that are killed, lost and overtaken, the batch, and plans of other code leave what a small model says.
 
-The streams are of two homes, and keys are decimals of 38 digits.
+There is no Spark. The streams are of two homes, and keys are decimals of 38 digits. A checkout has one of two codes of
+the table; drivers go on by the one with which they were started.
 """
 
 from __future__ import annotations
@@ -28,26 +29,32 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
+from batch.plan import plan_publication
+from batch.plan.plan import Plans
+from batch.plan.plan_publication import publish_plan
+from batch.plan.planning import make_plan
 from batch.reconcile import reconcile_tables
+from batch.rewrite.backfill import recompute
 from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.delta.file_pruning import prune_files
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import duckdb_utc
-from infra.errors import WriteConflict
+from infra.errors import BadArgument, DefinitionChanged, PlanVoid, WriteConflict
 from infra.instants import epoch_ms
 from infra.settings import Settings
 from quality.rules import between
-from streaming.maintain.closed_row_guard import ClosedRowGuard
 from streaming.maintain.stream_fence import StreamFence
-from tables.declare.code_fingerprint import fingerprint
+from streaming.maintain.table_stream import TableStream
 from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
 from tables.declare.registry import Registry
 from tables.declare.table import Table
+from tables.refresh import acceptance
+from tables.refresh.acceptance import Accepted, accepted_code, code_today
 from tables.refresh.events.record_decoder import Decoder
 from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher, _Input
 from tables.refresh.scope import Scope
-from tables.refresh.streaming_checkpoint import Checkpoint, MicroBatch, delta_offset
+from tables.refresh.streaming_checkpoint import MicroBatch, delta_offset
 from tests.harness.tiers import this_run
 from tests.streaming.ingest.small_log import APPENDED, SmallLog
 from tests.tables.declared import READINGS, a_topic, bound_as
@@ -92,7 +99,15 @@ SCHEMA = pa.schema(
         ("total", pa.float64()),
     ]
 )
-REGISTRY = Registry({LOOSE.full_name: LOOSE}, {TABLE.full_name: TABLE})
+
+
+def doubled(readings: Any) -> Any:
+    """The same, by other code: each sum is twice as large."""
+    return [readings, readings]
+
+
+CODES = (TABLE, replace(TABLE, derive=doubled))
+REGISTRIES = [Registry({LOOSE.full_name: LOOSE}, {TABLE.full_name: code}) for code in CODES]
 
 
 Batch = tuple[int, list[int], Decimal, float]
@@ -109,6 +124,16 @@ BATCHES = st.lists(
 )
 
 
+PUBLICATION = [
+    (plan_publication, "accept"),
+    (Ledgers, "record_evidence"),
+    (Writer, "apply"),
+    (Ledgers, "record_run"),
+    (plan_publication, "recompute"),
+    (acceptance, "accept"),
+    (Plans, "save"),
+]
+"""What the publication of a plan writes, in this order."""
 STEPS = [
     (Ledgers, "record_evidence"),
     (Writer, "apply"),
@@ -164,7 +189,8 @@ class Model:
 
     records: list[tuple[Decimal, int, float, bool]] = field(default_factory=list)
 
-    def table(self) -> dict[Window, tuple[int, float]]:
+    def table(self, code: int = 0) -> dict[Window, tuple[int, float]]:
+        """The rows by the first code or the second."""
         first: dict[tuple[Decimal, int], float] = {}
         for sensor, ms, value, accepted in self.records:
             if accepted:
@@ -172,16 +198,16 @@ class Model:
         values: dict[Window, list[float]] = defaultdict(list)
         for (sensor, ms), value in first.items():
             values[window_of(sensor, ms)].append(value)
-        return {window: (len(some), sum(some)) for window, some in values.items()}
+        return {window: (len(some), sum(some) * (1 + code)) for window, some in values.items()}
 
-    def compare(self, live: dict[Window, tuple[int, float]], watermark_ms: int) -> None:
+    def compare(self, live: dict[Window, tuple[int, float]], watermark_ms: int, code: int = 0) -> None:
         """Hold the rows that have closed against the live ones."""
 
         def closed(rows: dict[Window, tuple[int, float]]) -> dict[Window, tuple[int, float]]:
             # What another order of additions makes of a sum is below a millionth.
             return {w: (n, round(x, 6)) for w, (n, x) in rows.items() if w[1] + WINDOW_MS < watermark_ms}
 
-        assert closed(live) == closed(self.table())
+        assert closed(live) == closed(self.table(code))
 
 
 @dataclass
@@ -190,10 +216,12 @@ class Stream:
 
     Attributes:
         reads: the next version of the events.
+        code: by which it computes.
         planned: the version that a micro-batch ends before which died, and which is done again as it was planned.
     """
 
     lake: Lake
+    code: int = 0
     reads: int = 0
     batch: int = 0
     watermark_ms: int = 0
@@ -203,9 +231,10 @@ class Stream:
     sums: dict[Window, tuple[int, float]] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.checkpoint = Checkpoint.of_table(self.lake.settings, TABLE)
-        self.guard = ClosedRowGuard(self.checkpoint, self.lake, TABLE)
-        self.fence = StreamFence(Writer(self.lake, TABLE.full_name))
+        began = TableStream(cast(Any, None), self.lake, REGISTRIES[self.code], CODES[self.code])
+        began._begin_by_one_definition()
+        self.facts, self.checkpoint, self.guard = began._code, began._checkpoint, began._guard
+        self.fence = StreamFence(began._writer, began._require_one_definition)
         if not self.checkpoint.is_new and self.fence.is_of_another(self.checkpoint.stream):
             self.checkpoint.set_aside()
         self.guard.record_watermark_once()
@@ -269,8 +298,9 @@ class Stream:
             "cause": "stream",
             "versions": {LOOSE.full_name: ends},
             "watermark_ms": watermark_ms or None,
-            "fingerprint": fingerprint(TABLE),
+            **self.facts,
         }
+        sums = {window: (readings, total * (1 + self.code)) for window, (readings, total) in sums.items()}
 
         def write(stamp: CommitTag) -> Written:
             return Writer(self.lake, TABLE.full_name).upsert(rows_of(sums), TABLE.primary_key, stamp)
@@ -300,7 +330,7 @@ def derived(refresher: Refresher, scopes: Sequence[Scope]) -> tuple[Any, list[_I
     window = f"make_timestamptz(epoch_us(read_at) // {WINDOW_MS * 1_000} * {WINDOW_MS * 1_000})"
     found = connection.sql(
         f"SELECT sensor, {window} AS starts_at, starts_at + INTERVAL {WINDOW_S} SECOND AS closes_at, "
-        "count(*) AS readings, sum(value) AS total FROM readings GROUP BY ALL"
+        f"count(*) AS readings, sum(value) * {1 + CODES.index(refresher.table)} AS total FROM readings GROUP BY ALL"
     )
     return Computed(found.to_arrow_table().cast(SCHEMA)), [
         _Input(cast(Any, None), len(rows), rows.nbytes, is_near=True)
@@ -323,7 +353,8 @@ class Refreshes(RuleBasedStateMachine):
         self.lake.ensure(TABLE.full_name, SCHEMA, statistics=TABLE.statistics)
         Ledgers(self.lake).ensure()
         self.feed, self.stream = self.log.driver(STRICT), Stream(self.lake)
-        self.now = 0
+        self.now = self.checkout = 0
+        self.plans: list[str] = []
         self.ingest(history, is_read=True)
 
     @rule(batches=BATCHES, is_read=st.booleans())
@@ -333,7 +364,7 @@ class Refreshes(RuleBasedStateMachine):
             self.now += advance
             self._ingest([(CLOCK, self.now, GOOD), *((sensor, max(0, self.now - by), value) for by in late)])
             if is_read:
-                self.stream.step(1, "")
+                self.maintain(1, "")
 
     def _ingest(self, readings: Sequence[tuple[Decimal, int, float]]) -> None:
         for sensor, second, value in readings:
@@ -344,20 +375,89 @@ class Refreshes(RuleBasedStateMachine):
 
     @rule(commits=st.integers(1, 3), dies=st.sampled_from(["", "", "", "before", "after"]))
     def maintain(self, commits: int, dies: str) -> None:
-        self.stream.step(commits, dies)
+        """A micro-batch; a stream of code that is out stands still."""
+        with suppress(DefinitionChanged):
+            self.stream.step(commits, dies)
 
     @rule()
-    def lose_checkpoint(self) -> None:
-        rmtree(self.stream.checkpoint.path, ignore_errors=True)
-        self.stream = Stream(self.stream.lake)
+    def check_out(self) -> None:
+        """The checkout has the other code from now on; drivers go on by the one that they have loaded."""
+        self.checkout = 1 - self.checkout
+
+    @rule()
+    def restart(self) -> None:
+        """A driver starts by the code of the checkout, unless other code is accepted."""
+        if self.checkout == self.stream.code:
+            return
+        with suppress(DefinitionChanged):
+            self.stream = Stream(self.stream.lake, self.checkout)
+
+    @precondition(lambda self: self.stream.batch)
+    @rule()
+    def plan(self) -> None:
+        """What the checkout would change; a table that is right by it has a plan, too, which changes nothing."""
+        self.plans.append(self._plan())
+
+    def _plan(self) -> str:
+        with self._by_duckdb():
+            platform = self._platform(self.checkout)
+            return make_plan(
+                platform,
+                [TABLE.full_name],
+                lambda copy: [recompute(copy, CODES[self.checkout], None)],
+                cause="definition",
+                command=["plan"],
+            ).id
+
+    @precondition(lambda self: self.plans)
+    @rule(which=st.integers(0, 3), beside=st.integers(0, 2))
+    def publish(self, which: int, beside: int) -> None:
+        """Publish a plan, while the stream takes some commits before each of its writes."""
+        plan = self.plans[which % len(self.plans)]
+        with self._stepping(beside):
+            self._publish(plan)
+
+    @precondition(lambda self: self.plans)
+    @rule(which=st.integers(0, 3), step=st.sampled_from(PUBLICATION), is_done=st.booleans())
+    def publish_that_dies(self, which: int, step: tuple[Any, str], is_done: bool) -> None:
+        """Publish a plan, which ends before or after one of its writes."""
+        with self._dying(step, is_done), suppress(Killed):
+            self._publish(self.plans[which % len(self.plans)])
+
+    @precondition(lambda self: self.plans)
+    @rule(which=st.integers(0, 3))
+    def discard(self, which: int) -> None:
+        plans = Plans(self.lake.settings)
+        with suppress(BadArgument):
+            plans.discard(plans.find(self.plans[which % len(self.plans)]))
+
+    def _publish(self, plan: str) -> None:
+        """Publish a plan; one that is void, or was discarded, changes nothing, and once published it stays so."""
+        version = self.lake.version(TABLE.full_name)
+        try:
+            with self._by_duckdb():
+                first = publish_plan(self._platform(self.checkout), plan, "")
+                again = publish_plan(self._platform(self.checkout), plan, "")
+        except (PlanVoid, BadArgument):
+            assert self.lake.version(TABLE.full_name) == version
+            return
+        assert {run.run for run in again} <= {run.run for run in first}
 
     @precondition(lambda self: self.stream.batch)
     @rule()
     def overtake(self) -> None:
         """The stream of the other home starts, and writes the table; that of this one sleeps."""
         [other] = [lake for lake in self.lakes if lake is not self.stream.lake]
-        self.asleep, self.stream = self.stream, Stream(other)
-        self.stream.step(10**6, "")
+        with suppress(DefinitionChanged):
+            self.asleep, self.stream = self.stream, Stream(other, self.stream.code)
+            self.maintain(10**6, "")
+
+    @rule()
+    def lose_checkpoint(self) -> None:
+        fact = accepted_code(self.lake, TABLE.full_name)
+        if fact is None or fact.code == self._fact(self.stream.code).code:
+            rmtree(self.stream.checkpoint.path, ignore_errors=True)
+            self.stream = Stream(self.stream.lake, self.stream.code)
 
     @precondition(lambda self: self.asleep)
     @rule(commits=st.integers(1, 3))
@@ -367,7 +467,7 @@ class Refreshes(RuleBasedStateMachine):
         version, batch = self.lake.version(TABLE.full_name), self.asleep.batch
         try:
             self.asleep.step(commits, "after")
-        except WriteConflict:
+        except (WriteConflict, DefinitionChanged):
             self.asleep = None
         assert self.lake.version(TABLE.full_name) == version, batch
 
@@ -375,26 +475,23 @@ class Refreshes(RuleBasedStateMachine):
     @rule(verify=st.booleans(), beside=st.integers(0, 2))
     def reconcile(self, verify: bool, beside: int) -> None:
         """Reconcile, while the stream takes some commits before what is corrected is published."""
-        watermark_ms = self.stream.watermark_ms
-        with self._stepping(beside):
-            outcomes = self._reconcile(verify=verify)
-        assert [o.unexplained for o in outcomes if o.unexplained] == []
-        self.model.compare(self._live(), watermark_ms)
-        assert unexplained_changes(self.lake, TABLE) == 0
+        watermark_ms, fact = self.stream.watermark_ms, accepted_code(self.lake, TABLE.full_name)
+        assert fact is not None
+        if fact.code != self._fact(self.checkout).code:
+            with pytest.raises(DefinitionChanged):
+                self._reconcile(verify=verify)
+        elif fact.is_whole:
+            with self._stepping(beside):
+                outcomes = self._reconcile(verify=verify)
+            assert [o.unexplained for o in outcomes if o.unexplained] == []
+            self.model.compare(self._live(), watermark_ms, self.checkout)
+            assert unexplained_changes(self.lake, CODES[self.checkout]) == 0
 
     @precondition(lambda self: self.stream.batch)
     @rule(step=st.sampled_from(STEPS), is_done=st.booleans())
     def reconcile_that_dies(self, step: tuple[type, str], is_done: bool) -> None:
         """Reconcile, which ends before or after one of its writes."""
-        kind, name = step
-        write = getattr(kind, name)
-
-        def dying(*args: Any, **how: Any) -> Any:
-            if is_done:
-                write(*args, **how)
-            raise Killed
-
-        with patch.object(kind, name, dying), suppress(Killed):
+        with self._dying(step, is_done), suppress(Killed, DefinitionChanged):
             self._reconcile()
 
     @rule()
@@ -428,22 +525,55 @@ class Refreshes(RuleBasedStateMachine):
         try:
             for second in (50_000, 50_001, 50_002):
                 self._ingest([(CLOCK, second, GOOD)])
-                self.stream.step(10**6, "")
+                self.maintain(10**6, "")
+            if accepted_code(self.lake, TABLE.full_name) not in (None, self._fact(self.checkout)):
+                self._publish(self._plan())
+                assert accepted_code(self.lake, TABLE.full_name) == self._fact(self.checkout)
+            if self.stream.code != self.checkout:
+                self.stream = Stream(self.stream.lake, self.checkout)
+            for second in (50_003, 50_004, 50_005):
+                self._ingest([(CLOCK, second, GOOD)])
+                self.maintain(10**6, "")
             assert self.stream.watermark_ms > START_MS + 40_000_000
             self._reconcile(verify=True)
-            self.model.compare(self._live(), self.stream.watermark_ms)
+            self.model.compare(self._live(), self.stream.watermark_ms, self.checkout)
             version = self.lake.version(TABLE.full_name)
             again = self._reconcile(verify=True)
             assert [(o.changed, o.unexplained) for o in again] == [(0, 0)] * len(again)
             assert self.lake.version(TABLE.full_name) == version
-            assert unexplained_changes(self.lake, TABLE) == 0
+            assert unexplained_changes(self.lake, CODES[self.checkout]) == 0
         finally:
             rmtree(self.home, ignore_errors=True)
 
     def _reconcile(self, *, verify: bool = False) -> list[RunResult]:
-        with patch.object(Refresher, "_derived", derived):
-            platform = Platform(cast(Any, None), self.stream.lake, REGISTRY)
-            return reconcile_tables(platform, [TABLE], verify=verify)
+        with self._by_duckdb():
+            return reconcile_tables(self._platform(self.checkout), [CODES[self.checkout]], verify=verify)
+
+    def _platform(self, code: int) -> Platform:
+        return Platform(cast(Any, None), self.stream.lake, REGISTRIES[code])
+
+    def _fact(self, code: int) -> Accepted:
+        """The fact of a table whose rows all are of a code."""
+        return code_today(CODES[code], REGISTRIES[code])
+
+    @contextmanager
+    def _by_duckdb(self) -> Iterator[None]:
+        with patch.object(Refresher, "_derived", derived), patch.object(Refresher, "has_other_columns", new=False):
+            yield
+
+    @contextmanager
+    def _dying(self, step: tuple[Any, str], is_done: bool) -> Iterator[None]:
+        """The process ends before or after a write."""
+        kind, name = step
+        write = getattr(kind, name)
+
+        def dying(*args: Any, **how: Any) -> Any:
+            if is_done:
+                write(*args, **how)
+            raise Killed
+
+        with patch.object(kind, name, dying):
+            yield
 
     def _live(self) -> dict[Window, tuple[int, float]]:
         return sums_of(pa.table(self.lake.open(TABLE.full_name).scan()))
@@ -455,7 +585,7 @@ class Refreshes(RuleBasedStateMachine):
 
         def late(writer: Writer, *args: Any, **how: Any) -> Written:
             if left[0]:
-                self.stream.step(left.pop(), "")
+                self.maintain(left.pop(), "")
                 left.append(0)
             return apply(writer, *args, **how)
 

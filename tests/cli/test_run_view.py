@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from batch.rewrite.plan import Plan, TableChange
-from batch.rewrite.plan_text import markdown
+from batch.plan.plan import Plan, TableChange
+from batch.plan.plan_text import markdown
 from cli.run_view import print_plan
 
 AT = datetime(2013, 2, 5, tzinfo=UTC)

@@ -22,7 +22,7 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.ledgers.run_result import RunResult
-from batch.rewrite.plan import Plan, TableChange
+from batch.plan.plan import Plan, TableChange
 from cli.__main__ import COMMANDS
 from cli.console import harmless
 from cli.sql_query import Analyst
@@ -232,12 +232,12 @@ PRINTING: Mapping[str, tuple[Sequence[str], Mapping[str, object]]] = {
     "backfill": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
     "replay": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
     "redrive": (["departures"], {"tables.refresh.open_platform.opened": _fails}),
-    "rebuild": ([TABLE], {"batch.rewrite.rebuild_table.plan_rebuild": _plan}),
-    "plans": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _plan}),
-    "plan": ([], {"batch.rewrite.code_changes.code_changes": _fails}),
-    "apply": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
-    "publish": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
-    "discard": (["rebuild-1"], {"batch.rewrite.plan.Plans.find": _fails}),
+    "rebuild": ([TABLE], {"batch.plan.rebuild_table.plan_rebuild": _plan}),
+    "plans": (["rebuild-1"], {"batch.plan.plan.Plans.find": _plan}),
+    "plan": ([], {"batch.plan.code_changes.code_changes": _fails}),
+    "apply": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
+    "publish": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
+    "discard": (["rebuild-1"], {"batch.plan.plan.Plans.find": _fails}),
     "rollback": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
     "recover": ([TABLE], {"tables.refresh.open_platform.opened": _fails}),
 }

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from batch.offset_selection import OffsetSelection
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from cli.sample import read_sample
 from cli.scaffold import write_domain, write_topic
 from infra.duckdb_session import query

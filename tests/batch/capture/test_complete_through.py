@@ -14,7 +14,7 @@ from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
 from tables.declare.registry import Registry, load
 from tables.refresh.events.record_decoder import events_schema
-from tables.refresh.streaming_checkpoint import Checkpoint
+from tables.refresh.streaming_checkpoint import Checkpoint, Position
 from tests.tables.declared import written
 
 TOPIC = '''"""Changes."""
@@ -54,7 +54,7 @@ def captured(lake: Lake, registry: Registry, name: str, number: int, since: int,
     rows += [{"cdc_op": "mark", "cdc_commit_lsn": lsn, "cdc_lsn": lsn, "cdc_at": at(n)} for lsn, n in marks.items()]
     events = pa.Table.from_pylist([{"_offset": 0, "cdc_snapshot": number, **row} for row in rows], events_schema(topic))
     write_deltalake(lake.uri(topic.full_name), events, mode="append")
-    Checkpoint.of_table(lake.settings, table).take(0, [lake.version(topic.full_name) + 1])
+    Checkpoint.of_table(lake.settings, table).take(Position(0, [lake.version(topic.full_name) + 1]))
 
 
 def through(lake: Lake, registry: Registry) -> int:

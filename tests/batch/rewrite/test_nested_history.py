@@ -14,8 +14,8 @@ from deltalake import DeltaTable
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.offset_selection import OffsetSelection
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.declare.registry import load

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING
 import pytest
 
 from batch.ledgers.run_ledgers import Ledgers
+from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
 from batch.rewrite.promotion import Promotion
-from batch.rewrite.rebuild_table import rebuild_in_shadow
 from infra.delta.delta_writer import Writer
 from infra.errors import SparkUnreachable
 from infra.process import supervisor

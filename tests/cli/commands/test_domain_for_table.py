@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from batch.ledgers.run_result import RunResult
-from batch.rewrite.plan import Plan
+from batch.plan.plan import Plan
 from cli.commands.as_of_command import _before
 from infra.errors import BadArgument
 from tables.declare import registry
@@ -45,7 +45,7 @@ def test_a_rebuild_of_a_domain_plans_each_table(cli: Cli, monkeypatch: pytest.Mo
         now = datetime.now(UTC)
         return Plan(id=table, cause="rebuild", command=["rebuild", table], created_at=now, expires_at=now)
 
-    monkeypatch.setattr("batch.rewrite.rebuild_table.plan_rebuild", planned)
+    monkeypatch.setattr("batch.plan.rebuild_table.plan_rebuild", planned)
     found = cli("rebuild", "plant", "--fresh", "--json").document
     assert sorted(one["plan"]["id"] for one in found) == TABLES
     assert cli("rebuild", "hours", "--fresh", "--json").document["plan"]["id"] == "plant.hours"

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from batch.ledgers.run_result import RunResult
-from batch.rewrite.plan import Plan, TableChange
+from batch.plan.plan import Plan, TableChange
 from cli.parsing import parse_key
 from infra.errors import BadArgument
 from tests.cli.conftest import Cli
@@ -91,8 +91,8 @@ def test_a_repair_shows_the_rows_and_asks(
 
     monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [])
     monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
-    monkeypatch.setattr("batch.rewrite.planning.make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr("batch.rewrite.plan_publication.publish_plan", publish)
+    monkeypatch.setattr("batch.plan.planning.make_plan", lambda *_, **__: plan)
+    monkeypatch.setattr("batch.plan.plan_publication.publish_plan", publish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: answer == "y")
     ran = cli("reconcile", "--repair", *options, "--approved-by", "ada")

@@ -15,7 +15,7 @@ from batch.audit.archive_vs_broker import LogCopies
 from batch.audit.table_audit import AuditedTopic, AuditReport
 from batch.audit.topic_audit import TopicReport
 from batch.ledgers.run_result import Audited, Cause, RunResult
-from batch.rewrite.plan import LASTS, Plan, Plans, TableChange
+from batch.plan.plan import LASTS, Plan, Plans, TableChange
 from cli.__main__ import main
 from infra.errors import NotArchived, QualityFailed
 from infra.settings import Settings
@@ -125,8 +125,8 @@ def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
 
 WORK = {
     "batch.pending_work.pending_tables": pending_tables,
-    "batch.rewrite.planning.make_plan": make_plan,
-    "batch.rewrite.plan_publication.publish_plan": publish_plan,
+    "batch.plan.planning.make_plan": make_plan,
+    "batch.plan.plan_publication.publish_plan": publish_plan,
     "batch.reconcile.reconcile": reconcile,
     "batch.ledgers.corrected_rows.with_corrected_rows": lambda _, outcomes: outcomes,
     "batch.rewrite.replay.readable": readable,

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
@@ -15,7 +16,9 @@ from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
 from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
+from streaming.maintain.stateful_query import Maintain
 from tables.refresh.open_platform import Platform
+from tables.refresh.refresh import Refresher, everything
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
@@ -145,6 +148,40 @@ def test_the_stream_of_a_new_definition_starts_again_once(changed: World) -> Non
     changed.maintain(["hours"])
     assert checkpoint.stream == new
     assert totals(changed)["a", hour(12)] == 6
+
+
+def test_a_micro_batch_of_the_old_code_does_not_commit_behind_its_end(
+    before: World, changed: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    old, asleep = replace(before, settings=changed.settings), list[tuple[Any, ...]]()
+    upsert = Maintain._upsert
+
+    def fall_asleep(*micro_batch: Any) -> None:
+        asleep.append(micro_batch)
+        raise KeyError("asleep")
+
+    old.append({"readings": [reading("a", 12, 1), reading("b", 12, 1)]})
+    with monkeypatch.context() as sleeping:
+        sleeping.setattr(Maintain, "_upsert", fall_asleep)
+        with pytest.raises(Exception, match="asleep"):
+            old.maintain(["hours"])
+    backfill(changed)
+    version = changed.lake.version("plant.hours")
+    with pytest.raises(DefinitionChanged):
+        upsert(*asleep[0])
+    assert changed.lake.version("plant.hours") == version
+    changed.maintain(["hours"])
+    assert totals(changed)["a", hour(12)] == 6
+    assert ("b", hour(12)) not in totals(changed)
+    assert [o.unexplained for o in changed.reconcile(["hours"], verify=True)] == [0]
+
+
+def test_a_refresh_of_the_old_code_does_not_commit_behind_its_end(before: World, changed: World) -> None:
+    table = before.registry.find_table("hours")
+    refresher = Refresher(before.spark, changed.lake, before.registry, table)
+    backfill(changed)
+    with pytest.raises(DefinitionChanged):
+        refresher.publish(everything(table), {}, check=False)
 
 
 def test_a_definition_that_says_the_same_is_accepted_without_a_change(

@@ -9,23 +9,16 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
 import pytest
 
-from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
-from infra.errors import DefinitionChanged
 from tables.declare.code_fingerprint import (
     _parsed,
     definition,
     fingerprint,
-    is_accepted,
-    recorded,
-    require_one_definition,
 )
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
-from tables.declare.topic import DeviceClock
 from tables.refresh.derived_rows import version_columns
 from tables.refresh.events.decoding_fingerprint import decoding
 from tests.plant import HOURS, plant
@@ -219,53 +212,13 @@ def test_two_functions_that_call_each_other_are_read_once_each(tmp_path: Path) -
     assert fingerprint_of(tmp_path / "one", text) != fingerprint_of(tmp_path / "two", edited(text, "n != 0", "n > 0"))
 
 
-def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
-    rows = pa.table({"sensor": ["a"]})
-    lake.ensure(table.full_name, rows.schema, statistics=[])
-    Writer(lake, table.full_name).append(rows, CommitTag(app="stream/a", version=version, info={"fingerprint": mark}))
-
-
 def declared(table: Table, **topic: Any) -> Registry:
     return Registry({"plant.readings": a_topic(**topic)}, {table.full_name: table})
-
-
-def test_rows_of_one_definition_may_follow_each_other(lake: Lake) -> None:
-    table, registry = a_table(), declared(a_table())
-    lake.ensure(table.full_name, pa.schema([("sensor", pa.string())]), statistics=[])
-    require_one_definition(lake, table, registry)
-    assert recorded(lake, table.full_name) is None
-    committed(lake, table, definition(table, registry))
-    require_one_definition(lake, table, registry)
-    assert recorded(lake, table.full_name) == definition(table, registry)
-
-
-def test_other_dedup_keys_or_another_clock_are_another_definition(lake: Lake) -> None:
-    table, clock = a_table(), DeviceClock(event="read_at", sent="sent_at")
-    device = {"clock": clock, "event_time": "at", "schema": {**READINGS.schema, "sent_at": "timestamp"}}
-    changed = [declared(table, dedup_keys=["sensor", "value"]), declared(table, **device)]
-    committed(lake, table, fingerprint(table))
-    for registry in (declared(table), *changed):
-        require_one_definition(lake, table, registry)  # older versions did not note it
-    committed(lake, table, definition(table, declared(table)), 2)
-    require_one_definition(lake, table, declared(table))
-    for registry in changed:
-        with pytest.raises(DefinitionChanged, match=r"plant\.hours: .* its topics' dedup_keys or clock say"):
-            require_one_definition(lake, table, registry)
-        assert not is_accepted(lake, table, registry)
 
 
 def test_dedup_keys_are_no_part_of_tables_that_keep_all_records(lake: Lake) -> None:
     each = a_table(closes_at=None, watermark=None, event_time=None, depends_within=None, recompute_by=["sensor"])
     assert definition(each, declared(each)) == fingerprint(each)
-
-
-def test_rows_of_two_definitions_are_kept_apart(lake: Lake) -> None:
-    table = a_table()
-    committed(lake, table, "0123456789ab")
-    with pytest.raises(DefinitionChanged, match=f"definition 0123456789ab; .* says {fingerprint(table)}") as raised:
-        require_one_definition(lake, table, declared(table))
-    assert "./twofold backfill plant.hours" in (raised.value.hint or "")
-    assert not raised.value.retryable
 
 
 def test_versions_order_any_two_different_rows_of_a_key() -> None:

@@ -9,27 +9,24 @@ from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 from batch.ledgers.batch_run import Run, record_lost_runs
-from batch.ledgers.reconcile_position import ReconcilePosition, reconcile_positions
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
-from batch.pinned_versions import Pinned
-from batch.rewrite.backfill import accept_definition, recompute
-from batch.rewrite.plan import Plan, Plans, TableChange
-from batch.rewrite.planning import definition_of
+from batch.plan.plan import FORMAT, Plan, Plans, TableChange
+from batch.plan.planning import definition_of
+from batch.rewrite.backfill import recompute
 from batch.rewrite.publication import target_of
-from batch.rewrite.replay import accept_decoding
+from batch.rewrite.replay import begin, finish, lower
 from infra.delta.delta_writer import Written
 from infra.delta.lake import QUARANTINE
 from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
-from tables.declare.code_fingerprint import FINGERPRINT
 from tables.declare.table import Table
+from tables.refresh.acceptance import accept, accepted_code, code_today, is_accepted
 from tables.refresh.json_values import to_plain_json
 from tables.refresh.open_platform import Platform, ensure_table
 from tables.refresh.row_diff import matching, of_kinds, rows_after, rows_before
-from tables.refresh.scope import merged
 from tables.refresh.target import Target
 
 if TYPE_CHECKING:
@@ -114,6 +111,8 @@ class _Publication:
         self._written = Written()
         self._run: Run | None = None
         self._table: Table | None = self.platform.registry.tables.get(self.change.table)
+        topic = self.platform.registry.topics.get(self.change.table)
+        self._topic = topic if "through" in self.change.info else None
 
     @cached_property
     def _ledgers(self) -> Ledgers:
@@ -134,6 +133,8 @@ class _Publication:
         """
         name = self.change.table
         now = definition_of(self.platform, name)
+        if self.plan.format != FORMAT and not self.plan.begun_at:
+            raise self._void("earlier code made it")
         if now is None:
             raise self._void(f"{name} is not declared any more")
         if now != self.change.definition:
@@ -141,31 +142,9 @@ class _Publication:
         if self.change.replaces or not self.platform.lake.exists(name):
             return
         if not self.change.is_below:
-            self._require_rows_unmoved()
-            self._require_inputs_unmoved()
-
-    def _require_rows_unmoved(self) -> None:
-        moved = self._moved()
-        if number := count(moved):
-            raise self._void(f"{number:,} rows of {self.change.table} have changed since: {self._named(moved)}")
-
-    def _require_inputs_unmoved(self) -> None:
-        """Refuse new input of a table that follows changes: its stream has seen it, reconcile will not look again."""
-        if self._table is None or not self.platform.registry.strategy(self._table).follows_changes:
-            return
-        pinned = Pinned(self.platform, self._table)
-        then = {name: version for name, version in self.change.inputs.items() if name in pinned.versions}
-        if self.plan.begun_at or not then:
-            return
-        before = ReconcilePosition(stream=pinned.stream, consumed={**pinned.versions, **then})
-        scopes = merged(scope for touched in pinned.touched(before, with_stream=True) for scope in touched.scopes)
-        rows = here(self._kept)
-        still = pinned.outside(rows, scopes) if scopes and len(rows) else rows
-        if len(still) < len(rows):
-            inputs = ", ".join(name for name, version in then.items() if pinned.versions[name] > version)
-            raise self._void(
-                f"{len(rows) - len(still):,} rows of {self.change.table} depend on what has come since in {inputs}"
-            )
+            moved = self._moved()
+            if number := count(moved):
+                raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}")
 
     def _moved(self) -> Rows:
         """The rows that are now neither what they were when the plan was made, nor what it makes of them."""
@@ -183,46 +162,42 @@ class _Publication:
         return rows.select(columns) if are_here(rows) else rows.select(*columns)
 
     def begin(self) -> None:
-        """Note why, and let the next reconcile look again at all that came since the plan was made."""
+        """Note why, and keep old code out."""
         platform, change = self.platform, self.change
         if self._table is not None:
             ensure_table(platform.session, platform.lake, platform.registry, self._table)
             record_lost_runs(platform.lake, self._ledgers, self._table)
-            self._rewind(self._table)
         owner: Table | str = self._table or change.table
         self._run = Run(platform.lake, self._ledgers, owner, change.cause, self.plan.run)
         self._run.note_causes(Plans(platform.lake.settings).evidence(self.plan, change.table))
+        self._accept()
 
-    def _rewind(self, table: Table) -> None:
-        position = reconcile_positions(self.platform.lake).get(table.full_name)
-        if position is None:
-            return
-        inputs = {
-            name: min(version, self.change.inputs[name])
-            for name, version in position.consumed.items()
-            if name in self.change.inputs
-        }
-        if inputs != {name: position.consumed[name] for name in inputs}:
-            rewound = replace(position, consumed={**position.consumed, **inputs})
-            self._ledgers.move({table.full_name: rewound}, table.full_name)
+    def _accept(self) -> None:
+        """Keep old code out of the table, whose rows are on the way to today's."""
+        lake, registry, run, name = self.platform.lake, self.platform.registry, self._run, self.change.table
+        assert run is not None
+        if self._topic is not None:
+            begin(lake, self._topic, run.info)
+        elif name in registry.topics and (ranges := self.change.info.get("offsets")):
+            lower(lake, registry.topics[name], {int(p): tuple(span) for p, span in ranges.items()}, run.info)
+        elif self._table is not None and self.change.cause == "definition":
+            now, fact = code_today(self._table, registry), accepted_code(lake, name)
+            is_same = fact is not None and fact.is_whole and is_accepted(lake, self._table, registry)
+            begun = now if is_same else replace(now, through={})
+            while not accept(lake, name, begun, instead_of=accepted_code(lake, name), info=run.info):
+                pass
 
     def publish(self, kinds: Sequence[str]) -> None:
         """Publish the changes of these kinds, in one commit."""
         run = self._run
         assert run is not None
-        own = {change.table for change in self.plan.changes}
-        inputs = {n: self.platform.lake.version(n) if n in own else v for n, v in self.change.inputs.items()}
-        info = {**run.info, **self.change.info, "plan": self.plan.id, **({"inputs": inputs} if inputs else {})}
+        inputs = {"inputs": self.change.inputs} if self.change.inputs else {}
+        info = {**run.info, **self.change.info, "plan": self.plan.id, **inputs}
         if self.change.replaces:
             self._written += self._target.replace(in_spark(self.platform.spark, self._kept), info)
         else:
             rows = of_kinds(self._kept, kinds)
             self._written += self._target.publish(lambda _: (rows, info), check=True, as_shown=True)
-        if self._table is None:
-            if FINGERPRINT in self.change.info:
-                accept_decoding(self.platform, self.platform.registry.topics[self.change.table], info)
-        elif self.change.cause == "definition":
-            accept_definition(self.platform, self._table, info)
 
     def end(self, approved_by: str) -> RunResult:
         """Note the run, and how many rows that were shown others have changed since they were looked at."""
@@ -237,9 +212,11 @@ class _Publication:
         return replace(result, days=change.days, left=left)
 
     def complete(self) -> list[RunResult]:
-        """Compute rows that a stream of the old code has closed since the plan was made by the new code, too."""
-        table = self._table
-        if table is None or self.change.cause != "definition":
+        """Compute what old code has written since the plan was made by the new code, too."""
+        if self._topic is not None:
+            return finish(self.platform, self._topic, self.change.info, self.plan.run)
+        table, fact = self._table, accepted_code(self.platform.lake, self.change.table)
+        if table is None or fact is None or fact.is_whole:
             return []
         then_ms, since = self.change.info.get("watermark_ms"), None
         if table.closes_at and table.event_time and table.depends_within_ms is not None and then_ms is not None:

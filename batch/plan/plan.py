@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from infra.spark.rows import Rows
 
 LASTS = timedelta(days=3)
+FORMAT = 2
+"""Grows when plans that are open cannot be published by this code any more."""
 _KEPT = timedelta(days=30)
 """How long a plan that was published, discarded or has expired can still be looked at."""
 
@@ -49,7 +51,7 @@ class TableChange:
         info: what the commit says of itself.
         counts: of `RunResult`.
         digest: of the kept rows, byte by byte.
-        summary: of the difference, see `batch.rewrite.difference_summary`.
+        summary: of the difference, see `batch.plan.difference_summary`.
     """
 
     table: str
@@ -91,6 +93,7 @@ class Plan:
         asks: more rows of a table change than it declares by `approve_above`.
         compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
+        format: of the code that made it, see `FORMAT`.
     """
 
     id: str
@@ -109,6 +112,7 @@ class Plan:
     published_at: datetime | None = None
     discarded_at: datetime | None = None
     approved_by: str = ""
+    format: int = 1
 
     @property
     def changed(self) -> int:
@@ -172,25 +176,22 @@ class Plans:
         return plan
 
     def discard(self, plan: Plan) -> Plan:
-        """Let the plan never be published.
+        """Let the plan never be published, or not go on to be: what was published of it stays.
 
         Raises:
-            BadArgument: it was published, or its publication has begun.
+            BadArgument: it was published, or has expired.
         """
-        self.require_open(plan, begun=False)
+        self.require_open(plan)
         return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
-    def require_open(self, plan: Plan, *, begun: bool = True) -> None:
-        """Refuse a plan that cannot be published any more.
-
-        Args:
-            begun: accept one whose publication was cut short.
+    def require_open(self, plan: Plan) -> None:
+        """Refuse a plan that cannot be published any more, or be discarded.
 
         Raises:
             BadArgument: says since when.
         """
         state = plan.state(datetime.now(UTC))
-        if state == "open" or (state == "begun" and begun):
+        if state in ("open", "begun"):
             return
         if state == "sample":
             raise BadArgument(
@@ -200,7 +201,6 @@ class Plans:
         since = {
             "published": plan.published_at,
             "discarded": plan.discarded_at,
-            "begun": plan.begun_at,
             "expired": plan.expires_at,
         }[state]
         raise BadArgument(
@@ -254,7 +254,6 @@ _TIMES = ("created_at", "expires_at", "begun_at", "published_at", "discarded_at"
 _STATES = {
     "published": "was published at",
     "discarded": "was discarded at",
-    "begun": "is being published since",
     "expired": "has expired at",
 }
 

@@ -11,9 +11,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from batch.rewrite.difference_summary import column_changes, summarise
-from batch.rewrite.plan import Plan, TableChange
-from batch.rewrite.plan_text import markdown, sentence
+from batch.plan.difference_summary import column_changes, summarise
+from batch.plan.plan import Plan, TableChange
+from batch.plan.plan_text import markdown, sentence
 
 SCHEMA = pa.schema(
     [("flight", pa.string()), ("origin", pa.string()), ("at", pa.timestamp("us", tz="UTC")), ("delay", pa.int64())]

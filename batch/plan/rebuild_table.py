@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from batch.log_reader import Log
-from batch.rewrite.plan import Plan
-from batch.rewrite.planning import make_plan
+from batch.plan.plan import Plan
+from batch.plan.planning import make_plan
 from batch.rewrite.promotion import Promotion
 from infra.errors import ProcessFailed
 from infra.offset_ranges import Ranges, RangesOf

@@ -14,7 +14,6 @@ from batch.ledgers.run_ledgers import LEDGERS
 from infra.delta.lake import QUARANTINE, Lake
 from infra.delta.table_copy import copy_table
 from infra.settings import Settings
-from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.events import lost_offsets, transaction_offsets
 from tables.refresh.open_platform import Platform
@@ -40,24 +39,13 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
     copy = Platform(lambda: live.spark, Lake(settings), live.registry)
     _remove_left(Path(settings.lake).parent)
     try:
-        reached = {*names, *(table.full_name for table in below(live.registry, names))}
+        reached = {*names, *(table.full_name for table in live.registry.below(names))}
         tables = [table for table in live.registry.in_order() if table.full_name in reached]
         _copy_tables(live, copy, names, tables)
         yield copy
     finally:
         shutil.rmtree(home, ignore_errors=True)
         shutil.rmtree(settings.lake, ignore_errors=True)
-
-
-def below(registry: Registry, names: Collection[str]) -> list[Table]:
-    """The tables that read one of these, directly or through others, each after those that it reads."""
-    reached = set(names)
-    tables = []
-    for table in registry.in_order():
-        if any(source.full_name in reached for source in registry.upstream(table)):
-            reached.add(table.full_name)
-            tables.append(table)
-    return tables
 
 
 def _settings_of_copy(settings: Settings, home: Path) -> Settings:

@@ -9,18 +9,18 @@ from typing import Literal, get_args
 
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.backfill import accept_definition, recompute
-from batch.rewrite.plan import Plan, Plans
-from batch.rewrite.planning import make_plan
+from batch.plan.plan import Plan, Plans
+from batch.plan.planning import make_plan
+from batch.rewrite.backfill import recompute
 from batch.rewrite.replay import decode
 from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.instants import Interval, epoch_ms, from_epoch_ms
 from quality.row_checks import measure
-from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, is_accepted, recorded
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.acceptance import accept, accepted_code, code_today, is_accepted
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.open_platform import Platform, ensure_domain
@@ -74,19 +74,20 @@ def _change_of_topic(lake: Lake, topic: Topic) -> CodeChange | None:
     name, now = topic.full_name, decoding(topic)
     if not lake.exists(name):
         return CodeChange(name, "new topic")
-    before = recorded(lake, name)
-    if before in (None, now):
+    fact = accepted_code(lake, name)
+    if fact is None or (fact.code == now and fact.is_whole):
         return None
-    return CodeChange(name, "decoding from now on" if topic.compacted else "decoding", str(before), now)
+    return CodeChange(name, "decoding from now on" if topic.compacted else "decoding", fact.code, now)
 
 
 def _change_of_table(lake: Lake, registry: Registry, table: Table) -> CodeChange | None:
-    name, now = table.full_name, code_facts(table, registry)
+    name, now = table.full_name, code_today(table, registry)
     if not lake.exists(name):
-        return CodeChange(name, "new", now=now[FINGERPRINT])
-    if not is_accepted(lake, table, registry):
-        return CodeChange(name, "changed", recorded(lake, name) or "", now[FINGERPRINT])
-    return None if recorded(lake, name, RULES) in (None, now[RULES]) else CodeChange(name, "rules")
+        return CodeChange(name, "new", now=now.code)
+    fact = accepted_code(lake, name)
+    if fact and not (fact.is_whole and is_accepted(lake, table, registry)):
+        return CodeChange(name, "changed", fact.code, now.code)
+    return CodeChange(name, "rules") if fact and fact.rules not in ("", now.rules) else None
 
 
 def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: str, sample: timedelta | None) -> Plan:
@@ -119,9 +120,13 @@ def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: s
         results = []
         for name in of_kind["decoding"]:
             results += decode(copy, registry.topics[name], _newest_records(copy.lake, name, sample))
+            fact = accepted_code(copy.lake, name)
+            for partition, first in (fact.since if fact else {}).items():
+                notes.append(f"{name}: events before {partition}:{first} stay as they are, their records are gone")
         for table in (table for table in registry.in_order() if table.full_name in names):
             if table.full_name in of_kind["rules"]:
-                accept_definition(copy, table, {"cause": "definition"})
+                name = table.full_name
+                accept(copy.lake, name, code_today(table, registry), instead_of=accepted_code(copy.lake, name))
                 notes.extend(_broken_rules(copy, table))
             else:
                 results.append(recompute(copy, table, _newest(copy.lake, table, sample), accepts=True))

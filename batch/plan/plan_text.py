@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from batch.rewrite.plan import Plan, TableChange
+from batch.plan.plan import Plan, TableChange
 
 _DAYS = 14  # that a table of days has room for
 _VALUE = 60  # characters of a value

@@ -8,11 +8,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
+
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import Cause, RunResult, run_name
-from batch.reconcile import reconcile_tables
-from batch.rewrite.difference_summary import column_changes, summarise
-from batch.rewrite.plan import (
+from batch.plan.difference_summary import column_changes, summarise
+from batch.plan.plan import (
+    FORMAT,
     LASTS,
     Plan,
     Plans,
@@ -22,7 +24,8 @@ from batch.rewrite.plan import (
     removed_unless_finished,
     rows_name,
 )
-from batch.rewrite.platform_copy import below, copied
+from batch.plan.platform_copy import copied
+from batch.reconcile import reconcile_tables
 from batch.rewrite.publication import target_of
 from infra.delta.change_feed import sides_of
 from infra.delta.delta_writer import CHANGE
@@ -30,8 +33,9 @@ from infra.delta.lake import QUARANTINE, LoggedCommit
 from infra.delta.sizes import CHANGED, is_small
 from infra.duckdb_session import query
 from infra.spark.rows import are_here, backticked
-from tables.declare.code_fingerprint import ACCEPTED, definition, digest, is_accepted
+from tables.declare.code_fingerprint import definition, digest
 from tables.declare.registry import Registry
+from tables.refresh.acceptance import accepted_code, is_accepted
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
@@ -74,7 +78,7 @@ def make_plan(
         prepare(copy)
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))
-        reached = [t for t in below(live.registry, names) if is_accepted(copy.lake, t, copy.registry)]
+        reached = [t for t in live.registry.below(names) if is_accepted(copy.lake, t, copy.registry)]
         results += reconcile_tables(copy, reached)
         found = [_change(copy, name, versions, draft) for name in _in_order(copy, versions)]
     changes = [_with_results(change, results, cause, names) for change in found if change]
@@ -90,6 +94,7 @@ def make_plan(
         cause=cause,
         command=command,
         created_at=now,
+        format=FORMAT,
         expires_at=now + LASTS,
         who=who,
         why=why,
@@ -122,25 +127,26 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     commits = list(copy.lake.commits(name, version, newest))
     info = next((commit.info for commit in reversed(commits) if commit.info), {})
     target, declared = target_of(copy, name), copy.registry.tables.get(name)
-    before, after = (copy.lake.open(name, v).schema() for v in (version, newest))
+    then, now = (copy.lake.open(name, v) for v in (version, newest))
     change = TableChange(
         table=name,
         cause=info.get("cause", "backfill"),
         version=version,
-        rows_before=int(copy.lake.open(name, version).count()),
-        replaces=before != after,
+        rows_before=int(then.count()),
+        replaces=then.schema() != now.schema(),
         definition=definition_of(copy, name) or "",
         inputs=info.get("inputs") or {},
-        info={key: value for key, value in info.items() if key not in ("run", "cause", "inputs")},
+        info={key: value for key, value in info.items() if key not in ("run", "cause", "inputs", "before")},
     )
     changed = _difference(copy, target, version, newest, commits, replaces=change.replaces)
     counts = _counts(changed)
-    if not counts and not _is_accepted_anew(commits) and not change.replaces:
+    is_same = accepted_code(copy.lake, name, then) == accepted_code(copy.lake, name, now)
+    if not counts and is_same and not change.replaces:
         return None
     difference, kept = draft / f"{name}.difference", draft / rows_name(name)
     kept_rows = keep_rows(changed, difference)
     event_time = declared.event_time if declared else None
-    summary = summarise(difference, copy.lake.open(name, version).scan, target.key, event_time)
+    summary = summarise(difference, then.scan, target.key, event_time)
     if change.replaces:
         dtypes = (dict(copy.lake.frame(copy.spark, name, v).dtypes) for v in (version, newest))
         summary = {**summary, "schema": column_changes(difference, *dtypes)}
@@ -160,18 +166,16 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     )
 
 
-def _is_accepted_anew(commits: Sequence[LoggedCommit]) -> bool:
-    """Whether the rewrite has said of the rows that are there that they are right by other code."""
-    return any(ACCEPTED in commit.transactions for commit in commits)
-
-
 def _difference(
     copy: Platform, target: Target, version: int, newest: int, commits: Sequence[LoggedCommit], *, replaces: bool
 ) -> Rows:
     """The differences between two versions of a table; what one of them has no column for is null there."""
     lake, changing = copy.lake, [commit for commit in commits if commit.changes]
     rows = sum(commit.rows_changed for commit in changing)
-    if not replaces and changing and is_small(lake.settings, rows, CHANGED):
+    if not changing:
+        nothing = pa.schema(lake.open(target.name).schema()).empty_table()
+        return target.difference(nothing, nothing)
+    if not replaces and is_small(lake.settings, rows, CHANGED):
         return target.difference(*reversed(sides_of(lake, target.name, [c.version for c in changing], target.key)))
     before, after = (lake.frame(copy.spark, target.name, v) for v in (version, newest))
     return target.difference(_with_columns_of(after, before), _with_columns_of(before, after))

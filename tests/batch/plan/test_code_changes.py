@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from batch.rewrite.code_changes import code_changes, plan_code
-from batch.rewrite.plan import Plan
-from batch.rewrite.plan_publication import publish_plan
+from batch.plan.code_changes import code_changes, plan_code
+from batch.plan.plan import Plan
+from batch.plan.plan_publication import publish_plan
 from infra.errors import BadArgument, QualityFailed
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform, ensure_domain
-from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS, hour, plant, reading
+from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, HOURS_FILE, WIDER_HOURS, hour, plant, reading
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
@@ -132,6 +132,50 @@ def test_a_plan_has_the_records_that_are_decoded_otherwise(
     assert (("b", hour(2)) in rows) == (kind == "a field that no record has")
 
 
+def test_records_between_a_plan_and_a_restart_are_decoded_again(
+    reconciled: World, settings: Settings, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    platform = changed(reconciled, settings, tmp_path, readings=STRICT_TOPIC)
+    old = replace(reconciled, settings=settings, log=dict(reconciled.log))
+    world = World(reconciled.spark, settings, "plant", platform.registry, dict(reconciled.log))
+    monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
+    plan = planned(platform)
+    old.append({TOPIC: [reading("b", 11, 2.9), reading("a", 11, 1.0)]})
+    before = world.rows(f"{TOPIC}_quarantine").num_rows
+    world.log = old.log
+    publish_plan(platform, plan.id, "ada")
+    assert sorted(world.rows(TOPIC)["value"].to_pylist())[-1] <= 2.5
+    assert world.rows(f"{TOPIC}_quarantine").num_rows == before + 2, "of the plan one, and one since"
+    world.append({TOPIC: [reading("c", 11, 1.0)]})
+    world.maintain(["hours"])
+    assert ("c", hour(11)) in {(r["sensor"], r["hour"]) for r in world.rows("plant.hours").to_pylist()}
+    assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
+
+
+def test_a_plan_of_a_new_table_leaves_open_rows_to_its_stream(
+    reconciled: World, settings: Settings, tmp_path: Path
+) -> None:
+    platform = changed(reconciled, settings, tmp_path, again=HOURS_FILE.format(name="again", late="correct"))
+    old = replace(reconciled, settings=settings, log=dict(reconciled.log))
+    old.append({TOPIC: [reading("b", 14.2, 4.0)]})
+    plan = planned(platform)
+    publish_plan(platform, plan.id, "ada")
+    world = replace(old, registry=platform.registry)
+    rows = {(r["sensor"], r["hour"]): r["total"] for r in world.rows("plant.again").to_pylist()}
+    assert ("b", hour(2)) in rows
+    assert ("b", hour(14)) not in rows, "a record for it may still come in time"
+    world.append({TOPIC: [reading("b", 14.5, 1.0)]})
+    world.append({TOPIC: [reading("a", 20, 1.0)]})
+    world.maintain(["hours", "again"])
+    both = [
+        {(r["sensor"], r["hour"]): r["total"] for r in world.rows(f"plant.{name}").to_pylist()}
+        for name in ("hours", "again")
+    ]
+    assert both[0] == both[1]
+    assert both[1]["b", hour(14)] == 5.0
+    assert [o.unexplained for o in world.reconcile(["again"], verify=True)] == [0]
+
+
 def test_a_plan_counts_the_rows_that_break_a_new_rule_and_changes_none(
     reconciled: World, settings: Settings, tmp_path: Path
 ) -> None:
@@ -172,7 +216,7 @@ def test_a_publication_that_was_cut_short_also_computes_later_rows(
     plan = planned(platform)
     old = gone_on(reconciled, settings)
     with monkeypatch.context() as cut:
-        cut.setattr("batch.rewrite.plan_publication.recompute", killed)
+        cut.setattr("batch.plan.plan_publication.recompute", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform, plan.id, "ada")
     publish_plan(platform, plan.id, "ada")

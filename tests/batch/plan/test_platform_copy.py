@@ -11,7 +11,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from batch.rewrite.platform_copy import copied
+from batch.plan.platform_copy import copied
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.settings import Settings

@@ -1,0 +1,1 @@
+"""Plans of what rewrites of history would change, and their publication."""

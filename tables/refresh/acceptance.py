@@ -1,0 +1,181 @@
+"""Reads and changes which code the rows of a Delta table are accepted to be of: one fact, a property of the table."""
+
+from __future__ import annotations
+
+import json
+import logging
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field, replace
+from typing import TYPE_CHECKING
+
+from infra.delta.lake import Lake
+from infra.errors import DefinitionChanged, WriteConflict
+from tables.declare.code_fingerprint import FINGERPRINT, RULES, code_facts, definition, is_same
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.refresh.events.ingested_offsets import INGEST
+
+if TYPE_CHECKING:
+    from deltalake import DeltaTable
+
+CODE = "twofold.code"
+"""The property that holds the fact, as JSON."""
+STREAM, REFRESH = "stream", "refresh"
+FENCES = (INGEST, STREAM, REFRESH)
+"""The transaction ids under which rows are written: by ingest, by a table's stream, and by all that compares first.
+
+Each commit takes the next number of its own; a change of the fact takes that of all. So who has read the table before
+cannot commit behind it, and looks again.
+"""
+_ATTEMPTS, _WAIT_S = 20, 0.05
+_log = logging.getLogger("twofold.accept")
+
+
+@dataclass(frozen=True, kw_only=True)
+class Accepted:
+    """The code that the rows of a table are of: a definition; of a topic, how its records are decoded.
+
+    Attributes:
+        rules: digest of the rules that they were held against.
+        since: of a topic, partition -> events before it are of older code: their records are gone.
+        through: records from these offsets on, by partition, or rows, are not known to be of the code; None: all are;
+            nothing: none is known to be.
+    """
+
+    code: str
+    rules: str = ""
+    since: Mapping[str, int] = field(default_factory=dict)
+    through: Mapping[str, int] | None = None
+
+    @property
+    def is_whole(self) -> bool:
+        """Whether all rows are known to be of the code."""
+        return self.through is None
+
+
+def accepted_code(lake: Lake, name: str, table: DeltaTable | None = None) -> Accepted | None:
+    """The fact of a table; where it was never changed, the code of the newest commit that names some.
+
+    Args:
+        table: at a version of it; None: as it is now.
+
+    Returns:
+        None where nothing says it: rows of any code are welcome.
+    """
+    table = table or lake.open(name)
+    if text := table.metadata().configuration.get(CODE):
+        return Accepted(**json.loads(text))
+    info = lake.newest_info(name, FINGERPRINT, at=table.version()) or {}
+    rules = info if RULES in info else lake.newest_info(name, RULES, at=table.version()) or {}
+    return Accepted(code=str(info[FINGERPRINT]), rules=str(rules.get(RULES, ""))) if info else None
+
+
+def accept(
+    lake: Lake,
+    name: str,
+    fact: Accepted,
+    *,
+    instead_of: Accepted | None,
+    info: Mapping[str, object] | None = None,
+    while_: Callable[[DeltaTable], bool] = lambda table: True,
+) -> bool:
+    """Change the fact of a table, unless it is another one by now.
+
+    Args:
+        instead_of: the fact that it has to be, as `accepted_code` said.
+        info: what the commit says of itself.
+        while_: what must hold of the table at the version before the commit, too.
+
+    Raises:
+        WriteConflict: others write the table all the time. Retryable.
+    """
+    from deltalake import CommitProperties, Transaction
+    from deltalake.exceptions import CommitFailedError
+
+    text, said = json.dumps(asdict(fact)), {"cause": "definition", **(info or {}), FINGERPRINT: fact.code}
+    for attempt in range(_ATTEMPTS):
+        table = lake.open(name)
+        if accepted_code(lake, name, table) != instead_of or not while_(table):
+            return False
+        if table.metadata().configuration.get(CODE) == text:
+            return True
+        properties = CommitProperties(
+            custom_metadata={"userMetadata": json.dumps(said, default=str)},
+            app_transactions=[Transaction(app, (table.transaction_version(app) or 0) + 1) for app in FENCES],
+        )
+        try:
+            table.alter.set_table_properties({CODE: text}, raise_if_not_exists=False, commit_properties=properties)
+        except CommitFailedError:
+            time.sleep(_WAIT_S * attempt)
+            continue
+        lake.write_checksum(name, table.version())
+        _log.info("accepted table=%s code=%s through=%s", name, fact.code, fact.through)
+        return True
+    raise WriteConflict(
+        f"{name}: {_ATTEMPTS} attempts to accept the code {fact.code} lost against other writers.",
+        hint="Run the command again when the table is quieter.",
+    )
+
+
+def code_today(table: Table, registry: Registry) -> Accepted:
+    """The fact of a table whose rows are of its declaration."""
+    facts = code_facts(table, registry)
+    return Accepted(code=facts[FINGERPRINT], rules=facts[RULES])
+
+
+@contextmanager
+def accepting(lake: Lake, table: Table, registry: Registry, info: Mapping[str, object]) -> Iterator[None]:
+    """Rows of the declaration take the place of all others within the block; they are accepted when it ends.
+
+    Other code is out from its beginning on. Where the block fails, no row is known to be of the declaration, or what
+    was accepted before still is, if no row was written.
+
+    Args:
+        info: what the commits say of themselves, the last one as it is when the block ends.
+    """
+    name, now = table.full_name, code_today(table, registry)
+    before, begun = accepted_code(lake, name), replace(now, through={})
+    while not accept(lake, name, begun, instead_of=before, info=info):
+        before = accepted_code(lake, name)
+    version = lake.version(name)
+    try:
+        yield
+    except Exception:
+        if before and not any(commit.changes for commit in lake.commits(name, version, lake.version(name))):
+            accept(lake, name, before, instead_of=begun, info=info)
+        raise
+    accept(lake, name, now, instead_of=begun, info=info)
+
+
+def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
+    """Whether the table's rows, where there are some, are of today's definition, or are on the way to it."""
+    fact = accepted_code(lake, table.full_name)
+    return fact is None or is_same(fact.code, definition(table, registry))
+
+
+def require_one_definition(lake: Lake, table: Table, registry: Registry, at: DeltaTable | None = None) -> None:
+    """Refuse to add rows of this definition to rows of another one.
+
+    Args:
+        at: the table at a version; None: as it is now.
+
+    Raises:
+        DefinitionChanged: names both fingerprints, and what accepts the new definition.
+    """
+    fact, now = accepted_code(lake, table.full_name, at), definition(table, registry)
+    if fact is None or is_same(fact.code, now):
+        return
+    before = fact.code
+    by_topics = before.partition("-")[0] == now.partition("-")[0]
+    says = "its topics' dedup_keys or clock say" if by_topics else f"tables/{table.domain}/{table.name}.py now says"
+    raise DefinitionChanged(
+        f"{table.full_name}: its rows were computed by the definition {before}; {says} {now}.",
+        hint=f"`./twofold backfill {table.full_name}` computes every row by the new definition and accepts it; to "
+        "keep the old one, take the change back. A stream that runs the older code is to be started again: "
+        "`./twofold down`, `./twofold up`.",
+        table=table.full_name,
+        before=before,
+        now=now,
+    )

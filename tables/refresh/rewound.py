@@ -1,0 +1,44 @@
+"""Lets readers of inputs go back to what others had read of them when they wrote the table."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from infra.delta.lake import Lake, LoggedCommit
+from tables.declare.registry import Registry
+from tables.declare.table import Table
+from tables.refresh.acceptance import STREAM
+from tables.refresh.streaming_checkpoint import Checkpoint
+
+
+def read_by_others(lake: Lake, name: str, after: int, is_own: Callable[[LoggedCommit], bool]) -> Mapping[str, int]:
+    """Input -> the least version of it from which others have computed rows of a table, in commits after a version.
+
+    What came to an input since may be missing in these rows.
+
+    Raises:
+        FileNotFoundError: a commit file is gone.
+    """
+    least: dict[str, int] = {}
+    for commit in lake.commits(name, after, lake.version(name)):
+        if commit.changes and not is_own(commit):
+            for source, version in commit.info.get("inputs", {}).items():
+                least[source] = min(version, least.get(source, version))
+    return least
+
+
+def next_versions(lake: Lake, registry: Registry, table: Table, checkpoint: Checkpoint) -> list[int]:
+    """The version of each input that the stream of a table reads next; none where it reads all again.
+
+    The stream of a table that follows changes looks again at what came since others have read the inputs.
+    """
+    position = checkpoint.position
+    if position is None or position.own is None:
+        return checkpoint.next_versions()
+    stream = checkpoint.stream
+    try:
+        least = read_by_others(lake, table.full_name, position.own, lambda c: c.info.get(STREAM) == stream)
+    except FileNotFoundError:
+        return []
+    names = [source.full_name for source in registry.upstream(table)]
+    return [min(v, least.get(name, v) + 1) for name, v in zip(names, position.versions, strict=True)]
