@@ -182,6 +182,7 @@ class Observer:
         """
         from batch.ledgers.audit_history import last_audits
         from infra.process import supervisor
+        from tables.refresh.acceptance import of_other_code
         from tables.refresh.events.lost_offsets import gaps
 
         problems = [fault.message for fault in self._registry.faults.values()]
@@ -203,6 +204,10 @@ class Observer:
         problems += [unloaded] if unloaded else []
         problems += [f"{capture.topic}: {capture.fault}" for capture in captured or [] if capture.fault]
         problems += [str(gap) for gap in lost if gap.is_open]
+        problems += [
+            f"{name}: not all rows are known to be of the accepted code, see `./twofold plan {name.split('.')[0]}`"
+            for name in of_other_code(lake, [*registry.topics, *registry.tables])
+        ]
         problems += [f"{p.name} is {p.state}" for p in processes if p.state not in ("RUNNING", "STARTING")]
         problems += [f"{p.domain}.{p.query} has failed: {p.error}" for p in progress if p.error]
         problems += [

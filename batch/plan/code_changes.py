@@ -125,8 +125,7 @@ def plan_code(live: Platform, changes: Sequence[CodeChange], *, who: str, why: s
                 notes.append(f"{name}: events before {partition}:{first} stay as they are, their records are gone")
         for table in (table for table in registry.in_order() if table.full_name in names):
             if table.full_name in of_kind["rules"]:
-                name = table.full_name
-                accept(copy.lake, name, code_today(table, registry), instead_of=accepted_code(copy.lake, name))
+                accept(copy.lake, table.full_name, code_today(table, registry))
                 notes.extend(_broken_rules(copy, table))
             else:
                 results.append(recompute(copy, table, _newest(copy.lake, table, sample), accepts=True))

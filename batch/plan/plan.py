@@ -19,7 +19,7 @@ from batch.ledgers.causes import CausingRecord
 from batch.ledgers.run_result import Cause
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
-from infra.errors import BadArgument
+from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 from infra.spark.rows import are_here
 from tables.refresh.json_values import to_plain_json
@@ -93,6 +93,7 @@ class Plan:
         asks: more rows of a table change than it declares by `approve_above`.
         compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
+        begun: table -> its version then; `left`: how many rows of it others had changed when it was published.
         format: of the code that made it, see `FORMAT`.
     """
 
@@ -113,6 +114,8 @@ class Plan:
     discarded_at: datetime | None = None
     approved_by: str = ""
     format: int = 1
+    begun: Mapping[str, int] = field(default_factory=dict)
+    left: Mapping[str, int] = field(default_factory=dict)
 
     @property
     def changed(self) -> int:
@@ -264,11 +267,20 @@ def rows_name(table: str) -> str:
 
 
 def keep_rows(rows: Rows, path: Path) -> str:
-    """Write rows where they outlast what they were computed from; their digest."""
+    """Write rows where they outlast what they were computed from; their digest.
+
+    Raises:
+        ProcessFailed: Spark runs on another machine, and has written many rows to a folder of that one.
+    """
     if are_here(rows):
         pq.write_table(rows, path)
     else:
         rows.write.parquet(str(path))
+        if not path.exists():
+            raise ProcessFailed(
+                f"Spark has written the rows of a plan to {path}, which is not there: it runs on another machine.",
+                hint="Make a plan of that many rows with TWOFOLD_SPARK on this machine, or on a shared disk.",
+            )
     return rows_digest(path)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
@@ -16,7 +16,7 @@ from batch.plan.planning import definition_of
 from batch.rewrite.backfill import recompute
 from batch.rewrite.publication import target_of
 from batch.rewrite.replay import begin, finish, lower
-from infra.delta.delta_writer import Written
+from infra.delta.delta_writer import Written, written_by
 from infra.delta.lake import QUARANTINE
 from infra.errors import PlanVoid, ProcessFailed
 from infra.instants import LAST_US, Interval
@@ -48,7 +48,7 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
         approved_by: who wants it, for the ledger of runs.
 
     Returns:
-        What was changed; of a plan that was published before, what was changed then.
+        What was changed, also by a publication that was cut short before; of a plan that was published what was then.
 
     Raises:
         BadArgument: there is no such plan, or it was discarded, or has expired; nothing was changed.
@@ -61,29 +61,24 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
     with exclusive(settings.home / "run" / "plans.lock") as is_ours:
         if not is_ours:
             raise ProcessFailed("Another process publishes a plan.", hint="Wait until it has ended, then try again.")
-        plan = plans.find(name)
-        if plan.published_at:  # a task whose answer was lost asks again
-            return _recorded(platform, plan)
-        plans.require_open(plan)
-        publications = [_Publication(platform, plan, change) for change in plan.changes]
-        for publication in publications:
-            publication.require_unmoved()
-        plan = plans.save(replace(plan, begun_at=plan.begun_at or datetime.now(UTC), approved_by=approved_by))
-        results = _publish(publications, approved_by)
-        results += [result for one in publications for result in one.complete() if result.changed]
-        plans.save(replace(plan, published_at=datetime.now(UTC)))
-    return results
+        plan, finished = plans.find(name), list[RunResult]()
+        if not plan.published_at:
+            plans.require_open(plan)
+            publications = [_Publication(platform, plan, change) for change in plan.changes]
+            for publication in publications:
+                publication.require_unmoved()
+            begun = {one.change.table: one.version for one in publications}
+            plan = replace(plan, begun_at=plan.begun_at or datetime.now(UTC), begun=begun, approved_by=approved_by)
+            publications = [_Publication(platform, plans.save(plan), change) for change in plan.changes]
+            finished = _publish(publications)
+            left = {one.change.table: one.left for one in publications}
+            plan = plans.save(replace(plan, published_at=datetime.now(UTC), left=left))
+        # By the commits that were made, so that whoever asks again is answered the same.
+        return [_Publication(platform, plan, change).result() for change in plan.changes] + finished
 
 
-def _recorded(platform: Platform, plan: Plan) -> list[RunResult]:
-    """The changes of a published plan, by the ledger of runs."""
-    ledgers, names = Ledgers(platform.lake, platform.spark), {field.name for field in fields(RunResult)}
-    runs = [(change.days, ledgers.newest_run(change.table, run=plan.run)) for change in plan.changes]
-    facts = [{**run, "days": days} for days, run in runs if run]
-    return [RunResult(**{name: fact[name] for name in names & fact.keys()}) for fact in facts]
-
-
-def _publish(publications: Sequence[_Publication], approved_by: str) -> list[RunResult]:
+def _publish(publications: Sequence[_Publication]) -> list[RunResult]:
+    """Publish the tables in their order; what was done about rows of old code that were written since the plan."""
     for publication in publications:
         publication.begin()
     by_name = {publication.change.table: publication for publication in publications}
@@ -96,7 +91,9 @@ def _publish(publications: Sequence[_Publication], approved_by: str) -> list[Run
             publication.publish(_ALL[2:])
         elif not (name.endswith(QUARANTINE) and name.removesuffix(QUARANTINE) in by_name):
             publication.publish(_ALL)
-    return [publication.end(approved_by) for publication in publications]
+    for publication in publications:
+        publication.note()
+    return [result for one in publications for result in one.complete() if result.changed]
 
 
 @dataclass
@@ -106,13 +103,23 @@ class _Publication:
     platform: Platform
     plan: Plan
     change: TableChange
+    left: int = 0
 
     def __post_init__(self) -> None:
-        self._written = Written()
-        self._run: Run | None = None
         self._table: Table | None = self.platform.registry.tables.get(self.change.table)
         topic = self.platform.registry.topics.get(self.change.table)
         self._topic = topic if "through" in self.change.info else None
+
+    @cached_property
+    def version(self) -> int:
+        """The version of the table when its publication began, or begins now."""
+        lake, name = self.platform.lake, self.change.table
+        return self.plan.begun[name] if self.plan.begun else lake.version(name) if lake.exists(name) else 0
+
+    @cached_property
+    def _run(self) -> Run:
+        owner: Table | str = self._table or self.change.table
+        return Run(self.platform.lake, self._ledgers, owner, self.change.cause, self.plan.run, self.version)
 
     @cached_property
     def _ledgers(self) -> Ledgers:
@@ -139,12 +146,11 @@ class _Publication:
             raise self._void(f"{name} is not declared any more")
         if now != self.change.definition:
             raise self._void(f"the code of {name} has changed: {self.change.definition} then, {now} now")
-        if self.change.replaces or not self.platform.lake.exists(name):
+        if self.plan.begun_at or self.change.replaces or self.change.is_below or not self.platform.lake.exists(name):
             return
-        if not self.change.is_below:
-            moved = self._moved()
-            if number := count(moved):
-                raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}")
+        moved = self._moved()
+        if number := count(moved):
+            raise self._void(f"{number:,} rows of {name} have changed since: {self._named(moved)}")
 
     def _moved(self) -> Rows:
         """The rows that are now neither what they were when the plan was made, nor what it makes of them."""
@@ -167,15 +173,12 @@ class _Publication:
         if self._table is not None:
             ensure_table(platform.session, platform.lake, platform.registry, self._table)
             record_lost_runs(platform.lake, self._ledgers, self._table)
-        owner: Table | str = self._table or change.table
-        self._run = Run(platform.lake, self._ledgers, owner, change.cause, self.plan.run)
         self._run.note_causes(Plans(platform.lake.settings).evidence(self.plan, change.table))
         self._accept()
 
     def _accept(self) -> None:
         """Keep old code out of the table, whose rows are on the way to today's."""
         lake, registry, run, name = self.platform.lake, self.platform.registry, self._run, self.change.table
-        assert run is not None
         if self._topic is not None:
             begin(lake, self._topic, run.info)
         elif name in registry.topics and (ranges := self.change.info.get("offsets")):
@@ -183,38 +186,40 @@ class _Publication:
         elif self._table is not None and self.change.cause == "definition":
             now, fact = code_today(self._table, registry), accepted_code(lake, name)
             is_same = fact is not None and fact.is_whole and is_accepted(lake, self._table, registry)
-            begun = now if is_same else replace(now, through={})
-            while not accept(lake, name, begun, instead_of=accepted_code(lake, name), info=run.info):
-                pass
+            accept(lake, name, now if is_same else replace(now, through={}), info=run.info)
 
     def publish(self, kinds: Sequence[str]) -> None:
         """Publish the changes of these kinds, in one commit."""
-        run = self._run
-        assert run is not None
         inputs = {"inputs": self.change.inputs} if self.change.inputs else {}
-        info = {**run.info, **self.change.info, "plan": self.plan.id, **inputs}
+        info = {**self._run.info, **self.change.info, "plan": self.plan.id, **inputs}
         if self.change.replaces:
-            self._written += self._target.replace(in_spark(self.platform.spark, self._kept), info)
+            self._target.replace(in_spark(self.platform.spark, self._kept), info)
         else:
             rows = of_kinds(self._kept, kinds)
-            self._written += self._target.publish(lambda _: (rows, info), check=True, as_shown=True)
+            self._target.publish(lambda _: (rows, info), check=True, as_shown=True)
 
-    def end(self, approved_by: str) -> RunResult:
-        """Note the run, and how many rows that were shown others have changed since they were looked at."""
-        run, change = self._run, self.change
-        assert run is not None
-        counts: dict[str, Any] = {**change.counts, "approved_by": approved_by}
-        result = run.end(self._written, keep=change.cause == "definition", **counts)
-        left = 0
-        if not change.replaces and not change.is_below and self._written.changed < change.changed:
+    def result(self) -> RunResult:
+        """The run by its commits, which is noted once."""
+        lake, change = self.platform.lake, self.change
+        commits = lake.commits(change.table, self.version, lake.version(change.table), kept=True)
+        own = [commit for commit in commits if commit.changes and commit.info.get("run") == self.plan.run]
+        written = sum(map(written_by, own), Written())
+        if change.replaces and own:
+            written = replace(written, deleted=int(lake.open(change.table, self.version).count()))
+        counts: dict[str, Any] = {**change.counts, "approved_by": self.plan.approved_by}
+        result = self._run.end(written, keep=change.cause == "definition", **counts)
+        return replace(result, days=change.days, left=self.plan.left.get(change.table, 0))
+
+    def note(self) -> None:
+        """Note the run, and count the rows that others have changed since they were shown: they stay as they are."""
+        if self.result().changed < self.change.changed and not (self.change.replaces or self.change.is_below):
             rows = of_kinds(self._kept, _ALL)
-            left = count(self._left(rows, self._now(rows)))
-        return replace(result, days=change.days, left=left)
+            self.left = count(self._left(rows, self._now(rows)))
 
     def complete(self) -> list[RunResult]:
         """Compute what old code has written since the plan was made by the new code, too."""
         if self._topic is not None:
-            return finish(self.platform, self._topic, self.change.info, self.plan.run)
+            return finish(self.platform, self._topic, self.change.info)
         table, fact = self._table, accepted_code(self.platform.lake, self.change.table)
         if table is None or fact is None or fact.is_whole:
             return []
@@ -229,6 +234,9 @@ class _Publication:
         return "; ".join(" ".join(f"{c}={to_plain_json(v)}" for c, v in row.items()) for row in first)
 
     def _void(self, what: str) -> PlanVoid:
+        if self.plan.begun_at:
+            hint = f"It was cut short: finish it by the code that made it, or `./twofold discard {self.plan.id}`."
+            return PlanVoid(f"The plan {self.plan.id} cannot go on: {what}.", hint=hint)
         return PlanVoid(
             f"The plan {self.plan.id} is void: {what}. Nothing was changed.",
             hint=f"Look again: {self.plan.again}.",

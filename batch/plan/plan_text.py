@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from batch.plan.plan import Plan, TableChange
+from infra.instants import from_epoch_ms
 
 _DAYS = 14  # that a table of days has room for
 _VALUE = 60  # characters of a value
@@ -30,13 +31,20 @@ class Section:
 
 
 def sentence(change: TableChange) -> str:
-    """How many rows of a table change, as one sentence."""
+    """How many rows of a table change, and which are not in the plan, since they are still open."""
+    closed_ms = None if change.is_below else change.info.get("watermark_ms")
+    closed = f"{from_epoch_ms(int(closed_ms)):%Y-%m-%d %H:%M}" if closed_ms else ""
+    left = f" Its stream computes the rows that close at {closed} or later." if closed else ""
+    return f"{change.table}: {_what(change)}.{left}"
+
+
+def _what(change: TableChange) -> str:
     if change.replaces:
         columns = "; ".join(f"{kind}: {', '.join(texts)}" for kind, texts in change.summary.get("schema", {}).items())
-        return f"{change.table}: all {change.rows_before:,} rows are replaced, {columns}: {_parts(change)}."
+        return f"all {change.rows_before:,} rows are replaced, {columns}: {_parts(change)}"
     if not change.changed:
-        return f"{change.table}: no row changes; its {change.rows_before:,} rows are accepted as they are."
-    return f"{change.table}: {change.changed:,} of {change.rows_before:,} rows change: {_parts(change)}."
+        return f"no row changes; its {change.rows_before:,} rows are accepted as they are"
+    return f"{change.changed:,} of {change.rows_before:,} rows change: {_parts(change)}"
 
 
 def _parts(change: TableChange) -> str:

@@ -79,13 +79,14 @@ def decode(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunR
     return outcomes
 
 
-def finish(platform: Platform, topic: Topic, plan: Mapping[str, Any], run: str) -> list[RunResult]:
+def finish(platform: Platform, topic: Topic, plan: Mapping[str, Any]) -> list[RunResult]:
     """Decode again what came since a plan was made, by whatever code, and accept how records are decoded today.
 
     Args:
         plan: what `decode` said last in the plan's copy.
     """
-    lake, info = platform.lake, {"cause": CAUSE, "run": run}
+    lake, run = platform.lake, run_name("replay")
+    info = {"cause": CAUSE, "run": run}
     version, ends = lake.version(topic.full_name), read_ingested_offsets(lake, topic).ends
     left = {p: (first, last) for p, last in ends.items() if (first := int(plan["through"].get(str(p), 0))) < last}
     outcomes = _publish(platform, topic, Log(platform, [topic.full_name]), left, run) if left else []
@@ -99,12 +100,11 @@ def begin(lake: Lake, topic: Topic, info: Mapping[str, object]) -> None:
     name, fact = topic.full_name, accepted_code(lake, topic.full_name)
     if fact and fact.code == decoding(topic) and fact.is_whole:
         return
-    begun = Accepted(code=decoding(topic), through={})
-    while not accept(lake, name, begun, instead_of=accepted_code(lake, name), info=info):
-        pass
+    accept(lake, name, Accepted(code=decoding(topic), through={}), info=info)
     quarantine = Writer(lake, name + QUARANTINE)
     nothing = pa.schema(quarantine.newest().schema()).empty_table()
-    quarantine.append(nothing, CommitTag(app=INGEST, version=quarantine.next_number(INGEST), info=info))
+    while quarantine.append(nothing, CommitTag(app=INGEST, version=quarantine.next_number(INGEST), info=info)).skipped:
+        pass
 
 
 def end(lake: Lake, topic: Topic, info: Mapping[str, Any], version: int) -> None:

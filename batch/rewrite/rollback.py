@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -21,6 +22,7 @@ from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
 from tables.refresh.acceptance import REFRESH, Accepted, accept, accepted_code
+from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
 from tables.refresh.row_diff import matching, of_kinds
 from tables.refresh.target import Target
@@ -51,7 +53,7 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
     target = Target.of_table(platform.spark, lake, table)
     info = {**own.info, "undoes": last, FINGERPRINT: before}
     if fact:
-        accept(lake, name, fact, instead_of=accepted_code(lake, name), info=own.info)
+        accept(lake, name, fact, info=own.info)
     if lake.open(name, last).schema() != lake.open(name, first).schema():
         stamp = CommitTag(app=REFRESH, version=target.writer.next_number(REFRESH), info=info)
         written = target.writer.restore(first, stamp)
@@ -80,6 +82,8 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
         _require_not_taken_back(target.lake, name, run, row["version_after"])
     runs = {name: Run(platform.lake, ledgers, name, "rollback", own) for name in taken_back}
     written = dict.fromkeys(taken_back, Written())
+    if topic.full_name in taken_back:
+        _accept_before(platform.lake, topic, taken_back[topic.full_name][1]["version_before"], runs[topic.full_name])
 
     def publish(name: str, kinds: Sequence[str]) -> None:
         if name in taken_back:
@@ -94,6 +98,15 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
     publish(topic.full_name, ["delete"])
     outcomes = [runs[name].end(written[name]) for name in taken_back]
     return outcomes + reconcile_below(platform, topic)
+
+
+def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
+    """Accept how records were decoded at a version again; those that were ingested since may be decoded otherwise."""
+    name = topic.full_name
+    then, now = _code_at(lake, name, version), accepted_code(lake, name)
+    if then and now and then.code != now.code:
+        ends = {str(p): last for p, (_, last) in offsets_at(lake, topic, version)[0].items()}
+        accept(lake, name, replace(then, through=ends) if then.is_whole else then, info=run.info)
 
 
 def _replayed(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from infra.delta.compaction import after_commit
 from infra.delta.file_statistics import parquet_properties
-from infra.delta.lake import WRITER, Lake
+from infra.delta.lake import WRITER, Lake, LoggedCommit
 from infra.delta.merge import Merge, equal, greater
 from infra.delta.open_table import OpenTable
 from infra.errors import QualityFailed, SchemaMismatch, WriteConflict
@@ -297,15 +297,7 @@ class Writer:
             self._table.checkpoint()
         if self._keep_small and commit.version % _TIDY_EVERY == 0:
             self._keep_small(self.lake, self.name)
-        return Written(
-            inserted=commit.count(
-                "num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"
-            ),
-            updated=commit.count("num_target_rows_updated", "numTargetRowsUpdated"),
-            deleted=commit.count("num_target_rows_deleted", "numTargetRowsDeleted"),
-            files=len(commit.added),
-            version=commit.version,
-        )
+        return written_by(commit)
 
     def _properties(self, stamp: CommitTag) -> CommitProperties:
         from deltalake import CommitProperties, Transaction
@@ -344,6 +336,17 @@ class Writer:
         if self._spark is None:
             raise RuntimeError("a Writer without a session got Arrow rows and the setting engine=spark")
         return in_spark(self._spark, rows)
+
+
+def written_by(commit: LoggedCommit) -> Written:
+    """The effect of a commit, by its metrics."""
+    return Written(
+        inserted=commit.count("num_target_rows_inserted", "num_added_rows", "numTargetRowsInserted", "numOutputRows"),
+        updated=commit.count("num_target_rows_updated", "numTargetRowsUpdated"),
+        deleted=commit.count("num_target_rows_deleted", "numTargetRowsDeleted"),
+        files=len(commit.added),
+        version=commit.version,
+    )
 
 
 def _require_columns(name: str, table: DeltaTable, rows: Rows, extra: Collection[str]) -> None:

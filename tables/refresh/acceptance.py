@@ -5,9 +5,10 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
+from types import EllipsisType
 from typing import TYPE_CHECKING
 
 from infra.delta.lake import Lake
@@ -72,19 +73,25 @@ def accepted_code(lake: Lake, name: str, table: DeltaTable | None = None) -> Acc
     return Accepted(code=str(info[FINGERPRINT]), rules=str(rules.get(RULES, ""))) if info else None
 
 
+def of_other_code(lake: Lake, names: Iterable[str]) -> list[str]:
+    """Filters tables to those with rows that are not known to be of the accepted code."""
+    facts = {name: accepted_code(lake, name) for name in names if lake.exists(name)}
+    return [name for name, fact in facts.items() if fact and not fact.is_whole]
+
+
 def accept(
     lake: Lake,
     name: str,
     fact: Accepted,
     *,
-    instead_of: Accepted | None,
+    instead_of: Accepted | EllipsisType | None = ...,
     info: Mapping[str, object] | None = None,
     while_: Callable[[DeltaTable], bool] = lambda table: True,
 ) -> bool:
     """Change the fact of a table, unless it is another one by now.
 
     Args:
-        instead_of: the fact that it has to be, as `accepted_code` said.
+        instead_of: the fact that it has to be, as `accepted_code` said; without it: any.
         info: what the commit says of itself.
         while_: what must hold of the table at the version before the commit, too.
 
@@ -97,7 +104,7 @@ def accept(
     text, said = json.dumps(asdict(fact)), {"cause": "definition", **(info or {}), FINGERPRINT: fact.code}
     for attempt in range(_ATTEMPTS):
         table = lake.open(name)
-        if accepted_code(lake, name, table) != instead_of or not while_(table):
+        if (instead_of is not ... and accepted_code(lake, name, table) != instead_of) or not while_(table):
             return False
         if table.metadata().configuration.get(CODE) == text:
             return True

@@ -11,6 +11,8 @@ import pytest
 from batch.plan.code_changes import code_changes, plan_code
 from batch.plan.plan import Plan
 from batch.plan.plan_publication import publish_plan
+from batch.plan.plan_text import impact
+from batch.rewrite.rollback import rollback_decoded
 from infra.errors import BadArgument, QualityFailed
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform, ensure_domain
@@ -150,6 +152,9 @@ def test_records_between_a_plan_and_a_restart_are_decoded_again(
     world.maintain(["hours"])
     assert ("c", hour(11)) in {(r["sensor"], r["hour"]) for r in world.rows("plant.hours").to_pylist()}
     assert list(code_changes(platform.lake, platform.registry, ["plant"])) == []
+    rollback_decoded(platform, platform.registry.topics[TOPIC], plan.run)
+    assert 3.0 in world.rows(TOPIC)["value"].to_pylist(), "which the stricter rule had refused"
+    assert [change.kind for change in code_changes(platform.lake, platform.registry, ["plant"])] == ["decoding"]
 
 
 def test_a_plan_of_a_new_table_leaves_open_rows_to_its_stream(
@@ -161,6 +166,8 @@ def test_a_plan_of_a_new_table_leaves_open_rows_to_its_stream(
     plan = planned(platform)
     publish_plan(platform, plan.id, "ada")
     world = replace(old, registry=platform.registry)
+    [said] = impact(plan)
+    assert said.endswith("Its stream computes the rows that close at 2013-01-01 13:12 or later.")
     rows = {(r["sensor"], r["hour"]): r["total"] for r in world.rows("plant.again").to_pylist()}
     assert ("b", hour(2)) in rows
     assert ("b", hour(14)) not in rows, "a record for it may still come in time"

@@ -247,6 +247,20 @@ def test_plans_that_were_discarded_or_have_expired_are_refused(world: World) -> 
     assert versions(world) == there
 
 
+def test_a_publication_that_was_cut_short_goes_on_past_a_changed_row(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    plan = backfill_of(world)
+    with monkeypatch.context() as cut:
+        cut.setattr(Target, "publish", killed)
+        with pytest.raises(KeyboardInterrupt):
+            publish_plan(platform_of(world), plan.id, "grace")
+    damage(world, 6.0)
+    [hours, *_] = publish_plan(platform_of(world), plan.id, "grace")
+    assert (hours.changed, hours.left) == (0, 1)
+    assert Plans(world.settings).find(plan.id).state(datetime.now(UTC)) == "published"
+
+
 def test_a_publication_that_was_cut_short_can_be_given_up(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     plans, plan = Plans(world.settings), backfill_of(world)
     with monkeypatch.context() as cut:
@@ -304,8 +318,10 @@ def test_a_publication_that_was_cut_short_is_finished_by_the_next(
     else:
         publish_plan(platform_of(world), plan.id, "grace")
     monkeypatch.setattr(Target, "publish", publish)
-    if commits < 2:
-        publish_plan(platform_of(world), plan.id, "grace")
+    first = publish_plan(platform_of(world), plan.id, "grace")
+    assert [(o.table, o.changed, o.left) for o in first] == [("plant.hours", 1, 0), ("plant.days", 1, 0)]
+    again = publish_plan(platform_of(world), plan.id, "heidi")
+    assert [replace(o, seconds=0) for o in again] == [replace(o, seconds=0) for o in first]
     assert (hours_of_b(world), day_of_b(world)) == (RIGHT, 5.0)
     runs = [c["run"] for name in TABLES for c in Ledgers(world.lake).corrections(f"plant.{name}")]
     assert runs.count(plan.run) == 2

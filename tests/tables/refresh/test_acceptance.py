@@ -27,6 +27,7 @@ from tables.refresh.acceptance import (
     accepting,
     code_today,
     is_accepted,
+    of_other_code,
     require_one_definition,
 )
 from tables.refresh.events.decoding_fingerprint import decoding
@@ -146,6 +147,7 @@ def test_a_restart_before_a_plan_does_not_hide_a_changed_decoding(log: SmallLog)
     assert log.accepted == [(0, 0), (0, 1), (0, 3), (0, 4)]
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 4})
     assert changes(log) == [("decoding", OF_STRICT, OF_LOOSE)]
+    assert of_other_code(log.lake, [NAME, "plant.hours"]) == [NAME]
     log.take(log.driver(LOOSE), {0: (5, 6)})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 4}), "once"
 
