@@ -18,6 +18,7 @@ from tables.declare.metadata_columns import OFFSET
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
+from tables.refresh.rewound import next_versions
 from tables.refresh.streaming_checkpoint import Checkpoint
 
 _NEWEST = """
@@ -51,8 +52,9 @@ def complete_through(lake: Lake, registry: Registry, tables: Sequence[Table]) ->
     """
     common: set[Mark] | None = None
     for table in tables:
+        following = next_versions(lake, registry, table, Checkpoint.of_table(lake.settings, table))
         for number, topic in enumerate(_changes(registry, table)):
-            marks = _of_topic(lake, topic, table, number)
+            marks = _of_topic(lake, topic, table, following[number] - 1 if following else -1)
             common = marks if common is None else common & marks
     if not common:
         raise CaptureFailed(
@@ -75,24 +77,22 @@ def _changes(registry: Registry, table: Table) -> list[Topic]:
     return with_marks
 
 
-def _of_topic(lake: Lake, topic: Topic, table: Table, number: int) -> set[Mark]:
+def _of_topic(lake: Lake, topic: Topic, table: Table, version: int) -> set[Mark]:
     """The marks since the newest snapshot, of the changes that the table has taken.
 
     A restored database writes marks at places again; their times are others.
 
     Args:
-        number: of the topic among the table's inputs.
+        version: of the topic, up to which the table has taken them; -1: none.
     """
     name = topic.full_name
     fault = changes_fault(lake, name)
     if fault:
         raise CaptureFailed(f"{name}: {fault}.", topic=name)
-    position = Checkpoint.of_table(lake.settings, table).next_versions()
-    if len(position) <= number or position[number] < 1:
+    if version < 0:
         raise CaptureFailed(
             f"{table.full_name} has not taken changes yet.", hint="`./twofold up` starts its stream.", topic=name
         )
-    version = position[number] - 1
     changes = lake.open(name, version)
     of_snapshots = changes.scan(
         columns=["cdc_snapshot", "cdc_commit_lsn", "cdc_lsn"], predicate=f"{OFFSET} IS NOT NULL AND cdc_snapshot > 0"

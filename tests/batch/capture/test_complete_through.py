@@ -10,6 +10,7 @@ import pytest
 from deltalake import write_deltalake
 
 from batch.capture.complete_through import complete_through
+from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
 from tables.declare.registry import Registry, load
@@ -74,6 +75,21 @@ def test_a_mark_before_a_snapshot_of_one_table_is_not_asked(lake: Lake, registry
         through(lake, registry)
     captured(lake, registry, "people", 1, 10, {50: 4, 60: 5})
     assert through(lake, registry) == 50
+
+
+def test_a_mark_beyond_what_others_had_read_is_not_taken(lake: Lake, registry: Registry) -> None:
+    for name in ("people", "orders"):
+        captured(lake, registry, name, 1, 10, {20: 1})
+    topic, table = registry.topics["bank.people"], registry.find_table("people_now")
+    older = lake.version(topic.full_name)
+    for name in ("people", "orders"):
+        captured(lake, registry, name, 1, 10, {30: 2})
+    lake.ensure(table.full_name, pa.schema([("id", pa.int64())]), statistics=[])
+    Checkpoint.of_table(lake.settings, table).take(Position(1, [lake.version(topic.full_name) + 1], 0))
+    assert through(lake, registry) == 30
+    info = {"run": "backfill-1", "inputs": {topic.full_name: older}}
+    Writer(lake, table.full_name).append(pa.table({"id": [1]}), CommitTag(app="refresh", version=1, info=info))
+    assert through(lake, registry) == 20
 
 
 def test_marks_at_one_place_of_two_logs_are_not_the_same(lake: Lake, registry: Registry) -> None:
