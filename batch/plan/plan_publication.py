@@ -208,7 +208,9 @@ class _Publication:
             written = replace(written, deleted=int(lake.open(change.table, self.version).count()))
         counts: dict[str, Any] = {**change.counts, "approved_by": self.plan.approved_by}
         result = self._run.end(written, keep=change.cause == "definition", **counts)
-        return replace(result, days=change.days, left=self.plan.left.get(change.table, 0))
+        begun, ended = self.plan.begun_at, self.plan.published_at
+        seconds = (ended - begun).total_seconds() if begun and ended else result.seconds
+        return replace(result, days=change.days, left=self.plan.left.get(change.table, 0), seconds=seconds)
 
     def note(self) -> None:
         """Note the run, and count the rows that others have changed since they were shown: they stay as they are."""
