@@ -27,7 +27,7 @@ BOOKKEEPING = [
     (Ingest, "_note"),
     (Maintain, "_consumed"),
     (TableStream, "_note"),
-    (TableStream, "_require_still_one_definition"),
+    (TableStream, "_require_one_definition"),
     (ChangeDrivenStream, "_ends"),
     (Checkpoint, "take"),
     (Writer, "done"),
