@@ -86,7 +86,7 @@ class Pinned:
         return bool(self.table.closes_at and self.watermark_ms is None)
 
     def _closed_before_ms(self) -> int | None:
-        """The greatest time up to which rows were closed, by the stream or by whoever wrote the table beside it.
+        """The greatest time up to which rows were closed, by the stream or by another writer of the table.
 
         Where no stream ever did, rows are open that it would still revise once it has read what the topics have.
         """

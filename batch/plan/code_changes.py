@@ -20,7 +20,7 @@ from quality.row_checks import measure
 from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import accept, accepted_code, code_today, is_accepted
+from tables.refresh.acceptance import accept, accepted_code, code_today
 from tables.refresh.events.decoding_fingerprint import decoding
 from tables.refresh.events.ingested_offsets import APPENDED_MS
 from tables.refresh.open_platform import Platform, ensure_domain
@@ -75,7 +75,7 @@ def _change_of_topic(lake: Lake, topic: Topic) -> CodeChange | None:
     if not lake.exists(name):
         return CodeChange(name, "new topic")
     fact = accepted_code(lake, name)
-    if fact is None or (fact.code == now and fact.is_whole):
+    if fact is None or fact.is_of(now, whole=True):
         return None
     return CodeChange(name, "decoding from now on" if topic.compacted else "decoding", fact.code, now)
 
@@ -85,7 +85,7 @@ def _change_of_table(lake: Lake, registry: Registry, table: Table) -> CodeChange
     if not lake.exists(name):
         return CodeChange(name, "new", now=now.code)
     fact = accepted_code(lake, name)
-    if fact and not (fact.is_whole and is_accepted(lake, table, registry)):
+    if fact and not fact.is_of(now.code, whole=True):
         return CodeChange(name, "changed", fact.code, now.code)
     return CodeChange(name, "rules") if fact and fact.rules not in ("", now.rules) else None
 

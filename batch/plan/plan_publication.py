@@ -15,7 +15,7 @@ from batch.plan.plan import FORMAT, Plan, Plans, TableChange
 from batch.plan.planning import definition_of
 from batch.rewrite.backfill import recompute
 from batch.rewrite.publication import target_of
-from batch.rewrite.replay import begin, finish, lower
+from batch.rewrite.replay import begin_decoding, finish_decoding, lower_decoding
 from infra.delta.delta_writer import Written, written_by
 from infra.delta.lake import QUARANTINE
 from infra.errors import PlanVoid, ProcessFailed
@@ -23,7 +23,7 @@ from infra.instants import LAST_US, Interval
 from infra.process.file_locks import exclusive
 from infra.spark.rows import are_here, column_names, count, here, in_spark
 from tables.declare.table import Table
-from tables.refresh.acceptance import accept, accepted_code, code_today, is_accepted
+from tables.refresh.acceptance import accept, accepted_code, code_today
 from tables.refresh.json_values import to_plain_json
 from tables.refresh.open_platform import Platform, ensure_table
 from tables.refresh.row_diff import matching, of_kinds, rows_after, rows_before
@@ -61,25 +61,35 @@ def publish_plan(platform: Platform, name: str, approved_by: str) -> list[RunRes
     with exclusive(settings.home / "run" / "plans.lock") as is_ours:
         if not is_ours:
             raise ProcessFailed("Another process publishes a plan.", hint="Wait until it has ended, then try again.")
-        plan, finished = plans.find(name), list[RunResult]()
-        if not plan.published_at:
-            plans.require_open(plan)
-            publications = [_Publication(platform, plan, change) for change in plan.changes]
-            for publication in publications:
-                publication.require_unmoved()
-            begun = {one.change.table: one.version for one in publications}
-            plan = replace(plan, begun_at=plan.begun_at or datetime.now(UTC), begun=begun, approved_by=approved_by)
-            publications = [_Publication(platform, plans.save(plan), change) for change in plan.changes]
-            finished = _publish(publications)
-            left = {one.change.table: one.left for one in publications}
-            plan = plans.save(replace(plan, published_at=datetime.now(UTC), left=left))
-        # By the commits that were made, so that whoever asks again is answered the same.
-        return [_Publication(platform, plan, change).result() for change in plan.changes] + finished
+        plan = plans.find(name)
+        publications = [_Publication(platform, plan, change) for change in plan.changes]
+        if plan.published_at:  # by the commits that were made, so that the answer is the same again
+            return [_timed(publication.result(), plan) for publication in publications]
+        plans.require_open(plan)
+        for publication in publications:
+            publication.require_unmoved()
+        begun = {one.change.table: one.version for one in publications}
+        plan = replace(plan, begun_at=plan.begun_at or datetime.now(UTC), begun=begun, approved_by=approved_by)
+        results, finished = _publish(publications, plans.save(plan))
+        left = {result.table: result.left for result in results}
+        plan = plans.save(replace(plan, published_at=datetime.now(UTC), left=left))
+    return [*(_timed(result, plan) for result in results), *finished]
 
 
-def _publish(publications: Sequence[_Publication]) -> list[RunResult]:
-    """Publish the tables in their order; what was done about rows of old code that were written since the plan."""
+def _timed(result: RunResult, plan: Plan) -> RunResult:
+    """The result, with the seconds that the publication of the whole plan took."""
+    began, ended = plan.begun_at, plan.published_at
+    return replace(result, seconds=(ended - began).total_seconds() if began and ended else result.seconds)
+
+
+def _publish(publications: Sequence[_Publication], plan: Plan) -> tuple[list[RunResult], list[RunResult]]:
+    """Publish the tables of a plan that has begun, in their order.
+
+    Returns:
+        The runs, and what was done about rows of old code that were written since the plan was made.
+    """
     for publication in publications:
+        publication.plan = plan
         publication.begin()
     by_name = {publication.change.table: publication for publication in publications}
     for name, publication in by_name.items():
@@ -91,9 +101,8 @@ def _publish(publications: Sequence[_Publication]) -> list[RunResult]:
             publication.publish(_ALL[2:])
         elif not (name.endswith(QUARANTINE) and name.removesuffix(QUARANTINE) in by_name):
             publication.publish(_ALL)
-    for publication in publications:
-        publication.note()
-    return [result for one in publications for result in one.complete() if result.changed]
+    results = [publication.end() for publication in publications]
+    return results, [result for one in publications for result in one.complete() if result.changed]
 
 
 @dataclass
@@ -103,7 +112,6 @@ class _Publication:
     platform: Platform
     plan: Plan
     change: TableChange
-    left: int = 0
 
     def __post_init__(self) -> None:
         self._table: Table | None = self.platform.registry.tables.get(self.change.table)
@@ -180,12 +188,12 @@ class _Publication:
         """Keep old code out of the table, whose rows are on the way to today's."""
         lake, registry, run, name = self.platform.lake, self.platform.registry, self._run, self.change.table
         if self._topic is not None:
-            begin(lake, self._topic, run.info)
+            begin_decoding(lake, self._topic, run.info)
         elif name in registry.topics and (ranges := self.change.info.get("offsets")):
-            lower(lake, registry.topics[name], {int(p): tuple(span) for p, span in ranges.items()}, run.info)
+            lower_decoding(lake, registry.topics[name], {int(p): tuple(span) for p, span in ranges.items()}, run.info)
         elif self._table is not None and self.change.cause == "definition":
             now, fact = code_today(self._table, registry), accepted_code(lake, name)
-            is_same = fact is not None and fact.is_whole and is_accepted(lake, self._table, registry)
+            is_same = fact is not None and fact.is_of(now.code, whole=True)
             accept(lake, name, now if is_same else replace(now, through={}), info=run.info)
 
     def publish(self, kinds: Sequence[str]) -> None:
@@ -208,20 +216,20 @@ class _Publication:
             written = replace(written, deleted=int(lake.open(change.table, self.version).count()))
         counts: dict[str, Any] = {**change.counts, "approved_by": self.plan.approved_by}
         result = self._run.end(written, keep=change.cause == "definition", **counts)
-        begun, ended = self.plan.begun_at, self.plan.published_at
-        seconds = (ended - begun).total_seconds() if begun and ended else result.seconds
-        return replace(result, days=change.days, left=self.plan.left.get(change.table, 0), seconds=seconds)
+        return replace(result, days=change.days, left=self.plan.left.get(change.table, 0))
 
-    def note(self) -> None:
+    def end(self) -> RunResult:
         """Note the run, and count the rows that others have changed since they were shown: they stay as they are."""
-        if self.result().changed < self.change.changed and not (self.change.replaces or self.change.is_below):
-            rows = of_kinds(self._kept, _ALL)
-            self.left = count(self._left(rows, self._now(rows)))
+        result = self.result()
+        if result.changed >= self.change.changed or self.change.replaces or self.change.is_below:
+            return result
+        rows = of_kinds(self._kept, _ALL)
+        return replace(result, left=count(self._left(rows, self._now(rows))))
 
     def complete(self) -> list[RunResult]:
         """Compute what old code has written since the plan was made by the new code, too."""
         if self._topic is not None:
-            return finish(self.platform, self._topic, self.change.info)
+            return finish_decoding(self.platform, self._topic, self.change.info)
         table, fact = self._table, accepted_code(self.platform.lake, self.change.table)
         if table is None or fact is None or fact.is_whole:
             return []

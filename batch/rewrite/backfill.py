@@ -13,8 +13,9 @@ from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
+from tables.declare.code_fingerprint import definition
 from tables.declare.table import Table
-from tables.refresh.acceptance import accepted_code, accepting, is_accepted, require_one_definition
+from tables.refresh.acceptance import accepted_code, accepting, require_one_definition
 from tables.refresh.open_platform import Platform
 from tables.refresh.scope import Scope
 
@@ -69,14 +70,15 @@ def recompute(platform: Platform, table: Table, interval: Interval | None, *, ac
         require_one_definition(lake, table, registry)
     pinned, fact = Pinned(platform, table), accepted_code(lake, table.full_name)
     has_other_columns = (interval is None or accepts) and pinned.refresher({}).has_other_columns
-    is_same = is_accepted(lake, table, registry) and (fact is None or fact.is_whole) and not has_other_columns
+    is_same = (fact is None or fact.is_of(definition(table, registry), whole=True)) and not has_other_columns
     cause: Cause = "backfill" if is_same else "definition"
     run = Run(lake, pinned.ledgers, table, cause)
     scopes = [Scope(tuple(... for _ in table.recompute_by), interval)]
     info = dict(run.info)
     with nullcontext() if is_same else accepting(lake, table, registry, info):
-        pinned = Pinned(platform, table)  # behind what the old code has written last
-        info["watermark_ms"] = pinned.watermark_ms
+        if not is_same:
+            pinned = Pinned(platform, table)  # behind what the old code has written last
+            info["watermark_ms"] = pinned.watermark_ms
         refresher = pinned.refresher({})
         if has_other_columns:
             written = refresher.replace(run.info)

@@ -9,7 +9,7 @@ import pyarrow as pa
 from batch.ledgers.run_result import RunResult, run_name
 from batch.offset_selection import OffsetSelection
 from batch.rewrite.publication import CAUSE, KEY, Work, publish, reconcile_below
-from batch.rewrite.replay import lower
+from batch.rewrite.replay import lower_decoding
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
@@ -66,7 +66,7 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
             kept[APPENDED_AT].alias("timestamp"),
             *(name for name in raw_columns(topic) if name in QUARANTINE_SCHEMA.names),
         )
-        lower(platform.lake, topic, ranges, {"cause": CAUSE, "run": work.run})
+        lower_decoding(platform.lake, topic, ranges, {"cause": CAUSE, "run": work.run})
         outcomes = publish(platform, topic, raw, work)
     return outcomes + reconcile_below(platform, topic)
 

@@ -69,17 +69,19 @@ def decode(platform: Platform, topic: Topic, span: OffsetSelection) -> list[RunR
         return []
     info: dict[str, object] = {"cause": CAUSE, "run": run}
     if not span.is_whole:
-        lower(lake, topic, ranges, info)
+        lower_decoding(lake, topic, ranges, info)
         return _publish(platform, topic, log, ranges, run)
-    begin(lake, topic, info)
+    begin_decoding(lake, topic, info)
     version, ranges = lake.version(topic.full_name), log.ranges(topic, span, datetime.now(UTC))
     outcomes = _publish(platform, topic, log, ranges, run)
     since, through = ({str(p): bounds[side] for p, bounds in ranges.items()} for side in (0, 1))
-    end(lake, topic, {**info, "since": {p: first for p, first in since.items() if first}, "through": through}, version)
+    accept_decoding(
+        lake, topic, {**info, "since": {p: first for p, first in since.items() if first}, "through": through}, version
+    )
     return outcomes
 
 
-def finish(platform: Platform, topic: Topic, plan: Mapping[str, Any]) -> list[RunResult]:
+def finish_decoding(platform: Platform, topic: Topic, plan: Mapping[str, Any]) -> list[RunResult]:
     """Decode again what came since a plan was made, by whatever code, and accept how records are decoded today.
 
     Args:
@@ -91,14 +93,14 @@ def finish(platform: Platform, topic: Topic, plan: Mapping[str, Any]) -> list[Ru
     left = {p: (first, last) for p, last in ends.items() if (first := int(plan["through"].get(str(p), 0))) < last}
     outcomes = _publish(platform, topic, Log(platform, [topic.full_name]), left, run) if left else []
     through = {str(p): last for p, last in ends.items()}
-    end(lake, topic, {**info, "since": plan["since"], "through": through}, version)
+    accept_decoding(lake, topic, {**info, "since": plan["since"], "through": through}, version)
     return outcomes
 
 
-def begin(lake: Lake, topic: Topic, info: Mapping[str, object]) -> None:
+def begin_decoding(lake: Lake, topic: Topic, info: Mapping[str, object]) -> None:
     """Keep ingest of other code out of the topic's two tables: events are on the way to today's decoding."""
     name, fact = topic.full_name, accepted_code(lake, topic.full_name)
-    if fact and fact.code == decoding(topic) and fact.is_whole:
+    if fact and fact.is_of(decoding(topic), whole=True):
         return
     accept(lake, name, Accepted(code=decoding(topic), through={}), info=info)
     quarantine = Writer(lake, name + QUARANTINE)
@@ -107,7 +109,7 @@ def begin(lake: Lake, topic: Topic, info: Mapping[str, object]) -> None:
         pass
 
 
-def end(lake: Lake, topic: Topic, info: Mapping[str, Any], version: int) -> None:
+def accept_decoding(lake: Lake, topic: Topic, info: Mapping[str, Any], version: int) -> None:
     """Accept today's decoding of all events; up to some offsets, where others were ingested by other code since.
 
     Args:
@@ -127,7 +129,7 @@ def end(lake: Lake, topic: Topic, info: Mapping[str, Any], version: int) -> None
         accept(lake, name, replace(whole, through=info["through"]), instead_of=fact, info=info)
 
 
-def lower(lake: Lake, topic: Topic, ranges: Ranges, info: Mapping[str, object]) -> None:
+def lower_decoding(lake: Lake, topic: Topic, ranges: Ranges, info: Mapping[str, object]) -> None:
     """Note which records are about to be decoded by code that is not the accepted one."""
     name = topic.full_name
     while (fact := accepted_code(lake, name)) and fact.code != decoding(topic):

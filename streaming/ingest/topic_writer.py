@@ -83,8 +83,7 @@ class TopicWriter:
         self.log = ""
         self.appended_ms: int | None = None
         self.moved_ms: int | None = None
-        fact = accepted_code(lake, topic.full_name)
-        self._expected = fact and fact.code  # what may be accepted while this process runs, besides its own
+        self._expected = ""  # what may be accepted while this process runs, besides its own; empty: not known yet
         self._driver = f"process {os.getpid()} on {gethostname()}, home {lake.settings.home}"
         self._writers = (
             Writer(lake, topic.full_name, spark),
@@ -112,15 +111,15 @@ class TopicWriter:
         """
         name, own = self._topic.full_name, self._decoding
         fact = accepted_code(self._lake, name)
+        self._expected = self._expected or (fact.code if fact else "")
         if fact is None or fact.code == own:
             return False
-        if fact.code != (self._expected or fact.code):
+        if fact.code != self._expected:
             raise DefinitionChanged(
                 f"{name}: its records are decoded by {fact.code} now; this process decodes by {own}.",
                 hint="Start the driver again, so that it loads the declaration: `./twofold down`, `./twofold up`.",
                 table=name,
             )
-        self._expected = fact.code
         if not fact.is_whole:
             return False
         ends = {str(p): end for p, end in self.events.ends.items()}
@@ -263,6 +262,7 @@ class TopicWriter:
         if written.skipped:
             return False
         self.events, self._version = after, written.version
+        self._expected = self._expected or self._decoding  # the first rows are of it
         return True
 
     def _commit_quarantine(self, rows: pa.Table | DataFrame, ranges: Ranges) -> bool:

@@ -55,6 +55,10 @@ class Accepted:
         """Whether all rows are known to be of the code."""
         return self.through is None
 
+    def is_of(self, code: str, *, whole: bool = False) -> bool:
+        """Whether the accepted code is this one, and with `whole` all rows are known to be of it."""
+        return is_same(self.code, code) and (self.is_whole or not whole)
+
 
 def accepted_code(lake: Lake, name: str, table: DeltaTable | None = None) -> Accepted | None:
     """The fact of a table; where it was never changed, the code of the newest commit that names some.
@@ -159,7 +163,7 @@ def accepting(lake: Lake, table: Table, registry: Registry, info: Mapping[str, o
 def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:
     """Whether the table's rows, where there are some, are of today's definition, or are on the way to it."""
     fact = accepted_code(lake, table.full_name)
-    return fact is None or is_same(fact.code, definition(table, registry))
+    return fact is None or fact.is_of(definition(table, registry))
 
 
 def require_one_definition(lake: Lake, table: Table, registry: Registry, at: DeltaTable | None = None) -> None:
@@ -172,7 +176,7 @@ def require_one_definition(lake: Lake, table: Table, registry: Registry, at: Del
         DefinitionChanged: names both fingerprints, and what accepts the new definition.
     """
     fact, now = accepted_code(lake, table.full_name, at), definition(table, registry)
-    if fact is None or is_same(fact.code, now):
+    if fact is None or fact.is_of(now):
         return
     before = fact.code
     by_topics = before.partition("-")[0] == now.partition("-")[0]

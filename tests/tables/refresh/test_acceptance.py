@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from batch.plan.code_changes import code_changes
-from batch.rewrite.replay import begin, end, lower
+from batch.rewrite.replay import accept_decoding, begin_decoding, lower_decoding
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged
@@ -154,7 +154,7 @@ def test_a_restart_before_a_plan_does_not_hide_a_changed_decoding(log: SmallLog)
 
 def test_ingest_of_older_code_stops_when_another_decoding_is_accepted(log: SmallLog) -> None:
     old = log.driver(STRICT)
-    begin(log.lake, LOOSE, {})
+    begin_decoding(log.lake, LOOSE, {})
     with pytest.raises(DefinitionChanged, match=f"decoded by {OF_LOOSE} now; this process decodes by {OF_STRICT}"):
         log.take(old, {0: (4, 5)})
     assert log.accepted == [(0, 0), (0, 1), (0, 3)]
@@ -163,24 +163,34 @@ def test_ingest_of_older_code_stops_when_another_decoding_is_accepted(log: Small
     assert changes(log) == [("decoding", OF_LOOSE, OF_LOOSE)], "none of the events is known to be of it"
 
 
+def test_ingest_that_began_with_an_empty_topic_stops_for_another_decoding(lake: Lake) -> None:
+    log = SmallLog(lake, values={0: [reading(n) for n in range(4)]})
+    old = log.driver(STRICT)
+    log.take(old, {0: (0, 2)})
+    begin_decoding(log.lake, LOOSE, {})
+    with pytest.raises(DefinitionChanged, match=f"decoded by {OF_LOOSE} now; this process decodes by {OF_STRICT}"):
+        log.take(old, {0: (2, 4)})
+    assert log.accepted == [(0, 0), (0, 1)]
+
+
 def test_records_of_older_code_during_an_acceptance_are_not_accepted(log: SmallLog) -> None:
-    begin(log.lake, LOOSE, {})
+    begin_decoding(log.lake, LOOSE, {})
     version = log.lake.version(NAME)
     log.take(log.driver(STRICT), {0: (4, 6)})
-    end(log.lake, LOOSE, {"since": {}, "through": {"0": 4}}, version)
+    accept_decoding(log.lake, LOOSE, {"since": {}, "through": {"0": 4}}, version)
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE, through={"0": 4})
     version = log.lake.version(NAME)
-    end(log.lake, LOOSE, {"since": {"0": 1}, "through": {"0": 6}}, version)
+    accept_decoding(log.lake, LOOSE, {"since": {"0": 1}, "through": {"0": 6}}, version)
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE, since={"0": 1}), "older records are gone"
     assert changes(log) == []
 
 
 def test_a_range_that_is_decoded_by_other_code_is_not_accepted(log: SmallLog) -> None:
-    lower(log.lake, STRICT, {0: (1, 3)}, {})
+    lower_decoding(log.lake, STRICT, {0: (1, 3)}, {})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT), "it is the accepted code"
-    lower(log.lake, LOOSE, {0: (2, 3)}, {})
+    lower_decoding(log.lake, LOOSE, {0: (2, 3)}, {})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 2})
-    lower(log.lake, LOOSE, {0: (1, 3)}, {})
+    lower_decoding(log.lake, LOOSE, {0: (1, 3)}, {})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_STRICT, through={"0": 1})
 
 
