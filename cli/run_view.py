@@ -49,8 +49,11 @@ def run_rewrite(
     if mode.preview:
         show_plan(plan_rewrite(settings, names, rewrite, cause, command, mode.why), mode.as_json)
         return
+    from batch.plan.publisher import rewrite_now
+
     with opened(settings, command[0], _domains(names)) as platform:
-        print_outcomes(rewrite(platform), mode.as_json)
+        outcomes = rewrite_now(platform, names, rewrite, cause=cause, command=command, who=getuser())
+    print_outcomes(outcomes, mode.as_json)
 
 
 def plan_rewrite(
@@ -89,7 +92,7 @@ def show_plan(plan: Plan, as_json: bool) -> None:
 
 def publish_now(settings: Settings, plan: Plan, approved_by: str | None) -> list[RunResult]:
     """Publish a plan."""
-    from batch.plan.plan_publication import publish_plan
+    from batch.plan.publisher import publish_plan
     from tables.refresh.open_platform import opened
 
     with opened(settings, "publish", changed_domains(plan)) as platform:
@@ -100,9 +103,6 @@ def print_published(plan: Plan, outcomes: Sequence[RunResult]) -> None:
     """Print the changes of a publication, and the command that takes them back."""
     if outcomes:
         print_outcomes(outcomes, as_json=False)
-        for one in (outcome for outcome in outcomes if outcome.left):
-            left = f"{one.table}: {one.left:,} rows that were shown were changed meanwhile, and stay as they are"
-            out.print(f"[yellow]![/] {left}; {escape(plan.again)} shows what differs now.", soft_wrap=True)
         from infra.delta.lake import HISTORY_DAYS
 
         out.print(f"To take it back, for {HISTORY_DAYS} days:")
@@ -121,7 +121,8 @@ def plan_document(plan: Plan) -> dict[str, object]:
     from batch.plan.plan_text import markdown
 
     state = plan.state(datetime.now(UTC))
-    return {"plan": plan, "state": state, "changed": plan.changed, "markdown": markdown(plan)}
+    steps = [{"step": str(step), "done": number <= plan.done} for number, step in enumerate(plan.steps, 1)]
+    return {"plan": plan, "state": state, "changed": plan.changed, "steps": steps, "markdown": markdown(plan)}
 
 
 def print_plan(plan: Plan, *, whole: bool = True) -> None:
@@ -148,6 +149,15 @@ def print_plan(plan: Plan, *, whole: bool = True) -> None:
         out.print(f"Nothing would change; {plan.compared:,} rows were compared with their recomputation.")
     elif not whole:
         out.print(f"\nAll of it: ./twofold plans {plan.id}", soft_wrap=True)
+
+
+def print_steps(plan: Plan) -> None:
+    """Print the steps in which a plan is published, and which of them have ended."""
+    if plan.steps:
+        out.print("\n[bold]steps of its publication[/]")
+    for number, step in enumerate(plan.steps, 1):
+        mark = "[green]✓[/]" if number <= plan.done else " "
+        out.print(f"{mark} {number}. {escape(str(step))}", soft_wrap=True)
 
 
 _FIRST = 8  # rows of a section
@@ -185,6 +195,9 @@ def print_outcomes(outcomes: Sequence[RunResult], as_json: bool) -> None:
     for o in outcomes:
         for line in o.corrected:
             out.print(f"[dim]{o.table}[/] {escape(line)}", soft_wrap=True)
+    for o in (outcome for outcome in outcomes if outcome.left):
+        left = f"{o.table}: {o.left:,} rows were changed meanwhile by others, and stay as they are"
+        out.print(f"[yellow]![/] {left}; the same command shows with --preview what differs now.", soft_wrap=True)
     changed = sum(outcome.changed for outcome in outcomes)
     compared = [outcome.compared for outcome in outcomes if outcome.compared is not None]
     scopes = sum(outcome.scopes for outcome in outcomes)

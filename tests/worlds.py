@@ -97,7 +97,7 @@ class World:
             if not values:
                 continue
             topic = self.registry.find_topic(name)
-            raw, ranges = self._raw(name, values, headers)
+            raw, ranges = self.raw(name, values, headers)
             TopicWriter(self.spark, self.lake, topic).take(raw, ranges)
 
     def feed(self, messages: Sequence[Message], parts: int) -> Iterator[int]:
@@ -113,14 +113,15 @@ class World:
     def append_in_files(self, name: str, values: Sequence[bytes], by: str) -> None:
         """Ingest good records in one commit of several files, as Spark does, the greatest of a column first."""
         topic = self.registry.find_topic(name)
-        raw, _ = self._raw(name, values)
+        raw, _ = self.raw(name, values)
         rows = self.spark.createDataFrame(Decoder(topic).decode(raw, None).accepted)
         files = rows.repartitionByRange(len(values), rows[by].desc())
         files.write.format("delta").mode("append").save(self.lake.uri(topic.full_name))
 
-    def _raw(
+    def raw(
         self, name: str, values: Sequence[bytes], headers: Sequence[tuple[str, bytes]] = ()
     ) -> tuple[pa.Table, dict[int, tuple[int, int]]]:
+        """Add records to the log, all in partition 0; as ingest gets them, and their offsets."""
         topic = self.registry.find_topic(name)
         name, schema = topic.full_name, raw_schema(raw_columns(topic))
         before = self.log.get(name, schema.empty_table())

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from datetime import UTC, datetime, timedelta
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,11 +18,13 @@ import pyarrow.parquet as pq
 
 from batch.ledgers.causes import CausingRecord
 from batch.ledgers.run_result import Cause
+from batch.plan.steps import Step, steps_of
 from infra.atomic_write import write_atomically
 from infra.duckdb_session import parquet
 from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
 from infra.spark.rows import are_here
+from tables.refresh.acceptance import Accepted
 from tables.refresh.json_values import to_plain_json
 
 if TYPE_CHECKING:
@@ -30,8 +33,8 @@ if TYPE_CHECKING:
     from infra.spark.rows import Rows
 
 LASTS = timedelta(days=3)
-FORMAT = 2
-"""Grows when plans that are open cannot be published by this code any more."""
+FORMAT = 3
+"""Grows when plans that were made before cannot be published by this code any more."""
 _KEPT = timedelta(days=30)
 """How long a plan that was published, discarded or has expired can still be looked at."""
 
@@ -46,6 +49,9 @@ class TableChange:
         rows_before: rows that the table had then.
         replaces: all rows and the columns are replaced; what is kept is then the whole new table.
         is_below: the rewrite is about a table that this one reads.
+        creates: the table is new.
+        before, fact: the code that rows were accepted to be of when the plan was made, and are once it is published;
+            None, both: the plan does not change that.
         definition: fingerprint by which the rows were computed; of a topic's tables, that of its decoding.
         inputs: input -> version that was read of it; one that the plan changes, too, is not in it.
         info: what the commit says of itself.
@@ -63,6 +69,9 @@ class TableChange:
     deleted: int = 0
     replaces: bool = False
     is_below: bool = False
+    creates: bool = False
+    before: Accepted | None = None
+    fact: Accepted | None = None
     definition: str = ""
     inputs: Mapping[str, int] = field(default_factory=dict)
     info: Mapping[str, Any] = field(default_factory=dict)
@@ -73,6 +82,21 @@ class TableChange:
     @property
     def changed(self) -> int:
         return self.inserted + self.updated + self.deleted
+
+    @property
+    def accepts_other_code(self) -> bool:
+        """Whether rows are of other code once it is published."""
+        return self.before is not None and self.fact is not None and self.before.code != self.fact.code
+
+    @property
+    def is_lowered(self) -> bool:
+        """Whether its rows are of code that is not the accepted one, which stays accepted for the others."""
+        return self.fact is not None and not self.accepts_other_code and self.fact.code != self.definition
+
+    @property
+    def is_whole_already(self) -> bool:
+        """Whether all rows were of the code when the plan was made."""
+        return self.before is not None and self.before.is_whole and not self.accepts_other_code
 
     @property
     def days(self) -> list[str]:
@@ -94,6 +118,7 @@ class Plan:
         compared: rows that the rewrite has compared with their recomputation, as far as it has counted them.
         begun_at, published_at, discarded_at: where that has happened.
         begun: table -> its version then; `left`: how many rows of it others had changed when it was published.
+        done: steps of the publication, see `batch.plan.steps`, that have ended.
         format: of the code that made it, see `FORMAT`.
     """
 
@@ -116,6 +141,12 @@ class Plan:
     format: int = 1
     begun: Mapping[str, int] = field(default_factory=dict)
     left: Mapping[str, int] = field(default_factory=dict)
+    done: int = 0
+
+    @cached_property
+    def steps(self) -> list[Step]:
+        """The steps that publish it."""
+        return steps_of(self.changes)
 
     @property
     def changed(self) -> int:
@@ -187,6 +218,10 @@ class Plans:
         self.require_open(plan)
         return self.save(replace(plan, discarded_at=datetime.now(UTC)))
 
+    def remove(self, plan: Plan) -> None:
+        """Forget a plan, and the rows that it keeps."""
+        shutil.rmtree(self.folder / plan.id, ignore_errors=True)
+
     def require_open(self, plan: Plan) -> None:
         """Refuse a plan that cannot be published any more, or be discarded.
 
@@ -217,7 +252,7 @@ class Plans:
         """A folder for a plan that is being made; plans of long ago are removed."""
         for plan in self.all():
             if datetime.now(UTC) - plan.created_at > _KEPT + LASTS:
-                shutil.rmtree(self.folder / plan.id, ignore_errors=True)
+                self.remove(plan)
         draft = self.folder / f".{name}"
         shutil.rmtree(draft, ignore_errors=True)
         draft.mkdir(parents=True)
@@ -250,7 +285,12 @@ class Plans:
     def _read(self, name: str) -> Plan:
         facts = json.loads((self.folder / name / "plan.json").read_text())
         times = {key: datetime.fromisoformat(facts[key]) for key in _TIMES if facts[key]}
-        return Plan(**{**facts, **times, "changes": [TableChange(**change) for change in facts["changes"]]})
+        return Plan(**{**facts, **times, "changes": [_change(change) for change in facts["changes"]]})
+
+
+def _change(facts: Mapping[str, Any]) -> TableChange:
+    accepted = {name: Accepted(**facts[name]) for name in ("before", "fact") if facts.get(name)}
+    return TableChange(**{**facts, **accepted})
 
 
 _TIMES = ("created_at", "expires_at", "begun_at", "published_at", "discarded_at")

@@ -26,7 +26,7 @@ from batch.plan.plan import (
 )
 from batch.plan.platform_copy import copied
 from batch.reconcile import reconcile_tables
-from batch.rewrite.publication import target_of
+from batch.rewrite.accepted_decoding import by_partition
 from infra.delta.change_feed import sides_of
 from infra.delta.delta_writer import CHANGE
 from infra.delta.lake import QUARANTINE, LoggedCommit
@@ -35,8 +35,9 @@ from infra.duckdb_session import query
 from infra.spark.rows import are_here, backticked
 from tables.declare.code_fingerprint import definition, digest
 from tables.declare.registry import Registry
-from tables.refresh.acceptance import accepted_code, is_accepted
+from tables.refresh.acceptance import Accepted, accepted_code, is_accepted
 from tables.refresh.events.decoding_fingerprint import decoding
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
 
@@ -60,6 +61,7 @@ def make_plan(
     who: str = "",
     why: str = "",
     prepare: Callable[[Platform], None] = lambda copy: None,
+    with_below: bool = True,
 ) -> Plan:
     """Run a rewrite in a copy of the platform, carry it through all tables below, and keep what it changes there.
 
@@ -69,22 +71,30 @@ def make_plan(
         names: full names of the tables, or of the topic, that it is about.
         command: what would publish it at once.
         prepare: what is done to the copy before, as is done to the live platform before a plan is published.
+        with_below: also tables that read these.
 
     Raises: as the rewrite; no plan is made then.
     """
     plans, run = Plans(live.lake.settings), run_name(cause)
     draft = plans.drafted(run)
-    with removed_unless_finished(draft), copied(live, names, draft / run) as copy:
+    with (
+        removed_unless_finished(draft),
+        copied(live, names, draft / run, with_below=with_below, with_history=cause == "rollback") as copy,
+    ):
         prepare(copy)
         versions = {name: copy.lake.version(name) for name in copy.lake.names()}
         results = list(rewrite(copy))
-        reached = [t for t in live.registry.below(names) if is_accepted(copy.lake, t, copy.registry)]
-        results += reconcile_tables(copy, reached)
+        below = live.registry.below(names) if with_below else []
+        results += reconcile_tables(copy, [t for t in below if is_accepted(copy.lake, t, copy.registry)])
         found = [_change(copy, name, versions, draft) for name in _in_order(copy, versions)]
     changes = [_with_results(change, results, cause, names) for change in found if change]
     changed = {change.table for change in changes}
     changes = [
-        replace(change, inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()})
+        replace(
+            change,
+            inputs={n: versions[n] if n in changed else v for n, v in change.inputs.items()},
+            creates=not live.lake.exists(change.table),
+        )
         for change in changes
     ]
     now = datetime.now(UTC)
@@ -125,8 +135,8 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     """The change of a table of the copy since it was copied; None where there is none."""
     version, newest = versions.get(name, 0), copy.lake.version(name)
     commits = list(copy.lake.commits(name, version, newest))
-    info = next((commit.info for commit in reversed(commits) if commit.info), {})
-    target, declared = target_of(copy, name), copy.registry.tables.get(name)
+    info = {key: value for commit in commits for key, value in commit.info.items()}
+    target, declared = Target.of(copy.spark, copy.lake, copy.registry, name), copy.registry.tables.get(name)
     then, now = (copy.lake.open(name, v) for v in (version, newest))
     change = TableChange(
         table=name,
@@ -140,9 +150,11 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
     )
     changed = _difference(copy, target, version, newest, commits, replaces=change.replaces)
     counts = _counts(changed)
-    is_same = accepted_code(copy.lake, name, then) == accepted_code(copy.lake, name, now)
-    if not counts and is_same and not change.replaces:
+    before, fact = (accepted_code(copy.lake, name, table) for table in (then, now))
+    if not counts and before == fact and not change.replaces:
         return None
+    if before and fact and before != fact:
+        change = replace(change, before=before, fact=_seen(copy, fact, name))
     difference, kept = draft / f"{name}.difference", draft / rows_name(name)
     kept_rows = keep_rows(changed, difference)
     event_time = declared.event_time if declared else None
@@ -164,6 +176,14 @@ def _change(copy: Platform, name: str, versions: Mapping[str, int], draft: Path)
         deleted=counts.get("delete", 0),
         summary=summary,
     )
+
+
+def _seen(copy: Platform, fact: Accepted, name: str) -> Accepted:
+    """The fact, of a topic with the offsets up to which the copy has its records."""
+    topic = copy.registry.topics.get(name)
+    if topic is None or not fact.is_whole:
+        return fact
+    return replace(fact, through=by_partition(read_ingested_offsets(copy.lake, topic).ends))
 
 
 def _difference(

@@ -25,7 +25,9 @@ _LONGEST_S = 3 * 86_400  # no copy is in use for longer
 
 
 @contextmanager
-def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platform]:
+def copied(
+    live: Platform, names: Collection[str], home: Path, *, with_below: bool = True, with_history: bool = False
+) -> Iterator[Platform]:
     """A copy of these tables and topics, of all below them, and of all that these come from; removed after the block.
 
     The copy has the rows, ledgers and positions of this moment, and stays as it is while streams go on beside it. What
@@ -34,14 +36,17 @@ def copied(live: Platform, names: Collection[str], home: Path) -> Iterator[Platf
     Args:
         names: full names; a table that does not exist yet is left out.
         home: a folder for the copy, whose name is unique; its tables lie in the live lake, whose files they share.
+        with_below: also the tables below them.
+        with_history: all changes that these tables have ever had can be read in the copy.
     """
     settings = _settings_of_copy(live.lake.settings, home)
     copy = Platform(lambda: live.spark, Lake(settings), live.registry)
     _remove_left(Path(settings.lake).parent)
     try:
-        reached = {*names, *(table.full_name for table in live.registry.below(names))}
+        below = live.registry.below(names) if with_below else []
+        reached = {*names, *(table.full_name for table in below)}
         tables = [table for table in live.registry.in_order() if table.full_name in reached]
-        _copy_tables(live, copy, names, tables)
+        _copy_tables(live, copy, names, tables, with_history=with_history)
         yield copy
     finally:
         shutil.rmtree(home, ignore_errors=True)
@@ -65,7 +70,9 @@ def _remove_left(copies: Path) -> None:
             shutil.rmtree(copy, ignore_errors=True)
 
 
-def _copy_tables(live: Platform, copy: Platform, names: Collection[str], reached: list[Table]) -> None:
+def _copy_tables(
+    live: Platform, copy: Platform, names: Collection[str], reached: list[Table], *, with_history: bool
+) -> None:
     lake, registry = live.lake, live.registry
     positions = reconcile_positions(lake)
     # As in every refresh: what a stream has closed before its table, a table before what it is computed from.
@@ -77,7 +84,8 @@ def _copy_tables(live: Platform, copy: Platform, names: Collection[str], reached
         rows |= dict.fromkeys([*(each.full_name for each in reversed(above.in_order())), *above.topics])
     for name in (*rows, *names, *(name + QUARANTINE for name in (*rows, *names) if name in registry.topics), *_LEDGERS):
         if lake.exists(name) and not copy.lake.exists(name):
-            copy_table(lake, copy.lake, name, _read_since(lake, name, positions.values()))
+            is_whole = with_history and name.removesuffix(QUARANTINE) in names
+            copy_table(lake, copy.lake, name, 0 if is_whole else _read_since(lake, name, positions.values()))
 
 
 def _read_since(lake: Lake, name: str, positions: Collection[ReconcilePosition]) -> int:

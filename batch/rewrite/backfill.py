@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
+from dataclasses import replace
 from datetime import UTC, datetime
 
 from batch.ledgers.batch_run import Run
@@ -13,9 +13,8 @@ from infra.delta.file_statistics import bounds_of
 from infra.delta.lake import Lake
 from infra.errors import BadArgument
 from infra.instants import Interval, epoch_ms, from_epoch_ms
-from tables.declare.code_fingerprint import definition
 from tables.declare.table import Table
-from tables.refresh.acceptance import accepted_code, accepting, require_one_definition
+from tables.refresh.acceptance import accept, accepted_code, code_today, require_one_definition
 from tables.refresh.open_platform import Platform
 from tables.refresh.scope import Scope
 
@@ -68,26 +67,28 @@ def recompute(platform: Platform, table: Table, interval: Interval | None, *, ac
     lake, registry = platform.lake, platform.registry
     if interval is not None and not accepts:
         require_one_definition(lake, table, registry)
-    pinned, fact = Pinned(platform, table), accepted_code(lake, table.full_name)
+    pinned, fact, now = Pinned(platform, table), accepted_code(lake, table.full_name), code_today(table, registry)
     has_other_columns = (interval is None or accepts) and pinned.refresher({}).has_other_columns
-    is_same = (fact is None or fact.is_of(definition(table, registry), whole=True)) and not has_other_columns
+    is_same = (fact is None or fact.is_of(now.code, whole=True)) and not has_other_columns
     cause: Cause = "backfill" if is_same else "definition"
     run = Run(lake, pinned.ledgers, table, cause)
     scopes = [Scope(tuple(... for _ in table.recompute_by), interval)]
-    info = dict(run.info)
-    with nullcontext() if is_same else accepting(lake, table, registry, info):
-        if not is_same:
-            pinned = Pinned(platform, table)  # behind what the old code has written last
-            info["watermark_ms"] = pinned.watermark_ms
-        refresher = pinned.refresher({})
-        if has_other_columns:
-            written = refresher.replace(run.info)
-        elif pinned.is_open:
-            written = Written()
-        else:
-            written = refresher.publish(scopes, run.info, check=True)
+    begun = replace(now, through={})
+    if not is_same:  # old code is out, and its last row is read
+        accept(lake, table.full_name, begun, info=run.info)
+        pinned = Pinned(platform, table)
+    refresher = pinned.refresher({})
+    if has_other_columns:
+        written = refresher.replace(run.info)
+    elif pinned.is_open:
+        written = Written()
+    else:
+        written = refresher.publish(scopes, run.info, check=True)
+    if not is_same:
+        info = {**run.info, "watermark_ms": pinned.watermark_ms}
+        accept(lake, table.full_name, now, instead_of=begun, info=info)
     compared = refresher.live_rows(scopes) + written.deleted
-    outcome = run.end(written, keep=cause == "definition", scopes=1, compared=compared)
+    outcome = run.end(written, keep=cause == "definition" and not accepts, scopes=1, compared=compared)
     if interval is not None and not compared and not accepts:
         raise _nothing_there(platform.lake, table, interval, pinned.watermark_ms)
     return outcome

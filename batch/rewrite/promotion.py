@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import cached_property
 from typing import TYPE_CHECKING
@@ -17,7 +16,7 @@ from infra.spark.spark_literals import instant_of
 from tables.declare.code_fingerprint import code_facts
 from tables.declare.metadata_columns import OFFSET, PARTITION
 from tables.declare.table import Table
-from tables.refresh.acceptance import accepting, is_accepted
+from tables.refresh.acceptance import accept, code_today, is_accepted
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tables.refresh.streaming_checkpoint import Checkpoint
@@ -29,7 +28,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Promotion:
-    """A table in the shadow lake on its way to the live one."""
+    """A table in the shadow lake on its way to the live one.
+
+    Attributes:
+        live: where it is promoted, in a copy of the platform.
+    """
 
     live: Platform
     shadow: Platform
@@ -41,7 +44,7 @@ class Promotion:
             correct(self.shadow, table)
 
     def promote(self) -> RunResult:
-        """Let the live table say what the new one says, in one commit; none when nothing differs.
+        """Let the live table, of a copy, say what the new one says, in one commit; none when nothing differs.
 
         Rows that are not settled stay as they are: they are the stream's. Where the columns differ, all rows are
         replaced, and the stream of the new definition adds those that were not settled.
@@ -58,11 +61,12 @@ class Promotion:
         code = code_facts(self.table, self.live.registry)
         info = {**run.info, "watermark_ms": self._watermark_ms, **code}
         is_new = cause == "definition"
-        with accepting(lake, self.table, self.live.registry, info) if is_new else nullcontext():
-            if self._is_of_other_columns:
-                written = self._target.replace(self._settled(self._made), info)
-            else:
-                written = self._target.publish(lambda _: (self.changes, info), check=True, as_shown=True)
+        if is_new:
+            accept(lake, self.table.full_name, code_today(self.table, self.live.registry), info=info)
+        if self._is_of_other_columns:
+            written = self._target.replace(self._settled(self._made), info)
+        else:
+            written = self._target.publish(lambda _: (self.changes, info), check=True, as_shown=True)
         return run.end(written, keep=is_new, scopes=1, compared=self._settled(self._made).count())
 
     @cached_property

@@ -8,8 +8,8 @@ import pyarrow as pa
 
 from batch.ledgers.run_result import RunResult, run_name
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.publication import CAUSE, KEY, Work, publish, reconcile_below
-from batch.rewrite.replay import lower_decoding
+from batch.rewrite.accepted_decoding import lower_decoding
+from batch.rewrite.decoded_records import CAUSE, Work, decode_records
 from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import BadArgument
@@ -24,18 +24,17 @@ if TYPE_CHECKING:
 
 
 def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str | None = None) -> list[RunResult]:
-    """Decode quarantined records again with today's code, from the bytes that quarantine keeps.
+    """Decode quarantined records again in a copy with today's code, from the bytes that quarantine keeps.
 
-    Those that pass become events and leave quarantine, and every table below is reconciled for just what that
-    touched; streams leave these rows to the batch. Those that fail stay, with today's reasons. Running it twice
-    changes nothing the second time.
+    Those that pass become events and leave quarantine; streams leave these rows to the batch. Those that fail stay,
+    with today's reasons. Running it twice changes nothing the second time.
 
     Args:
         span: which of the records that quarantine has.
         reason: text that one of a record's reasons contains; None: whatever they are.
 
     Returns:
-        Outcomes of events, quarantine, then of each table below in dependency order.
+        Outcomes of events and quarantine; none where no record was chosen.
 
     Raises:
         BadArgument: an empty reason, or a span that the topic cannot have; nothing was touched.
@@ -51,7 +50,7 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
         chosen = spark.createDataFrame(places)
 
         def covered(live: DataFrame) -> DataFrame:
-            return live.where(predicate).join(chosen, list(KEY), "left_semi").select(*live.columns)
+            return live.where(predicate).join(chosen, [PARTITION, OFFSET], "left_semi").select(*live.columns)
 
         work = Work(
             run=run_name("redrive"),
@@ -67,8 +66,8 @@ def redrive(platform: Platform, topic: Topic, span: OffsetSelection, reason: str
             *(name for name in raw_columns(topic) if name in QUARANTINE_SCHEMA.names),
         )
         lower_decoding(platform.lake, topic, ranges, {"cause": CAUSE, "run": work.run})
-        outcomes = publish(platform, topic, raw, work)
-    return outcomes + reconcile_below(platform, topic)
+        outcomes = decode_records(platform, topic, raw, work)
+    return outcomes
 
 
 def _places(lake: Lake, topic: Topic, span: OffsetSelection, reason: str | None) -> pa.Table:

@@ -11,9 +11,9 @@ import pyarrow as pa
 from batch.ledgers.batch_run import Run, record_lost_runs
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult, run_name
-from batch.rewrite.publication import CAUSE, reconcile_below, targets_of
+from batch.rewrite.accepted_decoding import by_partition
+from batch.rewrite.decoded_records import CAUSE
 from infra.delta.change_feed import sides_of
-from infra.delta.delta_writer import CommitTag, Written
 from infra.delta.lake import QUARANTINE, Lake
 from infra.errors import BadArgument
 from infra.spark.rows import here
@@ -21,15 +21,15 @@ from tables.declare.code_fingerprint import FINGERPRINT, is_same
 from tables.declare.metadata_columns import REPLAYED
 from tables.declare.table import Table
 from tables.declare.topic import Topic
-from tables.refresh.acceptance import REFRESH, Accepted, accept, accepted_code
+from tables.refresh.acceptance import Accepted, accept, accepted_code
 from tables.refresh.events.ingested_offsets import offsets_at
 from tables.refresh.open_platform import Platform
-from tables.refresh.row_diff import matching, of_kinds
+from tables.refresh.row_diff import matching
 from tables.refresh.target import Target
 
 
 def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
-    """Take back, row by row, what a run of the ledger changed in the table.
+    """Take back in a copy, row by row, what a run of the ledger changed in the table.
 
     Rows that were changed since stay as they are, and so does what others wrote beside the run. Where the run changed
     the columns, the table as a whole is what it was before; the stream of the old definition adds later rows.
@@ -55,15 +55,14 @@ def rollback(platform: Platform, table: Table, run: str = "") -> RunResult:
     if fact:
         accept(lake, name, fact, info=own.info)
     if lake.open(name, last).schema() != lake.open(name, first).schema():
-        stamp = CommitTag(app=REFRESH, version=target.writer.next_number(REFRESH), info=info)
-        written = target.writer.restore(first, stamp)
+        written = target.replace(lake.frame(platform.spark, name, first), info, check=False)
     else:
         written = target.publish(lambda _: (_undone(target, _versions_of(lake, name, taken_back)), info), check=False)
     return own.end(written, keep=True, definition=before, scopes=1)
 
 
 def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResult]:
-    """Take back, row by row, what a replay or a redrive changed in a topic's events and quarantine, then reconcile.
+    """Take back in a copy, row by row, what a replay or a redrive changed in a topic's events and quarantine.
 
     Events that come back say that they were replayed, so that streams leave them to the batch.
 
@@ -74,30 +73,24 @@ def rollback_decoded(platform: Platform, topic: Topic, run: str) -> list[RunResu
         BadArgument: there is no such run, or it was taken back already.
         ChangesGone: what it changed cannot be read any more.
     """
-    ledgers, own = Ledgers(platform.lake, platform.spark), run_name("rollback")
-    taken_back = {t.name: (t, row) for t in targets_of(platform, topic) if (row := ledgers.newest_run(t.name, run=run))}
+    lake, ledgers, own = platform.lake, Ledgers(platform.lake, platform.spark), run_name("rollback")
+    names = (topic.full_name, topic.full_name + QUARANTINE)
+    taken_back = {name: row for name in names if (row := ledgers.newest_run(name, run=run))}
     if not taken_back:
         raise _no_run(topic.full_name, f"has no run {run or 'of that name'} that changed it")
-    for name, (target, row) in taken_back.items():
-        _require_not_taken_back(target.lake, name, run, row["version_after"])
-    runs = {name: Run(platform.lake, ledgers, name, "rollback", own) for name in taken_back}
-    written = dict.fromkeys(taken_back, Written())
-    if topic.full_name in taken_back:
-        _accept_before(platform.lake, topic, taken_back[topic.full_name][1]["version_before"], runs[topic.full_name])
-
-    def publish(name: str, kinds: Sequence[str]) -> None:
-        if name in taken_back:
-            target, row = taken_back[name]
-            versions = _versions_of(target.lake, name, row)
-            info = {**runs[name].info, "cause": CAUSE, "undoes": row["version_after"]}
-            written[name] += target.publish(lambda _: (_replayed(_undone(target, versions), kinds), info), check=False)
-
-    # A record that changes sides is for a moment on both, never on neither.
-    publish(topic.full_name, ["insert", "update"])
-    publish(topic.full_name + QUARANTINE, ["insert", "update", "delete"])
-    publish(topic.full_name, ["delete"])
-    outcomes = [runs[name].end(written[name]) for name in taken_back]
-    return outcomes + reconcile_below(platform, topic)
+    for name, row in taken_back.items():
+        _require_not_taken_back(lake, name, run, row["version_after"])
+    outcomes = []
+    for name, row in taken_back.items():
+        of_table = Run(lake, ledgers, name, "rollback", own)
+        if name == topic.full_name:
+            _accept_before(lake, topic, row["version_before"], of_table)
+        target = Target.of(platform.spark, lake, platform.registry, name)
+        changes = _replayed(_undone(target, _versions_of(lake, name, row)))
+        info = {**of_table.info, "cause": CAUSE, "undoes": row["version_after"]}
+        written = target.publish(lambda _, changes=changes, info=info: (changes, info), check=False)  # type: ignore[misc]
+        outcomes.append(of_table.end(written))
+    return outcomes
 
 
 def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
@@ -105,13 +98,12 @@ def _accept_before(lake: Lake, topic: Topic, version: int, run: Run) -> None:
     name = topic.full_name
     then, now = _code_at(lake, name, version), accepted_code(lake, name)
     if then and now and then.code != now.code:
-        ends = {str(p): last for p, (_, last) in offsets_at(lake, topic, version)[0].items()}
+        ends = by_partition({p: last for p, (_, last) in offsets_at(lake, topic, version)[0].items()})
         accept(lake, name, replace(then, through=ends) if then.is_whole else then, info=run.info)
 
 
-def _replayed(rows: pa.Table, kinds: Sequence[str]) -> pa.Table:
-    """The changes of these kinds; events among them as replayed ones."""
-    rows = of_kinds(rows, kinds)
+def _replayed(rows: pa.Table) -> pa.Table:
+    """The changes; events among them as replayed ones."""
     if REPLAYED not in rows.column_names:
         return rows
     return rows.set_column(rows.column_names.index(REPLAYED), REPLAYED, pa.repeat(True, len(rows)))

@@ -19,6 +19,7 @@ from cli.run_view import (
     print_outcomes,
     print_plan,
     print_published,
+    print_steps,
     publish_now,
     show_plan,
 )
@@ -107,7 +108,8 @@ def plans(
             print_json(plan_document(found))
             return
         print_plan(found)
-        out.print(f"{found.id}: {found.state(datetime.now(UTC))}")
+        print_steps(found)
+        out.print(f"\n{found.id}: {found.state(datetime.now(UTC))}")
         return
     now = datetime.now(UTC)
     if as_json:
@@ -159,7 +161,8 @@ def discard(plan: PlanName, as_json: Json = False) -> None:
     if as_json:
         print_json(plan_document(found))
         return
-    out.print(f"Discarded {escape(found.id)}.")
+    after = f" after {found.done} of {len(found.steps)} steps" if found.begun_at else ""
+    out.print(f"Discarded {escape(found.id)}{after}.")
     if found.begun_at:
         for change in found.changes:
             out.print(f"To take back what it has changed: ./twofold rollback {change.table} --run {found.run}")

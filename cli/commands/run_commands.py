@@ -254,7 +254,7 @@ def replay(
     """
     settings = Settings.from_environment()
     declared, span = parse_selection(topic, first, last, partitions, archived=archived)
-    from batch.rewrite.replay import decode_again, readable
+    from batch.rewrite.replay import decode, readable
 
     if dry_run:
         from tables.refresh.open_platform import opened
@@ -266,7 +266,7 @@ def replay(
     run_rewrite(
         settings,
         [declared.full_name],
-        lambda platform: decode_again(platform, declared, span),
+        lambda platform: decode(platform, declared, span),
         "replay",
         command,
         RewriteMode(preview, why, as_json),

@@ -223,13 +223,6 @@ class Writer:
         writer.options(**self._options(stamp)).save(self.lake.uri(self.name))
         return replace(self._written(stamp, before), deleted=int(gone))
 
-    def restore(self, version: int, stamp: CommitTag) -> Written:
-        """Let the table be again what it was at a version, columns and rows."""
-        before, gone = self.newest().version(), self.newest().count()
-        self.newest().restore(version, commit_properties=self._properties(stamp))
-        kept = self.newest().count()
-        return Written(inserted=kept, deleted=gone, version=before + 1)
-
     def done(self, stamp: CommitTag) -> bool:
         """Whether a commit of that app and version, or a later one, is in the table."""
         return _done(self.newest(), stamp)

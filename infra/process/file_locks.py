@@ -3,22 +3,31 @@
 from __future__ import annotations
 
 import fcntl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
+_LOOK_S = 0.1
+
 
 @contextmanager
-def exclusive(file: Path) -> Iterator[bool]:
+def exclusive(file: Path, patience_s: float = 0.0) -> Iterator[bool]:
     """Hold the lock of `file` for the block, made with its folder where missing.
 
+    Args:
+        patience_s: seconds to wait for it.
+
     Yields:
-        Whether the lock was free and is now ours; it is never waited for.
+        Whether the lock was free by then and is now ours.
     """
     file.parent.mkdir(parents=True, exist_ok=True)
     with file.open("w") as held:
-        yield _take(held)
+        ends = time.monotonic() + patience_s
+        while not (is_ours := _take(held)) and time.monotonic() < ends:
+            time.sleep(_LOOK_S)
+        yield is_ours
 
 
 def is_held(file: Path) -> bool:

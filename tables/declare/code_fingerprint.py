@@ -19,6 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import TYPE_CHECKING, Any
 
+from infra.settings import ROOT
 from tables.declare.parameter_checks import BOUND
 from tables.declare.spark_names import SparkName
 from tables.declare.table import Table, table
@@ -144,6 +145,8 @@ class _Reader:
             yield from self.read([type(function), _attributes(function)])
         elif callable(function) or isinstance(function, ModuleType):
             yield _name(function)
+        elif isinstance(function, Path) and function.is_relative_to(ROOT):
+            yield f"path {function.relative_to(ROOT)}"  # the same in every checkout
         else:
             text = repr(function)  # a date, a Decimal, a pattern: what says where it lies in memory is left out
             yield _name(type(function)) if " at 0x" in text else text

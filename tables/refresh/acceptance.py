@@ -5,9 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field, replace
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import asdict, dataclass, field
 from types import EllipsisType
 from typing import TYPE_CHECKING
 
@@ -134,30 +133,6 @@ def code_today(table: Table, registry: Registry) -> Accepted:
     """The fact of a table whose rows are of its declaration."""
     facts = code_facts(table, registry)
     return Accepted(code=facts[FINGERPRINT], rules=facts[RULES])
-
-
-@contextmanager
-def accepting(lake: Lake, table: Table, registry: Registry, info: Mapping[str, object]) -> Iterator[None]:
-    """Rows of the declaration take the place of all others within the block; they are accepted when it ends.
-
-    Other code is out from its beginning on. Where the block fails, no row is known to be of the declaration, or what
-    was accepted before still is, if no row was written.
-
-    Args:
-        info: what the commits say of themselves, the last one as it is when the block ends.
-    """
-    name, now = table.full_name, code_today(table, registry)
-    before, begun = accepted_code(lake, name), replace(now, through={})
-    while not accept(lake, name, begun, instead_of=before, info=info):
-        before = accepted_code(lake, name)
-    version = lake.version(name)
-    try:
-        yield
-    except Exception:
-        if before and not any(commit.changes for commit in lake.commits(name, version, lake.version(name))):
-            accept(lake, name, before, instead_of=begun, info=info)
-        raise
-    accept(lake, name, now, instead_of=begun, info=info)
 
 
 def is_accepted(lake: Lake, table: Table, registry: Registry) -> bool:

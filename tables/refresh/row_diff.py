@@ -84,6 +84,9 @@ def _same(key: Sequence[str], one: str, other: str) -> str:
     return " AND ".join(f"{one}.{quoted(c)} IS NOT DISTINCT FROM {other}.{quoted(c)}" for c in key)
 
 
+ALL_KINDS = ("insert", "update", "delete")
+
+
 def of_kinds(changes: R, kinds: Sequence[str]) -> R:
     """The rows of a difference that are insertions, updates or deletions: those of these kinds."""
     texts = ", ".join(f"'{kind}'" for kind in kinds)

@@ -12,11 +12,13 @@ import pyarrow as pa
 
 from infra.delta.datafusion_sql import span
 from infra.delta.delta_writer import CHANGE, CommitTag, Writer, Written
-from infra.delta.lake import Lake
+from infra.delta.lake import QUARANTINE, Lake
 from infra.duckdb_session import query
 from infra.errors import QualityFailed, WriteConflict
 from infra.spark.rows import are_here, count, in_spark
 from quality.rules import Rule
+from tables.declare.metadata_columns import OFFSET, PARTITION
+from tables.declare.registry import Registry
 from tables.declare.table import Table
 from tables.refresh.acceptance import REFRESH
 from tables.refresh.row_diff import difference, matching
@@ -79,6 +81,16 @@ class Target:
             statistics=table.statistics,
             file=f"tables/{table.domain}/{table.name}.py",
         )
+
+    @classmethod
+    def of(cls, spark: SparkSession, lake: Lake, registry: Registry, name: str) -> Target:
+        """The table of a declaration, the events of a topic, or its quarantine, by full name."""
+        if name in registry.tables:
+            return cls.of_table(spark, lake, registry.tables[name])
+        is_quarantine = name.endswith(QUARANTINE)
+        topic = registry.topics[name.removesuffix(QUARANTINE)]
+        compared = ["value", "reasons"] if is_quarantine else list(topic.columns)
+        return cls(spark=spark, lake=lake, name=name, key=(PARTITION, OFFSET), compared=compared)
 
     @cached_property
     def writer(self) -> Writer:
@@ -157,8 +169,11 @@ class Target:
             hint="Run it again when the table is quieter.",
         )
 
-    def replace(self, rows: DataFrame, info: Mapping[str, object]) -> Written:
+    def replace(self, rows: DataFrame, info: Mapping[str, object], *, check: bool = True) -> Written:
         """Let the table hold these rows, and their columns, instead of what it has, in one commit.
+
+        Args:
+            check: refuse rows that break the rules.
 
         Raises:
             QualityFailed: a row breaks the rules; nothing was published.
@@ -166,7 +181,8 @@ class Target:
         from pyspark.sql import functions as F
 
         number = self._number()
-        self.require_good(rows.withColumn(CHANGE, F.lit("insert")))
+        if check:
+            self.require_good(rows.withColumn(CHANGE, F.lit("insert")))
         self.lake.keep_statistics(self.name, [c for c in self.statistics if c in self.columns()])
         written = self.writer.replace(rows, CommitTag(app=REFRESH, version=number, info=info))
         self.lake.keep_statistics(self.name, self.statistics)

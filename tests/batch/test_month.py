@@ -9,10 +9,10 @@ import duckdb
 import pytest
 from deltalake import DeltaTable
 
-from batch.rewrite.backfill import recompute
 from infra.instants import Interval, epoch_ms, from_epoch_ms
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform
+from tests.rewrites import backfill
 from tests.worlds import World
 from traffic.expected import expected_tables
 from traffic.fault_injection import FaultInjection
@@ -92,10 +92,10 @@ def test_a_damaged_row_is_unexplained_until_a_backfill_puts_it_right_once(month:
     assert start is not None
     assert end is not None
     platform = Platform(spark, month.lake, month.registry)
-    first = recompute(platform, table, Interval(start, end))
+    first = backfill(platform, table, Interval(start, end))
     assert (first.inserted, first.updated, first.deleted) == (0, 1, 0)
     version = month.lake.version(name)
-    second = recompute(platform, table, Interval(start, end))
+    second = backfill(platform, table, Interval(start, end))
     assert (second.changed, second.files_written, month.lake.version(name)) == (0, 0, version)
     assert [o.unexplained for o in month.reconcile([name], verify=True)] == [0]
     [correction] = [c for c in month.rows("ledger.corrections").to_pylist() if c["cause"] == "backfill"]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 import pytest
 
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode_again
+from batch.rewrite.replay import decode
 from infra.duckdb_session import duckdb_utc
 from infra.errors import BadArgument, NotArchived
 from infra.offset_ranges import Range, batches_of_size, size, subtract, within, without
@@ -130,7 +130,7 @@ def test_a_selection_that_a_topic_cannot_have_is_refused(span: OffsetSelection, 
 def test_a_compacted_topic_is_not_replayed() -> None:
     compacted = a_topic(schema={**READINGS.schema, "sensor": key()}, dedup_keys=(), tiered=False, compacted=True)
     with pytest.raises(BadArgument, match="is compacted"):
-        decode_again(cast(Any, None), compacted, OffsetSelection())
+        decode(cast(Any, None), compacted, OffsetSelection())
 
 
 SPANS = {

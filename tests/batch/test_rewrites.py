@@ -15,14 +15,14 @@ from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
 from batch.offset_selection import OffsetSelection
 from batch.plan.plan import Plan
-from batch.plan.plan_publication import publish_plan
 from batch.plan.planning import make_plan
+from batch.plan.publisher import publish_plan, rewrite_now
 from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.reconcile import Reconcile, reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.backfill import recompute
 from batch.rewrite.redrive import redrive
-from batch.rewrite.rollback import rollback, rollback_decoded
+from batch.rewrite.rollback import rollback
 from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.errors import BadArgument
 from infra.settings import Settings
@@ -30,6 +30,7 @@ from streaming.rebuild.reingest import reingest
 from tables.refresh.open_platform import Platform
 from tables.refresh.target import Target
 from tests.plant import DAYS_FILE, HOURS, hour, plant, reading
+from tests.rewrites import backfill, rollback_decoded
 from tests.tables.declared import TABLE_FILE, TOPIC_FILE, edited
 from tests.worlds import World
 
@@ -122,7 +123,7 @@ class Rewrite:
         elif self.cause == "rollback":
             for name in FILES:
                 damage(world, name)
-                put_right = recompute(self.platform, world.registry.find_table(name), None)
+                put_right = backfill(self.platform, world.registry.find_table(name))
                 self._taken_back[name] = put_right.run
         else:
             for name in FILES:
@@ -156,7 +157,12 @@ class Rewrite:
 
     def run(self) -> dict[str, RunResult]:
         """The outcome of each table."""
-        outcomes = list(self._run(self.platform))
+        if self.cause in ("late", "repair"):
+            outcomes = list(self._run(self.platform))
+        else:
+            names = [TOPIC] if self.cause in ("replay", "redrive") else [f"plant.{name}" for name in FILES]
+            of_run: dict[str, Any] = {"cause": self.cause, "command": [self.cause], "who": "ada"}
+            outcomes = rewrite_now(self.platform, names, lambda copy: list(self._run(copy)), **of_run)
         return {o.table.partition(".")[2]: o for o in outcomes if o.cause == self.cause or o.changed}
 
     def _run(self, platform: Platform, names: Sequence[str] = ()) -> list[RunResult]:
@@ -166,7 +172,7 @@ class Rewrite:
         if self.cause == "late":
             return reconcile_tables(platform, tables)
         if self.cause == "replay":
-            return replay.decode_again(platform, topic, OffsetSelection())
+            return replay.decode(platform, topic, OffsetSelection())
         if self.cause == "redrive":
             return redrive(platform, topic, OffsetSelection())
         if self.cause == "repair":

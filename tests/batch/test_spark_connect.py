@@ -16,15 +16,13 @@ from batch.as_of import FINAL, AsOf
 from batch.audit.hash_buckets import Turn
 from batch.audit.table_audit import audit_table
 from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
-from batch.rewrite.backfill import recompute
-from batch.rewrite.redrive import redrive
 from infra.errors import BadDeclaration
 from infra.settings import Engine
 from infra.spark.rows import in_spark
 from tables import sql
 from tables.refresh.derived_rows import derive
+from tests import rewrites
 from tests.connect_session import remote, serve
 from tests.late_reading import TOPIC, ZERO, damage, hours, platform
 from tests.tables.declared import a_table
@@ -92,9 +90,9 @@ def test_a_backfill_puts_damaged_rows_right_and_an_audit_finds_them_first(world:
     table = world.registry.find_table("hours")
     found = audit_table(platform(world), table, Turn())
     assert (found.unexplained, [d.key["sensor"] for d in found.differences]) == (1, ["b"])
-    assert changed([recompute(platform(world), table, ZERO)]) == {("plant.hours", "backfill"): (0, 1, 0)}
+    assert changed([rewrites.backfill(platform(world), table, ZERO)]) == {("plant.hours", "backfill"): (0, 1, 0)}
     assert hours(world)["b", 0] == 5.0
-    assert recompute(platform(world), table, None).changed == 0
+    assert rewrites.backfill(platform(world), table, None).changed == 0
 
 
 @as_a_client
@@ -104,11 +102,11 @@ def test_a_replay_and_a_redrive_carry_what_changed_through_every_table(
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
     topic = world.registry.topics[TOPIC]
     damage(world, TOPIC, {"value": "value + 100"}, "_offset = 2")
-    outcomes = replay.decode_again(platform(world), topic, OffsetSelection())
+    outcomes = rewrites.replay(platform(world), topic)
     assert changed(outcomes)[TOPIC, "replay"] == (0, 1, 0)
     assert hours(world) == {("a", 0): 7.0, ("b", 0): 5.0, ("a", 9): 1.0, ("b", 9): 1.0}
-    assert changed(replay.decode_again(platform(world), topic, OffsetSelection())) == {}
-    assert changed(redrive(platform(world), topic, OffsetSelection())) == {}, "it is no JSON today either"
+    assert changed(rewrites.replay(platform(world), topic)) == {}
+    assert changed(rewrites.redrive(platform(world), topic)) == {}, "it is no JSON today either"
 
 
 @as_a_client

@@ -15,11 +15,10 @@ import pyarrow.parquet as pq
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
-from batch.offset_selection import OffsetSelection
 from batch.plan.rebuild_table import rebuild_in_shadow
+from batch.reconcile import reconcile_tables
 from batch.rewrite import replay
 from batch.rewrite.promotion import Promotion
-from batch.rewrite.publication import reconcile_below
 from infra.delta.delta_writer import Writer
 from infra.settings import Settings
 from infra.spark.spark_session import session, tune_for_batch_size
@@ -29,6 +28,7 @@ from streaming.rebuild.reingest import reingest
 from tables.declare.registry import Registry, load
 from tables.refresh.acceptance import is_accepted
 from tables.refresh.open_platform import Platform
+from tests import rewrites
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, WIDER_HOURS
 from tests.support.crashes import Executioner, stepped
 from tests.tables.declared import TOPIC_FILE, edited, written
@@ -80,10 +80,10 @@ def rewrite(spark: SparkSession, settings: Settings, kind: str) -> list[RunResul
     table, topic = now.registry.find_table(TABLE), now.registry.topics[TOPIC]
     then = now if is_accepted(now.lake, table, now.registry) else world(spark, settings, "same")
     with patch.object(replay, "Log", lambda platform, topics: then):
-        outcomes = replay.decode_again(Platform(spark, then.lake, then.registry), topic, OffsetSelection())
+        outcomes = rewrites.replay(Platform(spark, then.lake, then.registry), topic)
     live = Platform(spark, now.lake, now.registry)
-    outcomes.append(rebuild_in_shadow(live, table, now, reingest).promote())  # type: ignore[arg-type]
-    return outcomes + reconcile_below(live, topic)
+    outcomes.append(rewrites.promote(rebuild_in_shadow(live, table, now, reingest)))  # type: ignore[arg-type]
+    return outcomes + reconcile_tables(live, live.registry.below([TOPIC]))
 
 
 def _log(settings: Settings) -> Path:

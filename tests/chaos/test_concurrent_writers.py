@@ -33,6 +33,7 @@ from tests.chaos.final_state import (
 from tests.chaos.worker import parts, values
 from tests.chaos.zombies import Zombies
 from tests.harness.tiers import this_run
+from tests.rewrites import promote
 from tests.worlds import World
 
 if TYPE_CHECKING:
@@ -141,7 +142,7 @@ def _promote(world: World) -> None:
     """Rebuild a table from the log so far, and publish it."""
     platform = Platform(world.spark.newSession(), world.lake, world.registry)
     table = world.registry.find_table(random.choice(TABLES))
-    rebuild_in_shadow(platform, table, world, reingest).promote()  # type: ignore[arg-type]
+    promote(rebuild_in_shadow(platform, table, world, reingest))  # type: ignore[arg-type]
 
 
 def _tidy_all(world: World, names: list[str]) -> None:

@@ -18,13 +18,12 @@ import pyarrow as pa
 import pytest
 
 from batch.ledgers.run_ledgers import CORRECTIONS
-from batch.offset_selection import OffsetSelection
 from batch.rewrite import replay
-from batch.rewrite.backfill import recompute
 from infra.errors import SparkUnreachable
 from infra.process import supervisor
 from infra.settings import Settings
 from infra.spark.spark_client import find_endpoint, naming_lost_server
+from tests import rewrites
 from tests.chaos.final_state import assert_each_transaction_is_there_once
 from tests.connect_session import remote
 from tests.harness.tiers import this_run
@@ -52,11 +51,11 @@ def reconcile(world: World) -> None:
 
 
 def backfill(world: World) -> None:
-    recompute(platform(world), world.registry.find_table("hours"), ZERO)
+    rewrites.backfill(platform(world), world.registry.find_table("hours"), ZERO)
 
 
 def replay_topic(world: World) -> None:
-    replay.decode_again(platform(world), world.registry.topics[TOPIC], OffsetSelection())
+    rewrites.replay(platform(world), world.registry.topics[TOPIC])
 
 
 COMMANDS: list[Callable[[World], None]] = [reconcile, backfill, replay_topic]

@@ -29,11 +29,12 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, precondition,
 from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_ledgers import Ledgers
 from batch.ledgers.run_result import RunResult
-from batch.plan import plan_publication
+from batch.plan import publisher
 from batch.plan.plan import Plans
-from batch.plan.plan_publication import publish_plan
 from batch.plan.planning import make_plan
+from batch.plan.publisher import publish_plan
 from batch.reconcile import reconcile_tables
+from batch.rewrite import backfill
 from batch.rewrite.backfill import recompute
 from infra.delta.delta_writer import CommitTag, Writer, Written
 from infra.delta.file_pruning import prune_files
@@ -48,7 +49,6 @@ from streaming.maintain.table_stream import TableStream
 from tables.declare.metadata_columns import OFFSET, PARTITION, REPLAYED
 from tables.declare.registry import Registry
 from tables.declare.table import Table
-from tables.refresh import acceptance
 from tables.refresh.acceptance import Accepted, accepted_code, code_today
 from tables.refresh.events.record_decoder import Decoder
 from tables.refresh.open_platform import Platform
@@ -125,12 +125,12 @@ BATCHES = st.lists(
 
 
 PUBLICATION = [
-    (plan_publication, "accept"),
+    (publisher, "accept"),
     (Ledgers, "record_evidence"),
     (Writer, "apply"),
     (Ledgers, "record_run"),
-    (plan_publication, "recompute"),
-    (acceptance, "accept"),
+    (publisher, "recompute"),
+    (backfill, "accept"),
     (Plans, "save"),
 ]
 """What the publication of a plan writes, in this order."""

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.offset_selection import OffsetSelection
 from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
 from cli.sample import read_sample
@@ -23,6 +22,7 @@ from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.declare.registry import Registry, load
 from tables.refresh.open_platform import Platform
+from tests import rewrites
 from tests.plant import START
 from tests.tables.declared import written
 from tests.worlds import World
@@ -203,11 +203,11 @@ def test_webhooks_go_from_a_sample_through_tables_replay_and_rebuild(
 
     monkeypatch.setattr(replay, "Log", lambda platform, topics: world)
     platform = Platform(spark, world.lake, world.registry)
-    assert [
-        o for o in replay.decode_again(platform, world.registry.topics[TOPIC], OffsetSelection()) if o.changed
-    ] == []
+    assert [o for o in rewrites.replay(platform, world.registry.topics[TOPIC]) if o.changed] == []
     for name in ("commits", "newest"):
-        assert rebuild_in_shadow(platform, world.registry.find_table(name), world, reingest).promote().changed == 0
+        assert (
+            rewrites.promote(rebuild_in_shadow(platform, world.registry.find_table(name), world, reingest)).changed == 0
+        )
 
 
 @pytest.mark.fuzz

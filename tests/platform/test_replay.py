@@ -16,7 +16,6 @@ from deltalake import DeltaTable, write_deltalake
 
 from batch.log_reader import offsets_at
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode_again
 from infra.errors import BadArgument, NotArchived
 from infra.kafka.record_columns import HEADERS_TYPE
 from infra.settings import Settings
@@ -25,6 +24,7 @@ from tables.declare.registry import Registry, load
 from tables.refresh.events.ingested_offsets import read_ingested_offsets
 from tables.refresh.open_platform import Platform
 from tests.platform.acknowledged_records import faults
+from tests.rewrites import replay
 from tests.servers import empty_log
 from tests.worlds import World
 from traffic.fault_injection import FaultInjection
@@ -108,7 +108,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
 
     platform = Platform(spark, own.lake, own.registry)
     topic = own.registry.topics[TOPIC]
-    events, quarantine, *below = decode_again(platform, topic, OffsetSelection())
+    events, quarantine, *below = replay(platform, topic)
     assert (events.inserted, events.updated, events.deleted) == (lost, misread, 0)
     assert (quarantine.inserted, quarantine.updated, quarantine.deleted) == (0, 0, lost)
     assert not faults(own.settings)
@@ -118,7 +118,7 @@ def test_a_decoder_s_mistake_is_undone_everywhere_and_only_once(own: World, spar
     assert {name: content(own, name) for name in names} == right
 
     versions = {name: own.lake.version(name) for name in own.lake.names()}
-    again = decode_again(platform, topic, OffsetSelection())
+    again = replay(platform, topic)
     assert [(o.changed, o.files_written) for o in again] == [(0, 0)] * len(again)
     assert {name: own.lake.version(name) for name in own.lake.names()} == versions
 
@@ -144,7 +144,7 @@ def test_offsets_that_are_not_there_are_refused_before_anything_is_touched(world
     topic = world.registry.topics[TOPIC]
     versions = {name: world.lake.version(name) for name in world.lake.names()}
     with pytest.raises(BadArgument, match=r"start names the partitions \[9\]"):
-        decode_again(platform, topic, OffsetSelection(start={9: 0}))
+        replay(platform, topic, OffsetSelection(start={9: 0}))
     with pytest.raises(NotArchived, match="the frontier of what is ingested"):
-        decode_again(platform, topic, OffsetSelection(start={0: 0}, end={0: 10_000_000}))
+        replay(platform, topic, OffsetSelection(start={0: 0}, end={0: 10_000_000}))
     assert {name: world.lake.version(name) for name in world.lake.names()} == versions

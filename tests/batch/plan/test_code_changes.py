@@ -10,13 +10,13 @@ import pytest
 
 from batch.plan.code_changes import code_changes, plan_code
 from batch.plan.plan import Plan
-from batch.plan.plan_publication import publish_plan
 from batch.plan.plan_text import impact
-from batch.rewrite.rollback import rollback_decoded
+from batch.plan.publisher import publish_plan
 from infra.errors import BadArgument, QualityFailed
 from infra.settings import Settings
 from tables.refresh.open_platform import Platform, ensure_domain
 from tests.plant import DAYS_FILE, DOUBLED_HOURS, HOURS, HOURS_FILE, WIDER_HOURS, hour, plant, reading
+from tests.rewrites import rollback_decoded
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
@@ -223,7 +223,7 @@ def test_a_publication_that_was_cut_short_also_computes_later_rows(
     plan = planned(platform)
     old = gone_on(reconciled, settings)
     with monkeypatch.context() as cut:
-        cut.setattr("batch.plan.plan_publication.recompute", killed)
+        cut.setattr("batch.plan.publisher.recompute", killed)
         with pytest.raises(KeyboardInterrupt):
             publish_plan(platform, plan.id, "ada")
     publish_plan(platform, plan.id, "ada")

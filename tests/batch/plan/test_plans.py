@@ -15,8 +15,8 @@ from deltalake import DeltaTable
 
 from batch.ledgers.run_ledgers import Ledgers
 from batch.plan.plan import Plan, Plans
-from batch.plan.plan_publication import _Publication, publish_plan
 from batch.plan.planning import make_plan
+from batch.plan.publisher import _Publication, publish_plan
 from batch.reconcile import reconcile_tables
 from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, PlanVoid, TwofoldError
@@ -148,13 +148,13 @@ def test_a_row_that_has_changed_since_voids_the_plan(world: World) -> None:
 def test_a_row_that_changes_while_it_is_published_stays_and_is_counted(
     world: World, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plan, begin = backfill_of(world), _Publication.begin
+    plan, begin = backfill_of(world), _Publication.note_causes
 
     def begins_late(publication: _Publication) -> None:
         begin(publication)
         damage(world, 6.0)
 
-    monkeypatch.setattr(_Publication, "begin", begins_late)
+    monkeypatch.setattr(_Publication, "note_causes", begins_late)
     [hours, *_] = publish_plan(platform_of(world), plan.id, "grace")
     assert (hours.table, hours.changed, hours.left) == ("plant.hours", 0, 1)
     assert hours_of_b(world)[1] == 6.0
@@ -279,7 +279,10 @@ def test_a_plan_of_earlier_code_is_void(world: World) -> None:
         publish_plan(platform_of(world), plan.id, "grace")
     assert "./twofold backfill plant.hours --preview" in str(raised.value.hint)
     plans.save(replace(plan, format=1, begun_at=datetime.now(UTC)))
-    assert next(o.table for o in publish_plan(platform_of(world), plan.id, "grace")) == "plant.hours"
+    with pytest.raises(PlanVoid, match="cannot go on: earlier code made it") as raised:
+        publish_plan(platform_of(world), plan.id, "grace")
+    assert f"./twofold discard {plan.id}" in str(raised.value.hint)
+    assert plans.discard(plans.find(plan.id)).discarded_at, "given up"
 
 
 def test_kept_rows_that_were_changed_are_refused(world: World) -> None:

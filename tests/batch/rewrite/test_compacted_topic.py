@@ -16,7 +16,7 @@ from batch.audit.table_audit import audit_topics
 from batch.audit.topic_audit import compare_with_log
 from batch.log_reader import Log
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode_again
+from batch.rewrite.replay import decode
 from infra.errors import BadArgument
 from infra.kafka import topic_admin
 from infra.settings import Settings
@@ -127,7 +127,7 @@ def test_a_table_is_the_same_from_what_compaction_has_left(log: Settings, spark:
         assert compare_with_log(platform, topic, Log(platform, [TOPIC])).faults == []
         assert certify(world.lake, registry, table).faults == []
         with pytest.raises(BadArgument, match="is compacted"):
-            decode_again(platform, topic, OffsetSelection())
+            decode(platform, topic, OffsetSelection())
 
     DeltaTable(left.lake.uri(TOPIC)).delete("_offset = 12")
     platform = Platform(spark, left.lake, registry)

@@ -13,13 +13,13 @@ import pytest
 from deltalake import DeltaTable
 
 from batch.ledgers.run_ledgers import Ledgers
-from batch.offset_selection import OffsetSelection
 from batch.plan.rebuild_table import rebuild_in_shadow
 from batch.rewrite import replay
 from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.declare.registry import load
 from tables.refresh.open_platform import Platform
+from tests import rewrites
 from tests.plant import START
 from tests.tables.declared import written
 from tests.worlds import World
@@ -195,11 +195,11 @@ def test_nested_records_stay_exact_through_their_whole_life(
     platform = Platform(spark, world.lake, world.registry)
     wrong = {"payload": "named_struct('n', 7, 'parts', null)", "labels": "null", "extra": "'{}'", "_replayed": "true"}
     DeltaTable(world.lake.uri(TOPIC)).update(updates=wrong, predicate="_offset IN (0, 5)")
-    into, *_ = replay.decode_again(platform, world.registry.topics[TOPIC], OffsetSelection())
+    into, *_ = rewrites.replay(platform, world.registry.topics[TOPIC])
     assert (into.updated, into.changed) == (2, 2)
     require_equal_to_duckdb(world, values)
     assert [o for o in world.reconcile(world.all_tables) if o.changed] == []
 
     for name in ("each", "parts", "hours"):
         shadow = rebuild_in_shadow(platform, world.registry.find_table(f"hub.{name}"), world, reingest)
-        assert shadow.promote().changed == 0, name
+        assert rewrites.promote(shadow).changed == 0, name

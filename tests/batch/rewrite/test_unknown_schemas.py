@@ -11,7 +11,6 @@ import fastavro
 import pytest
 
 from batch.offset_selection import OffsetSelection
-from batch.rewrite.redrive import redrive
 from infra.encodings import schema_files
 from infra.encodings.schema_files import Schema
 from infra.settings import Settings
@@ -20,6 +19,7 @@ from tables.declare.registry import Registry
 from tables.refresh.open_platform import Platform
 from tests.infra.encodings.subjects import framed, write_schemas
 from tests.plant import hour, plant
+from tests.rewrites import redrive
 from tests.worlds import World
 
 if TYPE_CHECKING:

@@ -7,11 +7,11 @@ from __future__ import annotations
 
 import sys
 
-from batch.rewrite.backfill import recompute
 from infra.settings import Settings
 from infra.spark.spark_session import session
 from tests.chaos.worker import parts, values
 from tests.late_reading import platform
+from tests.rewrites import backfill
 from tests.worlds import World
 
 LEGS = 3
@@ -28,7 +28,7 @@ def main(*tables: str) -> None:
         world.maintain(tables)
     print("backfill", flush=True)
     for name in tables:
-        recompute(platform(world), world.registry.find_table(name), None)
+        backfill(platform(world), world.registry.find_table(name))
     unexplained = {o.table: o.unexplained for o in world.reconcile(tables, verify=True) if o.unexplained}
     print(f"unexplained {unexplained}", flush=True)
 

@@ -25,6 +25,7 @@ from infra.settings import Settings
 from streaming.rebuild.reingest import reingest
 from tables.declare.registry import Registry
 from tables.refresh.shadow_lake import shadow
+from tests import rewrites
 from tests.chaos import test_killed_server as killed_server
 from tests.harness.tiers import this_run
 from tests.late_reading import platform
@@ -51,7 +52,7 @@ pytestmark = [
 def promote(world: World) -> None:
     """Publish what lies in the shadow of the hours."""
     live, table = platform(world), world.registry.find_table(HOURS)
-    Promotion(live, shadow(live, table), table).promote()
+    rewrites.promote(Promotion(live, shadow(live, table), table))
 
 
 @pytest.fixture(scope="module")

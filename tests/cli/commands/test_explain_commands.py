@@ -92,7 +92,7 @@ def test_a_repair_shows_the_rows_and_asks(
     monkeypatch.setattr("batch.reconcile.reconcile", lambda *_, **__: [])
     monkeypatch.setattr("tables.refresh.open_platform.opened", lambda *_: nullcontext())
     monkeypatch.setattr("batch.plan.planning.make_plan", lambda *_, **__: plan)
-    monkeypatch.setattr("batch.plan.plan_publication.publish_plan", publish)
+    monkeypatch.setattr("batch.plan.publisher.publish_plan", publish)
     monkeypatch.setattr("sys.stdin.isatty", lambda: True, raising=False)
     monkeypatch.setattr("typer.confirm", lambda question: answer == "y")
     ran = cli("reconcile", "--repair", *options, "--approved-by", "ada")

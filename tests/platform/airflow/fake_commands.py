@@ -126,7 +126,7 @@ def pending_tables(settings: Settings, tables: Sequence[str] = ()) -> list[str]:
 WORK = {
     "batch.pending_work.pending_tables": pending_tables,
     "batch.plan.planning.make_plan": make_plan,
-    "batch.plan.plan_publication.publish_plan": publish_plan,
+    "batch.plan.publisher.publish_plan": publish_plan,
     "batch.reconcile.reconcile": reconcile,
     "batch.ledgers.corrected_rows.with_corrected_rows": lambda _, outcomes: outcomes,
     "batch.rewrite.replay.readable": readable,

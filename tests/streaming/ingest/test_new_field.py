@@ -9,13 +9,12 @@ from typing import TYPE_CHECKING, Any
 
 import pytest
 
-from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode_again
 from infra.delta.lake import Lake
 from infra.errors import SchemaMismatch
 from tables.declare.registry import Registry
 from tables.refresh.open_platform import Platform
 from tests.plant import START, plant
+from tests.rewrites import replay
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
 
@@ -90,14 +89,12 @@ def test_a_new_field_lets_streams_go_on_and_is_replayed(
 
     monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: after)
     platform = Platform(after.spark, after.lake, after.registry)
-    decode_again(platform, after.registry.topics["plant.readings"], OffsetSelection())
+    replay(platform, after.registry.topics["plant.readings"])
 
     assert places(after) == {"a": "yard", "b": "hall"}
     assert after.lake.rows("plant.readings_quarantine") == 0
     assert [o for o in after.reconcile(["hours", "places"]) if o.changed] == []
-    assert not any(
-        o.changed for o in decode_again(platform, after.registry.topics["plant.readings"], OffsetSelection())
-    )
+    assert not any(o.changed for o in replay(platform, after.registry.topics["plant.readings"]))
 
 
 def test_a_field_of_another_type_is_refused_before_anything_is_written(before: World, tmp_path: Path) -> None:

@@ -12,7 +12,6 @@ import pytest
 from batch.changelog_check import unexplained_changes
 from batch.ledgers.run_result import RunResult
 from batch.reconcile import reconcile_tables
-from batch.rewrite.backfill import recompute
 from infra.errors import BadArgument, DefinitionChanged
 from infra.instants import Interval, epoch_ms
 from infra.settings import Settings
@@ -20,6 +19,7 @@ from streaming.maintain.stateful_query import Maintain
 from tables.refresh.open_platform import Platform
 from tables.refresh.refresh import Refresher, everything
 from tables.refresh.streaming_checkpoint import Checkpoint
+from tests import rewrites
 from tests.plant import HOURS_FILE, hour, plant, reading
 from tests.tables.declared import edited
 from tests.worlds import World
@@ -48,7 +48,7 @@ def totals(world: World, table: str = "plant.hours") -> dict[tuple[str, datetime
 
 def backfill(world: World, interval: Interval | None = None) -> RunResult:
     table = world.registry.find_table("hours")
-    return recompute(Platform(world.spark, world.lake, world.registry), table, interval)
+    return rewrites.backfill(Platform(world.spark, world.lake, world.registry), table, interval)
 
 
 READINGS = [reading(sensor, at, at) for at in (0, 1, 2, 3, 8) for sensor in ("a", "b")]

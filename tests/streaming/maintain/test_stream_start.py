@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from batch.offset_selection import OffsetSelection
-from batch.rewrite.replay import decode_again
 from infra.errors import BadDeclaration
 from tables.refresh.open_platform import Platform
 from tables.refresh.streaming_checkpoint import Checkpoint
 from tests.batch.test_cleaned_logs import clean
 from tests.late_reading import TOPIC, hours
 from tests.plant import plant, reading
+from tests.rewrites import replay
 from tests.streaming.rebuild.test_lost_state import ALARMED_FILE, ALARMS_FILE
 from tests.tables.declared import TOPIC_FILE, edited
 from tests.worlds import World
@@ -104,7 +103,7 @@ def replayed(spark: SparkSession, settings: Settings, tmp_path: Path, monkeypatc
     world.registry = plant(tmp_path / "after", each=EACH_FILE, readings=STRICT_TOPIC)
     monkeypatch.setattr("batch.rewrite.replay.Log", lambda *_: world)
     platform = Platform(spark, world.lake, world.registry)
-    decode_again(platform, world.registry.topics[TOPIC], OffsetSelection())
+    replay(platform, world.registry.topics[TOPIC])
     assert sorted(world.rows(TOPIC)["value"].to_pylist()) == [1, 2]
     return world
 

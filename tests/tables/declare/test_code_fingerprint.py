@@ -12,15 +12,19 @@ from typing import Any
 import pytest
 
 from infra.delta.lake import Lake
+from infra.settings import ROOT
 from tables.declare.code_fingerprint import (
     _parsed,
     definition,
     fingerprint,
+    read_code,
 )
+from tables.declare.encodings import ENCODINGS, find_encoding
 from tables.declare.registry import Registry, load
 from tables.declare.table import Table
 from tables.refresh.derived_rows import version_columns
 from tables.refresh.events.decoding_fingerprint import decoding
+from tables.refresh.events.record_decoder import Decoder
 from tests.plant import HOURS, plant
 from tests.tables.declared import READINGS, TABLE_FILE, TOPIC_FILE, a_table, a_topic, bound_as, edited, written
 
@@ -282,3 +286,11 @@ def test_the_place_of_an_imported_module_is_no_part_of_the_definition(tmp_path: 
     moved = edited(text, "from plain_helper import", "from moved_helpers.copy_of_it import")
     assert moved != text
     assert fingerprint_of(tmp_path / "one", text) == fingerprint_of(tmp_path / "two", moved)
+
+
+@pytest.mark.parametrize("encoding", ENCODINGS)
+def test_how_records_are_decoded_is_the_same_in_every_checkout(encoding: str) -> None:
+    """A path in the decoder's code, such as that of the schemas, is meant as one below the checkout."""
+    lines = [*read_code(Decoder), *read_code(find_encoding(encoding).parser_class)]
+    assert "path schemas" in lines
+    assert [line for line in lines if str(ROOT) in line] == []

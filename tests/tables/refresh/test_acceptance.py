@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from batch.plan.code_changes import code_changes
-from batch.rewrite.replay import accept_decoding, begin_decoding, lower_decoding
+from batch.rewrite.accepted_decoding import accept_decoded, begin_decoding, lower_decoding
 from infra.delta.delta_writer import CommitTag, Writer
 from infra.delta.lake import Lake
 from infra.errors import DefinitionChanged
@@ -24,8 +24,6 @@ from tables.refresh.acceptance import (
     Accepted,
     accept,
     accepted_code,
-    accepting,
-    code_today,
     is_accepted,
     of_other_code,
     require_one_definition,
@@ -37,6 +35,7 @@ from tests.tables.declared import READINGS, a_table, a_topic
 STRICT, LOOSE = a_topic(checks=[between("value", 0, 10)]), a_topic()
 NAME = LOOSE.full_name
 OF_STRICT, OF_LOOSE = decoding(STRICT), decoding(LOOSE)
+BEGUN = Accepted(code=OF_LOOSE, through={})
 
 
 def committed(lake: Lake, table: Table, mark: str, version: int = 1) -> None:
@@ -102,30 +101,6 @@ def test_a_fact_is_changed_under_the_next_number_of_every_writer(lake: Lake) -> 
     assert accepted_code(lake, name) == before, "a restore takes it back with the rows"
 
 
-def test_a_rewrite_that_fails_before_it_wrote_leaves_what_was_accepted(lake: Lake) -> None:
-    table, registry = a_table(), declared(a_table())
-    committed(lake, table, "old")
-    before, now = accepted_code(lake, table.full_name), definition(table, registry)
-    begun = replace(code_today(table, registry), through={})
-
-    def rewrite(*rows: str) -> None:
-        with accepting(lake, table, registry, {}):
-            assert accepted_code(lake, table.full_name) == begun
-            for row in rows:
-                committed(lake, table, row, 2)
-            raise KeyError
-
-    with pytest.raises(KeyError):
-        rewrite()
-    assert accepted_code(lake, table.full_name) == before
-    with pytest.raises(KeyError):
-        rewrite(now)
-    assert accepted_code(lake, table.full_name) == begun, "nothing is known of the rows"
-    with accepting(lake, table, registry, {}):
-        pass
-    assert accepted_code(lake, table.full_name) == code_today(table, registry)
-
-
 @pytest.fixture
 def log(lake: Lake) -> SmallLog:
     """Six records of which 2 and 4 break the strict rules, and 5 is bad; the first four were ingested by those."""
@@ -154,7 +129,7 @@ def test_a_restart_before_a_plan_does_not_hide_a_changed_decoding(log: SmallLog)
 
 def test_ingest_of_older_code_stops_when_another_decoding_is_accepted(log: SmallLog) -> None:
     old = log.driver(STRICT)
-    begin_decoding(log.lake, LOOSE, {})
+    begin_decoding(log.lake, NAME, BEGUN, {})
     with pytest.raises(DefinitionChanged, match=f"decoded by {OF_LOOSE} now; this process decodes by {OF_STRICT}"):
         log.take(old, {0: (4, 5)})
     assert log.accepted == [(0, 0), (0, 1), (0, 3)]
@@ -167,21 +142,23 @@ def test_ingest_that_began_with_an_empty_topic_stops_for_another_decoding(lake: 
     log = SmallLog(lake, values={0: [reading(n) for n in range(4)]})
     old = log.driver(STRICT)
     log.take(old, {0: (0, 2)})
-    begin_decoding(log.lake, LOOSE, {})
+    begin_decoding(log.lake, NAME, BEGUN, {})
     with pytest.raises(DefinitionChanged, match=f"decoded by {OF_LOOSE} now; this process decodes by {OF_STRICT}"):
         log.take(old, {0: (2, 4)})
     assert log.accepted == [(0, 0), (0, 1)]
 
 
 def test_records_of_older_code_during_an_acceptance_are_not_accepted(log: SmallLog) -> None:
-    begin_decoding(log.lake, LOOSE, {})
+    begin_decoding(log.lake, NAME, BEGUN, {})
     version = log.lake.version(NAME)
     log.take(log.driver(STRICT), {0: (4, 6)})
-    accept_decoding(log.lake, LOOSE, {"since": {}, "through": {"0": 4}}, version)
+    accept_decoded(log.lake, NAME, {0: 4}, version, BEGUN, {})
     assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE, through={"0": 4})
     version = log.lake.version(NAME)
-    accept_decoding(log.lake, LOOSE, {"since": {"0": 1}, "through": {"0": 6}}, version)
-    assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE, since={"0": 1}), "older records are gone"
+    accept_decoded(log.lake, NAME, {0: 6}, version, BEGUN, {})
+    assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE, through={"0": 4}), "it is another fact by now"
+    accept_decoded(log.lake, NAME, {0: 6}, version, Accepted(code=OF_LOOSE, through={"0": 4}), {})
+    assert accepted_code(log.lake, NAME) == Accepted(code=OF_LOOSE)
     assert changes(log) == []
 
 

@@ -1,0 +1,141 @@
+"""The steps in which a plan is published, and their order."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, TypeAlias
+
+from batch.rewrite.decoded_records import MOVES
+from infra.delta.lake import QUARANTINE
+from tables.refresh.acceptance import Accepted
+from tables.refresh.row_diff import ALL_KINDS
+
+if TYPE_CHECKING:
+    from batch.plan.plan import TableChange
+
+
+@dataclass(frozen=True)
+class CreateTable:
+    """Creates a table that is new."""
+
+    table: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"create {self.table}"
+
+
+@dataclass(frozen=True)
+class Accept:
+    """Changes which code the rows of a table are accepted to be of: other code is out from then on."""
+
+    table: str
+    fact: Accepted
+
+    def __str__(self) -> str:
+        """One line for people."""
+        rows = "no row is known to be of it yet" if self.fact.through == {} else "all rows that were compared are of it"
+        return f"accept the code {self.fact.code} of {self.table}: {rows}"
+
+
+@dataclass(frozen=True)
+class Lower:
+    """Notes which events are about to be decoded by code that is not the accepted one."""
+
+    table: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"note that events of {self.table} are not of its accepted code"
+
+
+@dataclass(frozen=True)
+class ChangeRows:
+    """Publishes the kept changes of these kinds in one commit."""
+
+    table: str
+    kinds: Sequence[str]
+    rows: int
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"{', '.join(self.kinds)} rows of {self.table}: {self.rows:,}"
+
+
+@dataclass(frozen=True)
+class ReplaceTable:
+    """Replaces all rows and the columns of a table in one commit."""
+
+    table: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"replace {self.table}"
+
+
+@dataclass(frozen=True)
+class RecordRuns:
+    """Notes in the ledger what the commits have changed."""
+
+    tables: Sequence[str]
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"record the runs of {', '.join(self.tables)}"
+
+
+@dataclass(frozen=True)
+class Finish:
+    """Computes by the new code what was written by other code since the plan was made, and accepts it for all rows."""
+
+    table: str
+
+    def __str__(self) -> str:
+        """One line for people."""
+        return f"compute what was written to {self.table} since the plan was made, and accept the code of all rows"
+
+
+Step: TypeAlias = CreateTable | Accept | Lower | ChangeRows | ReplaceTable | RecordRuns | Finish
+
+
+def steps_of(changes: Sequence[TableChange]) -> list[Step]:
+    """The steps that publish these changes. Each may be repeated: it leaves alone what it finds done.
+
+    Old code is out before the first row changes, and new code is accepted once all rows have.
+    """
+    steps: list[Step] = [CreateTable(change.table) for change in changes if change.creates]
+    accepting = [(change, change.fact) for change in changes if change.fact]
+    for change, fact in accepting:
+        if change.is_lowered:
+            steps.append(Lower(change.table))
+        elif change.accepts_other_code:
+            steps.append(Accept(change.table, replace(fact, through={})))
+    steps += _of_rows({change.table: change for change in changes})
+    finished = [change for change, fact in accepting if fact.code == change.definition and not change.is_whole_already]
+    for change, fact in accepting:
+        if not change.is_lowered and (fact.through is not None or change not in finished):
+            steps.append(Accept(change.table, fact))
+    if changes:
+        steps.append(RecordRuns([change.table for change in changes]))
+    return [*steps, *(Finish(change.table) for change in finished)]
+
+
+def _of_rows(by_name: dict[str, TableChange]) -> Iterator[Step]:
+    """The steps that change rows: of the two tables of a topic as records move, of other tables one after another."""
+    for name, change in by_name.items():
+        if name + QUARANTINE in by_name:
+            for side, kinds in MOVES:
+                yield from _change(by_name[name + side], kinds)
+        elif not (name.endswith(QUARANTINE) and name.removesuffix(QUARANTINE) in by_name):
+            yield from _change(change, ALL_KINDS)
+
+
+def _change(change: TableChange, kinds: Sequence[str]) -> Iterator[Step]:
+    if change.replaces:
+        yield ReplaceTable(change.table)
+        return
+    counts = {"insert": change.inserted, "update": change.updated, "delete": change.deleted}
+    there = [kind for kind in kinds if counts[kind]]
+    if there:
+        yield ChangeRows(change.table, there, sum(counts[kind] for kind in there))

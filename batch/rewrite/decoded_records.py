@@ -1,0 +1,92 @@
+"""Decodes records of a topic again, and moves those that come out otherwise between events and quarantine."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from batch.ledgers.batch_run import Run
+from batch.ledgers.run_ledgers import Ledgers
+from batch.ledgers.run_result import Cause, RunResult
+from infra.delta.delta_writer import Written
+from infra.delta.lake import QUARANTINE
+from infra.delta.sizes import collect_if_small
+from tables.declare.topic import Topic
+from tables.refresh.events.ingested_offsets import read_ingested_offsets
+from tables.refresh.events.record_decoder import accepted, decode_frame, rejected
+from tables.refresh.open_platform import Platform
+from tables.refresh.row_diff import ALL_KINDS, of_kinds
+from tables.refresh.target import Target
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+    from infra.spark.rows import Rows
+
+
+CAUSE: Cause = "replay"
+"""What commits of a topic's two tables say of themselves, by which streams leave their rows to the batch."""
+MOVES: Sequence[tuple[str, Sequence[str]]] = (("", ALL_KINDS[:2]), (QUARANTINE, ALL_KINDS), ("", ALL_KINDS[2:]))
+"""Table of a topic, by what its name ends with, and kinds of changes, in the order in which they are published.
+
+A record that changes sides is for a moment on both, never on neither.
+"""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Work:
+    """A run that decodes some records of a topic again.
+
+    Attributes:
+        run: its name, which begins with its cause.
+        records, ranges: how many, and in how many ranges of offsets.
+        covered: of the topic's events, or of its quarantine, the rows of these records.
+        info: which records, as its commits say it.
+    """
+
+    run: str
+    records: int
+    ranges: int
+    covered: Callable[[DataFrame], DataFrame]
+    info: Mapping[str, object]
+
+
+def decode_records(platform: Platform, topic: Topic, raw: DataFrame, work: Work) -> list[RunResult]:
+    """Decode records with today's code, and publish how the outcome differs from what the two tables have of them.
+
+    Args:
+        raw: columns of `raw_columns(topic)`.
+
+    Returns:
+        Outcomes of events and quarantine.
+    """
+    lake, name, ledgers = platform.lake, topic.full_name, Ledgers(platform.lake, platform.spark)
+    newest_ms = read_ingested_offsets(lake, topic).newest_ms
+    decoded = decode_frame(raw, topic, newest_ms, replayed=True).persist()
+    should = {name: accepted(decoded, topic), name + QUARANTINE: rejected(decoded)}
+    targets = {each: Target.of(platform.spark, lake, platform.registry, each) for each in should}
+    runs = {each: Run(lake, ledgers, each, CAUSE, work.run) for each in should}
+    written = dict.fromkeys(should, Written())
+
+    def difference(of: str) -> DataFrame:
+        return targets[of].difference(should[of], work.covered(targets[of].live()))
+
+    # Both publications into the events begin with it; rows that changed since stay alone.
+    first = {each: difference(each).persist() for each in should}
+
+    def publish(into: str, kinds: Sequence[str]) -> Written:
+        def changes(attempt: int) -> tuple[Rows, Mapping[str, object]]:
+            chosen = of_kinds(difference(into) if attempt else first[into], kinds)
+            return collect_if_small(lake.settings, chosen), {**runs[into].info, **work.info}
+
+        return targets[into].publish(changes, check=False)
+
+    try:
+        for side, kinds in MOVES:
+            written[name + side] += publish(name + side, kinds)
+    finally:
+        outcomes = [run.end(written[of], touched=work.records, scopes=work.ranges) for of, run in runs.items()]
+        for frame in (*first.values(), decoded):
+            frame.unpersist()
+    return outcomes
