@@ -11,20 +11,17 @@ import subprocess
 import sys
 from importlib.util import find_spec
 from pathlib import Path
-from typing import NamedTuple, NoReturn
-from urllib.parse import unquote, urlsplit
+from typing import NoReturn
 
 from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
+from infra.postgres.database_connection import USER, password, query
 from infra.process.ports import HOST
 from infra.process.process_reaper import PR_SET_PDEATHSIG, prctl
 from infra.process.readiness import until_answered
-from infra.process.secret_files import ensure_secret
 from infra.process.supervisord import Program
 from infra.settings import Settings
 
 NAME = "database"
-USER = "twofold"
-DATABASE = "postgres"
 UNPRIVILEGED = "nobody"
 """Whose process the server is where this one is root's, which PostgreSQL refuses to run as."""
 _SET_SECUREBITS, _CAP_AMBIENT = 28, 47  # of prctl(2)
@@ -43,16 +40,6 @@ OPTIONS = {
 }
 
 
-class Address(NamedTuple):
-    """A database and who asks it."""
-
-    host: str
-    port: int
-    user: str
-    password: str
-    database: str
-
-
 def program(settings: Settings) -> Program:
     """The programs that the supervisor runs; `prepare` must have been called once."""
     options = {**OPTIONS, "port": settings.database_port}
@@ -60,7 +47,7 @@ def program(settings: Settings) -> Program:
     command = [str(_binary("postgres")), "-D", str(data_directory(settings)), *arguments]
     return Program(
         name=NAME,
-        command=[sys.executable, "-m", "infra.capture.postgres_server", *command],
+        command=[sys.executable, "-m", "infra.postgres.postgres_server", *command],
         stage=0,
         start_s=1,
         stop_wait_s=30,
@@ -92,7 +79,7 @@ def prepare(settings: Settings) -> None:
     options = ["--encoding=UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--username={USER}", "--no-sync"]
     command = [str(_binary("initdb")), "-D", str(partial), f"--pwfile={secret}", *options]
     ran = subprocess.run(
-        [sys.executable, "-m", "infra.capture.postgres_server", *command],
+        [sys.executable, "-m", "infra.postgres.postgres_server", *command],
         capture_output=True,
         text=True,
         timeout=120,
@@ -114,62 +101,6 @@ def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
         DatabaseUnreachable: it did not within `timeout_s`.
     """
     until_answered(lambda: query(settings, "SELECT 1"), DatabaseUnreachable, timeout_s)
-
-
-def address(settings: Settings) -> Address:
-    """The address of the captured database: the supervised one, unless the settings name another."""
-    if not settings.database:
-        return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
-    at = urlsplit(settings.database)
-    return Address(
-        at.hostname or HOST,
-        at.port or 5432,
-        unquote(at.username or USER),
-        unquote(at.password or ""),
-        at.path.lstrip("/") or DATABASE,
-    )
-
-
-def password(settings: Settings) -> str:
-    """The password of the supervised database, made once."""
-    return ensure_secret(settings.home / "database-password")
-
-
-def query(settings: Settings, sql: str, *, timeout_s: float = 30) -> list[str]:
-    """The lines of a statement's result, as `psql` prints them unaligned: columns with `|` between.
-
-    Raises:
-        DatabaseUnreachable: no server answers, or it refuses who asks. Retryable.
-        ProcessFailed: the statement fails; says what the server says.
-    """
-    at = address(settings)
-    command, environment = psql(settings)
-    ran = subprocess.run(
-        command, input=sql, capture_output=True, text=True, env=environment, timeout=timeout_s, check=False
-    )
-    if ran.returncode == 2:
-        raise DatabaseUnreachable(
-            f"The database at {at.host}:{at.port} does not answer: {ran.stderr.strip()[-300:]}",
-            hint="./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours.",
-        )
-    if ran.returncode != 0:
-        raise ProcessFailed(f"The database refuses a statement: {ran.stderr.strip()[-500:]}")
-    return ran.stdout.splitlines()
-
-
-def psql(settings: Settings) -> tuple[list[str], dict[str, str]]:
-    """The command that runs the statements of its standard input, one by one, and its environment."""
-    at = address(settings)
-    environment = {
-        **os.environ,
-        "PGHOST": at.host,
-        "PGPORT": str(at.port),
-        "PGUSER": at.user,
-        "PGPASSWORD": at.password,
-        "PGDATABASE": at.database,
-        "PGCONNECT_TIMEOUT": "5",
-    }
-    return [str(_binary("psql")), "-X", "-q", "-A", "-t", "-v", "ON_ERROR_STOP=1", "-f", "-"], environment
 
 
 def data_directory(settings: Settings) -> Path:
