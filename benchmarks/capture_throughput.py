@@ -16,11 +16,12 @@ import pyarrow as pa
 
 from benchmarks.measuring.benchmark_platform import free_ports, platform
 from benchmarks.measuring.figures import percentile, report, spread, timed
-from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.capture import debezium_connector, kafka_connect
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
 from infra.kafka import broker
 from infra.kafka.topic_admin import ensure_topics, offsets
+from infra.postgres import database_connection, postgres_server
 from infra.process import supervisor
 from infra.settings import Settings
 from infra.spark.spark_session import session
@@ -189,20 +190,19 @@ class Race:
         lines = [line for log in table.glob("_delta_log/*.json") for line in log.read_text().splitlines()]
         return sum(json.loads(line)["add"]["size"] for line in lines if line.startswith('{"add"'))
 
-    def totals(self) -> str:
-        """Rows and the sum of their balances in our table, as the database prints them."""
+    def totals(self) -> tuple[object, ...]:
+        """Rows and the sum of their balances in our table."""
         rows = self.spark.read.format("delta").load(self.lake.uri("bank.accounts_now"))
-        [found] = rows.selectExpr("concat_ws('|', count(*), sum(balance)) AS totals").collect()
-        return str(found["totals"])
+        [found] = rows.selectExpr("count(*)", "sum(balance)").collect()
+        return tuple(found)
 
     def differing(self) -> int:
         """Rows in which a table differs from the database's."""
-        stated = "SELECT id || '|' || owner || '|' || branch || '|' || balance FROM accounts"
-        expected = set(postgres_server.query(self.settings, stated))
+        expected = set(database_connection.query(self.settings, "SELECT id, owner, branch, balance FROM accounts"))
         found = 0
         for uri in (self.lake.uri("bank.accounts_now"), str(self.merged / "table")):
             rows = self.spark.read.format("delta").load(uri).select("id", "owner", "branch", "balance").collect()
-            found += len({"|".join(map(str, row)) for row in rows} ^ expected)
+            found += len({tuple(row) for row in rows} ^ expected)
         return found
 
 
@@ -235,7 +235,7 @@ def changed(settings: Settings, rows: int, changes: int, first: int, rate: float
 def change(settings: Settings, rows: int, changes: int, first: int, rate: float = 0.0) -> None:
     """Make about so many changes, as fast as can be, or at a rate."""
     call = f"CALL change({changes // 10}, {rows}, {first}, {10 / rate if rate else 0});"
-    postgres_server.query(settings, call, timeout_s=3_600)
+    database_connection.query(settings, call, timeout_s=3_600)
 
 
 def catch_up(settings: Settings, rows: int, seconds: int, first: int) -> float:
@@ -256,20 +256,20 @@ def insert_at_once(settings: Settings, rows: int, first: int) -> float:
     """Seconds until the log has so many new rows of one transaction, from its commit on."""
     wait_steady(settings)
     values = f"SELECT n, 'new ' || n, n % 100, n, now() FROM generate_series({first + 1}, {first + rows}) n"
-    postgres_server.query(settings, f"INSERT INTO accounts {values};", timeout_s=3_600)
+    database_connection.query(settings, f"INSERT INTO accounts {values};", timeout_s=3_600)
     return timed(lambda: wait_steady(settings))
 
 
 def wait_steady(settings: Settings) -> int:
     """Return the topic's end once the connector has all of the database's log, and it no longer grows."""
-    [position] = postgres_server.query(settings, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
+    [(position,)] = database_connection.query(settings, "SELECT pg_current_wal_lsn() - '0/0'::pg_lsn")
     end = -1
     while True:
-        [confirmed] = postgres_server.query(
+        [(confirmed,)] = database_connection.query(
             settings, "SELECT confirmed_flush_lsn - '0/0'::pg_lsn FROM pg_replication_slots"
         )
         now = offsets(settings, ["bank.accounts"])["bank.accounts"][0].latest
-        if int(confirmed) >= int(position) and now == end:
+        if confirmed >= position and now == end:
             return now
         end = now
         time.sleep(0.2)
@@ -307,7 +307,7 @@ def main() -> int:
         settings, registry = stack.enter_context(captured(broker_settings.home / "tables", broker_settings))
         [capture] = captures(registry)
         rows = f"SELECT n, 'owner ' || n, n % 100, n, now() FROM generate_series(1, {args.rows}) n"
-        postgres_server.query(settings, f"{SCHEMA}\nINSERT INTO accounts {rows};", timeout_s=600)
+        database_connection.query(settings, f"{SCHEMA}\nINSERT INTO accounts {rows};", timeout_s=600)
 
         def take_snapshot() -> None:
             debezium_connector.ensure(settings, capture)
@@ -347,7 +347,7 @@ def main() -> int:
         at_once_s = {"log has all": insert_at_once(settings, args.transaction, key)}
         print(f"one transaction of {args.transaction:,} rows: {at_once_s}", flush=True)
         at_once_s["then table has all"] = timed(race.ours)
-        [totals] = postgres_server.query(settings, "SELECT count(*), sum(balance) FROM accounts")
+        [totals] = database_connection.query(settings, "SELECT count(*), sum(balance) FROM accounts")
         is_whole = race.totals() == totals
         spark.stop()
     ratios = [merge / ours for ours, merge in zip(seconds["ours"], seconds["merge"], strict=True)]

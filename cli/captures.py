@@ -28,7 +28,8 @@ def capture_programs(settings: Settings, registry: Registry) -> list[Program]:
     """The database and Kafka Connect, ready to be supervised; none where no table is captured."""
     if not captures_tables(registry):
         return []
-    from infra.capture import kafka_connect, postgres_server
+    from infra.capture import kafka_connect
+    from infra.postgres import postgres_server
 
     kafka_connect.prepare(settings)
     programs = [kafka_connect.program(settings)]
@@ -49,11 +50,12 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
     if not captures_tables(registry):
         return
     from batch.capture.recapture import current
-    from infra.capture import kafka_connect, postgres_server
+    from infra.capture import kafka_connect
     from infra.capture.debezium_connector import ensure
     from infra.capture.table_catalog import missing_tables
     from infra.delta.lake import Lake
     from infra.errors import TwofoldError
+    from infra.postgres import postgres_server
     from tables.declare.captured_topic import captures
 
     lake = Lake(settings)
@@ -78,16 +80,16 @@ def ensure_captures(settings: Settings, registry: Registry, prepare: Callable[[S
 
 def wait_for_tables(settings: Settings, registry: Registry) -> None:
     """Say which captured tables the database does not have; at a terminal, wait for them and capture them."""
-    from infra.capture import postgres_server
     from infra.capture.table_catalog import missing_tables
+    from infra.postgres.database_connection import address
     from tables.declare.captured_topic import captures
 
     tables = [capture.table for capture in captures(registry)]
     missing = missing_tables(settings, tables)
     if not missing:
         return
-    at = postgres_server.address(settings)
-    what = f"{', '.join(missing)} in the database {at.database} at {at.host}:{at.port}"
+    at = address(settings)
+    what = f"{', '.join(missing)} in the database {at.dbname} at {at.host}:{at.port}"
     out.print(f"[yellow]![/] Waiting to capture {what}. All else runs.", soft_wrap=True)
     out.print("  [bold]Hint:[/] Create the tables there, then ./twofold up; at a terminal it goes on by itself.")
     if out.is_terminal:

@@ -7,6 +7,7 @@ TwofoldError
 ├── MissingTool              Java, a jar, a package: the machine is not set up
 ├── PortTaken                another process listens where we should
 ├── ProcessFailed            a supervised process does not run
+├── StatementRefused         the captured database refuses a statement
 ├── CaptureFailed            the capture of a database lost changes, or cannot go on
 ├── SchemaMismatch           columns of rows and of their table differ
 ├── DefinitionChanged        rows of two definitions would be in one table
@@ -93,6 +94,10 @@ class BrokerUnreachable(TryAgain):
 
 class DatabaseUnreachable(TryAgain):
     """The captured database does not answer."""
+
+
+class StatementRefused(TwofoldError):
+    """A statement that the captured database refuses, or gives up after its time."""
 
 
 class ConnectUnreachable(TryAgain):

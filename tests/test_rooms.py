@@ -28,7 +28,7 @@ MAY_IMPORT = {
 ORDER = (
     ("infra",),
     ("infra/process",),
-    ("infra/kafka", "infra/airflow", "infra/spark"),
+    ("infra/kafka", "infra/airflow", "infra/spark", "infra/postgres"),
     ("infra/archive/format",),
     ("infra/archive",),
     ("infra/encodings",),

@@ -107,6 +107,7 @@ def run(
 
     Raises:
         BadArgument: before anything is touched. Also when the topics are missing: nothing was sent.
+        DatabaseUnreachable, StatementRefused: the shop's database does not take what is written.
         BrokerUnreachable: at the start, or away for longer than `OUTAGE_S`; what was acknowledged is in the journal.
     """
     imperfections = imperfections or FaultInjection()
@@ -126,8 +127,8 @@ def run(
             events = merge(events, written.transactions(start, end), key=lambda event: event.send_at)
         try:
             for event in _paced(events, speed, stop):
-                if database is not None and isinstance(event, Transaction):
-                    database.commit(event)
+                if written and database and isinstance(event, Transaction):
+                    written.commit(database, event)
                 elif isinstance(event, Message):
                     outbox.send(event)
                 if on_progress is not None and outbox.progress_due():

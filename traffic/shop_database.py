@@ -7,17 +7,16 @@ then sent and delivered, or cancelled. It can be done again: what is there alrea
 from __future__ import annotations
 
 import random
-import subprocess
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from datetime import date, datetime, time, timedelta
-from typing import IO, Literal
+from typing import Literal
 
-from infra.capture import postgres_server
-from infra.errors import BadArgument, ProcessFailed
+from infra.errors import BadArgument
+from infra.postgres import database_connection
+from infra.postgres.database_connection import Connection, query
 from infra.settings import Settings
-from infra.sql_names import literal
 from traffic import shop_source
 from traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 
@@ -35,11 +34,11 @@ COLUMNS = {
 }
 """Table -> its columns, the key first."""
 ROWS = {
-    "customers": """SELECT concat_ws('|', customer, country, street, extract(epoch FROM moved_at)::bigint,
-        extract(epoch FROM last_login)::bigint) AS row""",
-    "shipments": "SELECT concat_ws('|', shipment_id, order_id, customer, state) AS row",
+    "customers": """SELECT customer, country, street, extract(epoch FROM moved_at)::bigint,
+        extract(epoch FROM last_login)::bigint""",
+    "shipments": "SELECT shipment_id, order_id, customer, state",
 }
-"""Table -> its rows as text, for PostgreSQL and for DuckDB."""
+"""Table -> its rows, in SQL of PostgreSQL and of DuckDB."""
 
 
 @dataclass(frozen=True)
@@ -52,16 +51,15 @@ class Change:
 
     @property
     def statement(self) -> str:
-        """The change as SQL; a row that is there already is not inserted again."""
+        """The change as SQL, with places for the row's values; a row that is there already is not inserted again."""
         key = COLUMNS[self.table][0]
-        condition = f"{key} = {literal(self.row[key])}"
         if self.kind == "delete":
-            return f"DELETE FROM {self.table} WHERE {condition};"
+            return f"DELETE FROM {self.table} WHERE {key} = %({key})s"
         if self.kind == "update":
-            new = ", ".join(f"{column} = {literal(value)}" for column, value in self.row.items() if column != key)
-            return f"UPDATE {self.table} SET {new} WHERE {condition};"
-        values = ", ".join(map(literal, self.row.values()))
-        return f"INSERT INTO {self.table} ({', '.join(self.row)}) VALUES ({values}) ON CONFLICT DO NOTHING;"
+            new = ", ".join(f"{column} = %({column})s" for column in self.row if column != key)
+            return f"UPDATE {self.table} SET {new} WHERE {key} = %({key})s"
+        values = ", ".join(f"%({column})s" for column in self.row)
+        return f"INSERT INTO {self.table} ({', '.join(self.row)}) VALUES ({values}) ON CONFLICT DO NOTHING"
 
 
 @dataclass(frozen=True)
@@ -87,21 +85,15 @@ def transactions(start: date, end: date) -> list[Transaction]:
     return sorted((t for t in found if t.send_at < closed), key=lambda transaction: transaction.send_at)
 
 
-class Connection:
-    """A connection to the database."""
-
-    def __init__(self, statements: IO[str]) -> None:
-        self._statements = statements
-
-    def commit(self, transaction: Transaction) -> None:
-        """Hand the transaction to the database, which commits it soon."""
-        statements = " ".join(change.statement for change in transaction.changes)
-        self._statements.write(f"BEGIN; {statements} COMMIT;\n")
-        self._statements.flush()
+def commit(connection: Connection, transaction: Transaction) -> None:
+    """Makes the changes in one transaction of the database."""
+    with connection.transaction():
+        for change in transaction.changes:
+            connection.execute(change.statement, change.row)
 
 
 def create_tables(settings: Settings) -> None:
-    """Have the shop's tables in the supervised database.
+    """Makes the shop's tables in the supervised database, unless they are there.
 
     Raises:
         BadArgument: the database is one of yours.
@@ -112,44 +104,23 @@ def create_tables(settings: Settings) -> None:
             "The shop writes to tables of the database, and TWOFOLD_DATABASE names one of yours.",
             hint="Unset it: the shop then uses the database that the platform starts.",
         )
-    postgres_server.query(settings, TABLES)
+    query(settings, TABLES)
 
 
-def rows(settings: Settings, table: str) -> list[str]:
-    """The rows of a table in the database itself, each as text, in order."""
-    return sorted(postgres_server.query(settings, f"{ROWS[table]} FROM {table}"))
+def rows(settings: Settings, table: str) -> list[tuple[object, ...]]:
+    """Returns the rows of a table in the database itself."""
+    return query(settings, f"{ROWS[table]} FROM {table}")
 
 
-@contextmanager
-def connected(settings: Settings) -> Iterator[Connection]:
-    """A connection to the captured database, which has the shop's tables; when the block ends, all is committed.
+def connected(settings: Settings) -> AbstractContextManager[Connection]:
+    """Opens a connection to the captured database, which has the shop's tables.
 
     Raises:
         BadArgument: the database is one of yours.
-        ProcessFailed: the database refused a statement, or the connection ended.
+        DatabaseUnreachable, StatementRefused: it ends meanwhile, or does not take what is written.
     """
     create_tables(settings)
-    command, environment = postgres_server.psql(settings)
-    with subprocess.Popen(
-        command,
-        stdin=subprocess.PIPE,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        env=environment,
-        text=True,
-    ) as process:
-        assert process.stdin is not None
-        try:
-            yield Connection(process.stdin)
-        except BrokenPipeError:
-            pass  # psql says why
-        finally:
-            _, said = process.communicate()
-        if process.returncode != 0:
-            raise ProcessFailed(
-                f"The database did not take what the shop's programs wrote: {said.strip()[-500:]}",
-                hint="./twofold status says whether it runs.",
-            )
+    return database_connection.connected(settings)
 
 
 def _customer(number: int) -> Change:

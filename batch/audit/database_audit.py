@@ -6,11 +6,10 @@ those count that it sees. A mark that is written in it, once it is among the eve
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from functools import cached_property
 from typing import TYPE_CHECKING
 
@@ -18,7 +17,6 @@ import pyarrow as pa
 
 from batch.audit.hash_buckets import Turn
 from batch.capture.snapshot_deletions import PLACE
-from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import SIZE
 from infra.capture.debezium_connector import WRITE_MARK
@@ -26,8 +24,11 @@ from infra.capture.debezium_decoder import EPOCH
 from infra.capture.table_catalog import CatalogColumn, columns_of
 from infra.duckdb_session import query
 from infra.errors import CaptureFailed
+from infra.postgres.database_connection import connected
 
 if TYPE_CHECKING:
+    from psycopg.rows import TupleRow
+
     from infra.delta.lake import Lake
     from tables.declare.topic import Topic
 
@@ -177,6 +178,9 @@ _POSTGRES = _Dialect(
     "md5(convert_to({0}, 'UTF8'))", "('x' || substr({0}, 1, {1}))::bit({2})::bigint", "ARRAY[{0}]::text[]"
 )
 _DUCKDB = _Dialect("md5({0})", "('0x' || substr({0}, 1, {1}))::BIGINT", "[{0}]::VARCHAR[]")
+_SNAPSHOT = """
+SELECT pg_snapshot_xmax(s)::text::bigint, ARRAY(SELECT x::text::bigint FROM pg_snapshot_xip(s) x), clock_timestamp()
+FROM pg_current_snapshot() s"""
 _TOTALS = "SELECT bucket, count(*) AS rows, sum(hash)::text AS total FROM ({0}) placed WHERE {1} GROUP BY bucket"
 
 
@@ -203,9 +207,9 @@ def compare_with_database(
             topic=topic.full_name,
         )
     bucket_filter = f"{{0}} % {turn.of} = {turn.number}"
-    seen, lines = comparison.asked(_TOTALS.format(comparison.theirs, bucket_filter.format("bucket")))
+    seen, theirs = comparison.asked(_TOTALS.format(comparison.theirs, bucket_filter.format("bucket")))
     ours = comparison.ours(seen, _TOTALS, bucket_filter).to_pylist()
-    one = {int(bucket): (int(rows), total) for bucket, rows, total in (line.split("|") for line in lines)}
+    one = {bucket: (rows, total) for bucket, rows, total in theirs}
     other = {row["bucket"]: (row["rows"], row["total"]) for row in ours}
     compared = ComparedTable(
         table=capture.table, rows=sum(rows for rows, _ in one.values()), left_out=comparison.left_out
@@ -253,22 +257,16 @@ class _Comparison:
         key = [f'"{name}"' for name in self.key]
         return dialect.placed(key, [f'"{name}"' for name in self.written if name not in self.key], texts)
 
-    def asked(self, select: str) -> tuple[_Seen, list[str]]:
-        """The lines of a query, and what its transaction saw, once the events have all of that."""
-        sql = (
-            "BEGIN ISOLATION LEVEL REPEATABLE READ;\nSET LOCAL TimeZone = 'UTC';\n"
-            "SELECT pg_current_snapshot(), (extract(epoch FROM clock_timestamp()) * 1000000)::bigint;\n"
-            f"SELECT mark - '0/0'::pg_lsn FROM ({WRITE_MARK} AS mark) t;\n{select};\nCOMMIT;"
-        )
-        [first, mark, *lines] = postgres_server.query(self.lake.settings, sql, timeout_s=_TIMEOUT_S)
-        snapshot, micros = first.split("|")
-        _, before, running = snapshot.split(":")
-        at = datetime.fromtimestamp(int(micros) / 1e6, UTC)
+    def asked(self, select: str) -> tuple[_Seen, list[TupleRow]]:
+        """Returns the rows of a query, and what its transaction saw, once the events have all of that."""
+        with connected(self.lake.settings, timeout_s=_TIMEOUT_S) as connection, connection.transaction():
+            connection.execute("SET TRANSACTION ISOLATION LEVEL REPEATABLE READ")
+            [(before, running, at)] = connection.execute(_SNAPSHOT)
+            [(mark,)] = connection.execute(f"SELECT (mark - '0/0'::pg_lsn)::bigint FROM ({WRITE_MARK} AS mark) t")
+            rows = connection.execute(select).fetchall()
         if self.waits:
-            self._wait_for(int(mark))
-        return _Seen(
-            before=int(before), running=[int(n) for n in running.split(",") if n], at=at, mark=int(mark)
-        ), lines
+            self._wait_for(mark)
+        return _Seen(before=before, running=running, at=at, mark=mark), rows
 
     def _wait_for(self, mark: int) -> None:
         deadline, name = time.monotonic() + ARRIVAL_S, self.topic.full_name
@@ -315,12 +313,10 @@ class _Comparison:
     def by_row(self, found: ComparedTable, buckets: Sequence[int]) -> ComparedTable:
         """The result with the rows of these buckets that differ, at a later moment."""
         bucket_filter = f"{{0}} IN ({', '.join(map(str, buckets))})"
-        rows = "SELECT {0} FROM ({1}) placed WHERE {2}"
-        seen, lines = self.asked(
-            rows.format("jsonb_build_array(key, hashes)", self.theirs, bucket_filter.format("bucket"))
-        )
-        ours = self.ours(seen, "SELECT key, hashes FROM ({0}) placed WHERE {1}", bucket_filter).to_pylist()
-        one = {tuple(key): hashes for key, hashes in map(json.loads, lines)}
+        rows = "SELECT key, hashes FROM ({0}) placed WHERE {1}"
+        seen, theirs = self.asked(rows.format(self.theirs, bucket_filter.format("bucket")))
+        ours = self.ours(seen, rows, bucket_filter).to_pylist()
+        one = {tuple(key): hashes for key, hashes in theirs}
         other = {tuple(row["key"]): row["hashes"] for row in ours}
         columns = [name for name in self.written if name not in self.key]
         return replace(

@@ -119,12 +119,11 @@ def print_addresses(settings: Settings, registry: Registry, *, airflow: bool = T
 
         lines += [("Airflow", base_url(settings)), ("", f"user {USER}, password {password(settings)}")]
     if captures_tables(registry) and settings.supervises_database:
-        from infra.capture import postgres_server
+        from infra.postgres.database_connection import address
 
-        lines += [
-            ("Database", f"127.0.0.1:{settings.database_port}, database {postgres_server.DATABASE}"),
-            ("", f"user {postgres_server.USER}, password {postgres_server.password(settings)}"),
-        ]
+        at = address(settings)
+        lines += [("Database", f"{at.host}:{at.port}, database {at.dbname}")]
+        lines += [("", f"user {at.user}, password {at.password}")]
     lines += [
         ("Kafka", settings.bootstrap_servers),
         ("Spark", "./twofold spark"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import date, timedelta
@@ -130,15 +131,12 @@ def _copied(settings: Settings, domain: str) -> Callable[[], bool]:
     from traffic.sources import DATABASES
 
     database, analyst = DATABASES.get(domain), Analyst(Lake(settings))
-    if database is None:
-        return lambda: True
 
     def is_copied() -> bool:
-        for table, text in database.ROWS.items():
-            copy = sorted(str(row) for (row,) in analyst.rows(f"{text} FROM {domain}.{table}"))
-            if copy != database.rows(settings, table):
-                return False
-        return True
+        return database is None or all(
+            Counter(analyst.rows(f"{select} FROM {domain}.{table}")) == Counter(database.rows(settings, table))
+            for table, select in database.ROWS.items()
+        )
 
     return is_copied
 

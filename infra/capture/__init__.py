@@ -1,1 +1,1 @@
-"""Change capture: the database, Kafka Connect, and Debezium's connector within it."""
+"""Change capture: Kafka Connect, Debezium's connector within it, and what the database's catalog says."""

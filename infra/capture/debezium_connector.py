@@ -9,11 +9,14 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any
 
-from infra.capture import kafka_connect, postgres_server
+from psycopg import sql
+
+from infra.capture import kafka_connect
 from infra.capture.captured_table import MARK_PREFIX, PREFIX, UNCHANGED, Capture, again, snapshot_number
 from infra.capture.catalog_changes import lost_since, to_note, unfit_table
 from infra.capture.table_catalog import CatalogTable, note_again, note_table, table_today
-from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
+from infra.errors import CaptureFailed, ConnectUnreachable, StatementRefused, TwofoldError
+from infra.postgres.database_connection import address, connected, query
 from infra.process.readiness import until_answered
 from infra.settings import Settings
 
@@ -47,7 +50,7 @@ class CaptureState:
 
 def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
     """The connector's configuration; each that differs from Debezium's default says why."""
-    at = postgres_server.address(settings)
+    at = address(settings)
     return {
         "connector.class": "io.debezium.connector.postgresql.PostgresConnector",
         "tasks.max": "1",
@@ -55,7 +58,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "database.port": str(at.port),
         "database.user": at.user,
         "database.password": kafka_connect.password_reference(settings),
-        "database.dbname": at.database,
+        "database.dbname": at.dbname,
         "topic.prefix": capture.name,
         "table.include.list": re.escape(capture.table),
         "plugin.name": "pgoutput",
@@ -209,22 +212,20 @@ def wait_snapshot(settings: Settings, capture: Capture, timeout_s: float) -> Non
 
 
 def publish(settings: Settings, capture: Capture) -> None:
-    """Have the database publish the table: partitions as their root, and what it computes of other columns.
+    """Has the database publish the table: partitions as their root, and what it computes of other columns.
 
     What the catalog says of the table then is noted with the publication: before the snapshot, in one transaction,
     in which nothing else alters the table.
     """
-    [version] = postgres_server.query(settings, "SHOW server_version_num")
-    # Without them, updates of a table with whole replica identity would fail.
-    generated = ", publish_generated_columns = stored" if int(version) >= 180_000 else ""
+    names = {"name": sql.Identifier(capture.name), "table": sql.Identifier(*capture.table.split("."))}
     inserts = ", publish = 'insert'" if capture.is_outbox else ""
-    postgres_server.query(
-        settings,
-        f'BEGIN;\nDROP PUBLICATION IF EXISTS "{capture.name}";\n'
-        f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
-        f"WITH (publish_via_partition_root = true{generated}{inserts});\n"
-        f"{note_table(capture.table, capture.name)}COMMIT;",
-    )
+    with connected(settings) as connection, connection.transaction():
+        # Without them, updates of a table with whole replica identity would fail.
+        generated = ", publish_generated_columns = stored" if connection.info.server_version >= 180_000 else ""
+        made = f"FOR TABLE {{table}} WITH (publish_via_partition_root = true{generated}{inserts})"
+        connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {name}").format(**names))
+        connection.execute(sql.SQL(f"CREATE PUBLICATION {{name}} {made}").format(**names))
+        note_table(connection, capture.table, capture.name)
 
 
 def _configure(settings: Settings, capture: Capture) -> None:
@@ -366,11 +367,8 @@ def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[st
     declared = {name for capture in captures for name in (capture.name, *(c.name for c in known(settings, capture)))}
     if not declared:
         return []
-    pattern = PREFIX.replace("_", r"\_")
-    rows = postgres_server.query(
-        settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE '{pattern}%'"
-    )
-    return sorted(set(rows) - declared)
+    rows = query(settings, "SELECT slot_name FROM pg_replication_slots WHERE starts_with(slot_name, %s)", [PREFIX])
+    return sorted({name for (name,) in rows} - declared)
 
 
 def remove(settings: Settings, name: str) -> None:
@@ -378,7 +376,7 @@ def remove(settings: Settings, name: str) -> None:
 
     Raises:
         ConnectUnreachable, DatabaseUnreachable: retryable.
-        ProcessFailed: the database refuses, as while a connector of another worker reads the slot.
+        StatementRefused: the database refuses, as while a connector of another worker reads the slot.
     """
     if kafka_connect.ask(settings, "GET", f"/connectors/{name}") is not None:
         kafka_connect.ask(settings, "DELETE", f"/connectors/{name}")
@@ -387,12 +385,15 @@ def remove(settings: Settings, name: str) -> None:
 
 def _drop_slot(settings: Settings, name: str) -> None:
     """Drop a slot and its publication, as soon as the connector that was stopped no longer connects again."""
-    drop = (
-        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active;\n"
-        f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}';\n"
-        f'DROP PUBLICATION IF EXISTS "{name}";'
-    )
-    until_answered(lambda: postgres_server.query(settings, drop), ProcessFailed, RELEASE_S)
+    slots = "FROM pg_replication_slots WHERE slot_name = %s"
+
+    def drop() -> None:
+        with connected(settings) as connection:
+            connection.execute(f"SELECT pg_terminate_backend(active_pid) {slots} AND active", [name])
+            connection.execute(f"SELECT pg_drop_replication_slot(slot_name) {slots}", [name])
+            connection.execute(sql.SQL("DROP PUBLICATION IF EXISTS {}").format(sql.Identifier(name)))
+
+    until_answered(drop, StatementRefused, RELEASE_S)
 
 
 def _task(settings: Settings, capture: Capture) -> tuple[str, str]:
@@ -416,16 +417,14 @@ def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, i
 
     They are the LSN from which the slot goes on, and where the log ends.
     """
-    rows = postgres_server.query(
+    rows = query(
         settings,
         "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
-        "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0), pg_current_wal_lsn() - '0/0'::pg_lsn "
-        f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
+        "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0)::bigint, (pg_current_wal_lsn() - '0/0'::pg_lsn)::bigint "
+        "FROM pg_replication_slots WHERE slot_name = %s",
+        [capture.name],
     )
-    if not rows:
-        return None, 0, 0, 0
-    status, retained, confirmed, end = rows[0].split("|")
-    return status, int(retained), int(confirmed), int(end)
+    return rows[0] if rows else (None, 0, 0, 0)
 
 
 def main(arguments: list[str]) -> int:

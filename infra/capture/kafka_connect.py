@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from infra import jars
-from infra.capture import postgres_server
 from infra.errors import ConnectUnreachable, ProcessFailed
 from infra.java import java
 from infra.kafka.broker import CONSOLE, as_properties
+from infra.postgres.database_connection import address
 from infra.process.ports import HOST
 from infra.process.readiness import until_answered
 from infra.process.supervisord import Program
@@ -63,7 +63,7 @@ def prepare(settings: Settings) -> None:
     secret = _secrets(settings) / _PASSWORD
     secret.parent.mkdir(exist_ok=True, mode=0o700)
     secret.touch(mode=0o600)
-    secret.write_text(postgres_server.address(settings).password)
+    secret.write_text(address(settings).password)
 
 
 def password_reference(settings: Settings) -> str:

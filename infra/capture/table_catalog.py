@@ -5,11 +5,13 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
+from typing import Any
 
-from infra.capture import postgres_server
+from psycopg import sql
+
+from infra.postgres.database_connection import Connection, query
 from infra.settings import Settings
 
-_QUOTED = "'{}'"
 _COLUMN = """jsonb_build_object(
     'name', a.attname,
     'number', a.attnum,
@@ -22,11 +24,11 @@ _COLUMN = """jsonb_build_object(
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-WHERE a.attrelid = to_regclass('{0}') AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = to_regclass(%(table)s) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
 _TODAY = f"""
 WITH RECURSIVE tree AS (
-    SELECT to_regclass('{{0}}')::oid AS oid, '' AS since
+    SELECT to_regclass(%(table)s)::oid AS oid, '' AS since
     UNION ALL SELECT i.inhrelid, i.xmin::text FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
 ), parts AS (
     SELECT jsonb_object_agg(c.oid, jsonb_build_object(
@@ -56,12 +58,12 @@ SELECT jsonb_build_object(
         SELECT FROM pg_index i WHERE i.indrelid = c.oid AND i.indisprimary AND NOT i.indimmediate),
     'parts', parts.parts,
     'columns', ARRAY(SELECT {_COLUMN})) AS today,
-    obj_description(p.oid, 'pg_publication') AS noted
+    obj_description(p.oid, 'pg_publication')::jsonb AS noted
 FROM pg_class c
 CROSS JOIN parts
-LEFT JOIN pg_publication p ON p.pubname = '{{1}}'
+LEFT JOIN pg_publication p ON p.pubname = %(publication)s
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE c.oid = to_regclass('{{0}}')
+WHERE c.oid = to_regclass(%(table)s)
 """
 
 
@@ -149,11 +151,8 @@ def missing_tables(settings: Settings, tables: Sequence[str]) -> list[str]:
     """
     if not tables:
         return []
-    names = ", ".join(map(_QUOTED.format, tables))
-    return postgres_server.query(
-        settings, f"SELECT name FROM unnest(ARRAY[{names}]) WITH ORDINALITY t(name, n) "
-        "WHERE to_regclass(name) IS NULL ORDER BY n"
-    )  # fmt: skip
+    named = "SELECT name FROM unnest(%s::text[]) WITH ORDINALITY t(name, n)"
+    return [name for (name,) in query(settings, f"{named} WHERE to_regclass(name) IS NULL ORDER BY n", [list(tables)])]
 
 
 def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
@@ -162,8 +161,7 @@ def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
     Raises:
         DatabaseUnreachable: retryable.
     """
-    lines = postgres_server.query(settings, f"SELECT {_COLUMN.format(table)}")
-    return [CatalogColumn(**json.loads(line)) for line in lines]
+    return [CatalogColumn(**column) for (column,) in query(settings, f"SELECT {_COLUMN}", {"table": table})]
 
 
 def table_today(settings: Settings, table: str, publication: str) -> tuple[CatalogTable, CatalogTable | None] | None:
@@ -172,24 +170,19 @@ def table_today(settings: Settings, table: str, publication: str) -> tuple[Catal
     Raises:
         DatabaseUnreachable: retryable.
     """
-    asked = f"SELECT unnest(ARRAY[today::text, noted]) FROM ({_TODAY.format(table, publication)}) t"
-    lines = postgres_server.query(settings, asked)
-    if not lines:
-        return None
-    today, noted = lines
-    return _parsed(today), _parsed(noted) if noted else None
+    rows = query(settings, _TODAY, {"table": table, "publication": publication})
+    return next(((_parsed(today), _parsed(noted) if noted else None) for today, noted in rows), None)
 
 
-def note_table(table: str, publication: str) -> str:
-    """The statements, for a transaction, that note with a publication what the catalog says of its table."""
-    noted = f"SELECT today AS twofold_note FROM ({_TODAY.format(table, publication)}) t \\gset\n"
-    return f"{noted}COMMENT ON PUBLICATION \"{publication}\" IS :'twofold_note';\n"
+def note_table(connection: Connection, table: str, publication: str) -> None:
+    """Notes with a publication what the catalog says of its table."""
+    [(today, _)] = connection.execute(_TODAY, {"table": table, "publication": publication})
+    connection.execute(_note(publication, today))
 
 
 def note_again(settings: Settings, publication: str, table: CatalogTable) -> None:
-    """Note this with the publication in place of what was noted."""
-    text = json.dumps(asdict(table)).replace("'", "''")
-    postgres_server.query(settings, f"COMMENT ON PUBLICATION \"{publication}\" IS '{text}';")
+    """Notes this with the publication in place of what was noted."""
+    query(settings, _note(publication, asdict(table)))
 
 
 def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool:
@@ -198,13 +191,18 @@ def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool
     Raises:
         DatabaseUnreachable: retryable.
     """
-    [name] = postgres_server.query(settings, f"SELECT {oid}::regclass")
-    older = f"SELECT FROM ONLY {name} WHERE age(xmin) > age('{transaction}'::xid)"
-    return postgres_server.query(settings, f"SELECT EXISTS ({older})") == ["t"]
+    [(name,)] = query(settings, "SELECT %s::regclass::text", [oid])
+    older = sql.SQL("SELECT EXISTS (SELECT FROM ONLY {} WHERE age(xmin) > age({}::xid))")
+    [(is_there,)] = query(settings, older.format(sql.SQL(name), transaction))
+    return bool(is_there)
 
 
-def _parsed(text: str) -> CatalogTable:
-    document = json.loads(text)
+def _note(publication: str, document: Mapping[str, Any]) -> sql.Composed:
+    statement = sql.SQL("COMMENT ON PUBLICATION {} IS {}")
+    return statement.format(sql.Identifier(publication), json.dumps(document))
+
+
+def _parsed(document: dict[str, Any]) -> CatalogTable:
     parts = {oid: TablePart(**part) for oid, part in document.pop("parts").items()}
     return CatalogTable(
         parts=parts, columns=[CatalogColumn(**column) for column in document.pop("columns")], **document

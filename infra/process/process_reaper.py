@@ -192,10 +192,10 @@ def _write_record(order: ReaperCommand, child: int) -> None:
     write_atomically(path, json.dumps({"pid": child, "starts": starts + 1}))
 
 
-def prctl(option: int, value: int, argument: int = 0) -> None:
-    """Set an attribute of this process as prctl(2) does; nothing where the kernel is not Linux."""
+def prctl(option: int, value: int) -> None:
+    """Sets an attribute of this process as prctl(2) does; nothing if the kernel is not Linux."""
     if sys.platform == "linux":
-        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), ctypes.c_ulong(argument), 0, 0)
+        ctypes.CDLL(None).prctl(option, ctypes.c_ulong(value), 0, 0, 0)
 
 
 def main(arguments: Sequence[str]) -> int:

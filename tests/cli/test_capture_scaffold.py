@@ -12,9 +12,10 @@ import pytest
 
 from cli import captures
 from cli.capture_scaffold import CapturedTable, copy_text, declared_type, write_captures
-from infra.capture import postgres_server
 from infra.capture.table_catalog import CatalogColumn, missing_tables
 from infra.errors import BadArgument
+from infra.postgres import postgres_server
+from infra.postgres.database_connection import query
 from infra.settings import Settings
 from tables.declare.registry import Registry, load
 from tests.infra.conftest import free_port
@@ -72,7 +73,7 @@ def database(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     with subprocess.Popen(postgres_server.program(settings).command) as server:
         try:
             postgres_server.wait_ready(settings)
-            postgres_server.query(settings, SCHEMA)
+            query(settings, SCHEMA)
             yield settings
         finally:
             server.send_signal(signal.SIGINT)
@@ -161,10 +162,10 @@ def test_up_says_which_tables_it_waits_for(database: Settings, root: Path, capsy
     at = f"in the database postgres at 127.0.0.1:{database.database_port}"
     assert said.startswith(f"! Waiting to capture public.part, public.region {at}. All else runs.\n")
     assert said.count("public.region") == 1
-    postgres_server.query(database, "CREATE TABLE region (id int); CREATE TABLE part (id int)")
+    query(database, "CREATE TABLE region (id int); CREATE TABLE part (id int)")
     captures.wait_for_tables(database, registry)
     assert capsys.readouterr().out == ""
-    postgres_server.query(database, "DROP TABLE region; DROP TABLE part")
+    query(database, "DROP TABLE region; DROP TABLE part")
 
 
 @pytest.mark.parametrize(

@@ -7,14 +7,16 @@ import shutil
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.capture import debezium_connector, kafka_connect
 from infra.kafka.topic_admin import ensure_topics
+from infra.postgres import postgres_server
 from infra.process import supervisor
 from infra.process.ports import free_port
 from infra.settings import ROOT, Settings
 from tables.declare.captured_topic import captures
 from tables.declare.registry import Registry
 from tables.refresh.events.topic_specs import specs
+from tests.support.sql_script import run_script
 
 
 @contextmanager
@@ -40,7 +42,7 @@ def captured_database(broker: Settings, registry: Registry, name: str, schema: s
         supervisor.start(settings, [postgres_server.program(settings), kafka_connect.program(settings)])
         ensure_topics(settings, specs(registry))
         postgres_server.wait_ready(settings)
-        postgres_server.query(settings, schema)
+        run_script(settings, schema)
         kafka_connect.wait_ready(settings)
         for capture in captures(registry):
             debezium_connector.ensure(settings, capture)

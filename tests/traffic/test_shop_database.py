@@ -19,13 +19,16 @@ MONDAY, TUESDAY, WEDNESDAY = date(2026, 3, 2), date(2026, 3, 3), date(2026, 3, 4
     [
         (
             Change("customers", "insert", {"customer": "c1", "street": "3 Poet's street"}),
-            "INSERT INTO customers (customer, street) VALUES ('c1', '3 Poet''s street') ON CONFLICT DO NOTHING;",
+            "INSERT INTO customers (customer, street) VALUES (%(customer)s, %(street)s) ON CONFLICT DO NOTHING",
         ),
         (
             Change("customers", "update", {"customer": "c1", "street": "4", "country": "AT"}),
-            "UPDATE customers SET street = '4', country = 'AT' WHERE customer = 'c1';",
+            "UPDATE customers SET street = %(street)s, country = %(country)s WHERE customer = %(customer)s",
         ),
-        (Change("shipments", "delete", {"shipment_id": "p1"}), "DELETE FROM shipments WHERE shipment_id = 'p1';"),
+        (
+            Change("shipments", "delete", {"shipment_id": "p1"}),
+            "DELETE FROM shipments WHERE shipment_id = %(shipment_id)s",
+        ),
     ],
 )
 def test_a_change_is_a_statement(change: Change, statement: str) -> None:

@@ -17,10 +17,11 @@ from deltalake import write_deltalake
 from batch.audit import database_audit
 from batch.audit.database_audit import ComparedTable, compare_with_database
 from batch.audit.hash_buckets import Turn
-from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
 from infra.delta.lake import Lake
 from infra.errors import CaptureFailed
+from infra.postgres import postgres_server
+from infra.postgres.database_connection import connected, query
 from infra.settings import Settings
 from tables.declare.captured_topic import changes_of
 from tables.declare.topic import Topic
@@ -91,7 +92,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
     with subprocess.Popen(postgres_server.program(settings).command) as process:
         try:
             postgres_server.wait_ready(settings)
-            postgres_server.query(settings, SCHEMA)
+            query(settings, SCHEMA)
             yield settings
         finally:
             process.send_signal(signal.SIGINT)
@@ -167,19 +168,12 @@ def test_changes_are_followed_and_large_values_are_the_last_ones(lake: Lake, top
 
 def test_a_transaction_that_the_database_does_not_show_counts_not(server: Settings, lake: Lake, topic: Topic) -> None:
     """Also one that was not committed when a later one was."""
-    command, environment = postgres_server.psql(server)
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, env=environment, text=True) as open_:
-        assert open_.stdin
-        assert open_.stdout
-        open_.stdin.write("BEGIN; SELECT txid_current();\n")
-        open_.stdin.flush()
-        running = int(open_.stdout.readline())
-        postgres_server.query(server, "SELECT txid_current();")
+    with connected(server) as connection, connection.transaction():
+        [(running,)] = connection.execute("SELECT txid_current()")
+        query(server, "SELECT txid_current()")
         unseen = [update(50 + n, {**ROW, "name": "not yet"}, cdc_transaction=running + n * 100) for n in (0, 1)]
         write(lake, topic, snapshot(ROW), snapshot(EMPTY), *unseen)
         assert compared(lake, topic).fault == ""
-        open_.stdin.write("COMMIT;\n")
-        open_.stdin.close()
     days_ago = {"cdc_at": datetime.now(UTC) - timedelta(days=3)}
     write(lake, topic, update(90, {**ROW, "mood": "same number, earlier"}, cdc_transaction=running + 100, **days_ago))
     assert compared(lake, topic).different == ["id=1, born=1931-05-06: mood"]

@@ -22,7 +22,7 @@ import pytest
 
 from batch.capture import recapture
 from batch.capture.lost_changes import changes_fault
-from infra.capture import debezium_connector, postgres_server
+from infra.capture import debezium_connector
 from infra.capture.captured_table import Capture
 from infra.delta.lake import Lake
 from infra.duckdb_session import query
@@ -35,6 +35,7 @@ from tables.declare.registry import Registry, load
 from tests.harness.tiers import this_run
 from tests.servers import wait_until
 from tests.support.captured_database import captured_database
+from tests.support.sql_script import run_script
 from tests.tables.declared import written
 from tests.worlds import World
 
@@ -206,13 +207,13 @@ class Bank:
         """Commit a row after all that was committed before."""
         self.marks -= 1
         columns = "id, owner, branch, balance"
-        postgres_server.query(self.settings, f"INSERT INTO accounts ({columns}) VALUES ({self.marks}, 'mark', 0, 0);")
+        run_script(self.settings, f"INSERT INTO accounts ({columns}) VALUES ({self.marks}, 'mark', 0, 0);")
 
     def differing(self) -> list[str]:
         """Tables that do not hold what the database says, with some of the rows."""
         found = []
         for name, sql in EXPECTED.items():
-            expected = sorted(postgres_server.query(self.settings, f"{sql};"))
+            expected = sorted(line for (line,) in run_script(self.settings, sql))
             rows = pa.table(self.lake.open(name).scan()) if name in self.lake.names() else None
             lines = [] if rows is None else sorted(query(FOUND[name], rows=rows)["line"].to_pylist())
             if lines != expected:
@@ -232,7 +233,7 @@ class Bank:
                 first += 10
                 statement = column_change(dice, first) if columns and dice.random() < 0.1 else transaction(dice, first)
                 with contextlib.suppress(TwofoldError):  # two writers chose one key: neither row is in the database
-                    postgres_server.query(self.settings, statement)
+                    run_script(self.settings, statement)
                 stopped.wait(dice.uniform(0, 0.1))
             self.firsts[worker] = first
 
@@ -283,7 +284,7 @@ def test_a_table_whose_definition_changes_is_equal_or_reported(bank: Bank, spark
             time.sleep(dice.uniform(0, 2))
             _take_in(world)
             with contextlib.suppress(TwofoldError):  # there is no such partition any more
-                postgres_server.query(bank.settings, ddl)
+                run_script(bank.settings, ddl)
             time.sleep(dice.uniform(0, 1))
         fault = bank.fault()
         if not fault:

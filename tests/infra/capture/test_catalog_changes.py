@@ -9,13 +9,14 @@ from dataclasses import replace
 
 import pytest
 
-from infra.capture import postgres_server
 from infra.capture.captured_table import Capture
 from infra.capture.catalog_changes import is_read_as, lost_since, to_note, unfit_table
 from infra.capture.debezium_connector import publish
 from infra.capture.table_catalog import CatalogColumn, CatalogTable, note_again, table_today
+from infra.postgres import postgres_server
 from infra.settings import Settings
 from tests.infra.conftest import free_port
+from tests.support.sql_script import run_script
 
 PEOPLE = Capture(
     topic="bank.people", table="public.people", columns={"id": "long", "name": "string"}, primary_key=("id",)
@@ -52,7 +53,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Settings]:
 def database(server: Settings) -> Settings:
     """Two tables, published as before their snapshots."""
     publications = "".join(f'DROP PUBLICATION IF EXISTS "{capture.name}";' for capture in (PEOPLE, PAYMENTS))
-    postgres_server.query(server, f"DROP SCHEMA public CASCADE; {publications} {SCHEMA}")
+    run_script(server, f"DROP SCHEMA public CASCADE; {publications} {SCHEMA}")
     for capture in (PEOPLE, PAYMENTS):
         publish(server, capture)
     return server
@@ -154,7 +155,7 @@ def test_what_no_change_says_is_found_in_the_catalog(
     database: Settings, capture: Capture, ddl: str, expected: str
 ) -> None:
     assert lost(database, capture) == ""
-    postgres_server.query(database, ddl)
+    run_script(database, ddl)
     assert expected in lost(database, capture)
     assert expected in lost(database, capture)
     publish(database, capture)
@@ -180,26 +181,26 @@ def test_what_no_change_says_is_found_in_the_catalog(
 )  # fmt: skip
 def test_what_changes_no_row_silently_is_no_fault(database: Settings, capture: Capture, ddl: str) -> None:
     assert lost(database, capture) == ""
-    postgres_server.query(database, ddl)
+    run_script(database, ddl)
     assert lost(database, capture) == ""
 
 
 @pytest.mark.platform
 def test_a_later_partition_that_is_dropped_is_found(database: Settings) -> None:
-    postgres_server.query(database, "CREATE TABLE later PARTITION OF payments FOR VALUES FROM (2021) TO (2022);")
+    run_script(database, "CREATE TABLE later PARTITION OF payments FOR VALUES FROM (2021) TO (2022);")
     assert lost(database, PAYMENTS) == ""
-    postgres_server.query(database, "INSERT INTO payments VALUES (5, 2021, 5); DROP TABLE later;")
+    run_script(database, "INSERT INTO payments VALUES (5, 2021, 5); DROP TABLE later;")
     assert lost(database, PAYMENTS).startswith("later was detached from public.payments, or dropped")
 
 
 @pytest.mark.platform
 def test_a_rewrite_of_an_empty_partition_is_no_fault_but_of_a_filled_one(database: Settings) -> None:
-    postgres_server.query(database, "CREATE TABLE later PARTITION OF payments FOR VALUES FROM (2021) TO (2022);")
+    run_script(database, "CREATE TABLE later PARTITION OF payments FOR VALUES FROM (2021) TO (2022);")
     assert lost(database, PAYMENTS) == ""
-    postgres_server.query(database, "VACUUM FULL payments;")
+    run_script(database, "VACUUM FULL payments;")
     assert lost(database, PAYMENTS) == ""
-    postgres_server.query(database, "INSERT INTO payments VALUES (5, 2021, 5); SELECT pg_stat_force_next_flush();")
-    postgres_server.query(database, "TRUNCATE later;")
+    run_script(database, "INSERT INTO payments VALUES (5, 2021, 5); SELECT pg_stat_force_next_flush();")
+    run_script(database, "TRUNCATE later;")
     assert lost(database, PAYMENTS).startswith("later was truncated or rewritten")
 
 
@@ -216,7 +217,7 @@ def test_a_restored_or_another_database_is_found(database: Settings) -> None:
 @pytest.mark.platform
 def test_rows_that_come_and_go_in_an_outbox_are_no_fault(database: Settings) -> None:
     outbox = replace(PAYMENTS, is_outbox=True, columns={}, primary_key=())
-    postgres_server.query(database, "ALTER TABLE payments DETACH PARTITION of_2019; TRUNCATE of_2020;")
+    run_script(database, "ALTER TABLE payments DETACH PARTITION of_2019; TRUNCATE of_2020;")
     assert lost(database, outbox) == ""
 
 
@@ -242,7 +243,7 @@ def test_rows_that_come_and_go_in_an_outbox_are_no_fault(database: Settings) -> 
     ],
 )  # fmt: skip
 def test_a_table_that_is_not_as_declared_is_refused(database: Settings, ddl: str, expected: str | None) -> None:
-    postgres_server.query(database, f'DROP PUBLICATION "{PEOPLE.name}"; {ddl}')
+    run_script(database, f'DROP PUBLICATION "{PEOPLE.name}"; {ddl}')
     found = [why for why, _ in unfit_table(PEOPLE, looked_at(database, PEOPLE)[0])]
     assert len(found) == (expected is not None)
     assert expected is None or expected in found[0]

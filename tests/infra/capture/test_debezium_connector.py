@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from infra.capture import debezium_connector, kafka_connect, postgres_server
+from infra.capture import debezium_connector, kafka_connect
 from infra.capture.captured_table import Capture
 from infra.capture.debezium_connector import configuration, require_no_gap
 from infra.errors import CaptureFailed
@@ -58,24 +58,24 @@ def test_what_is_lost_silently_by_default_is_configured(settings: Settings) -> N
     ("offsets", "slot", "expected"),
     [
         (None, [], None),
-        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], ["reserved|0|50|60"], None),
-        ([{"offset": {"lsn": 50}}], ["extended|0|30|60"], None),
+        ([{"offset": {"lsn": 50, "lsn_commit": 40, "lsn_proc": 50}}], [("reserved", 0, 50, 60)], None),
+        ([{"offset": {"lsn": 50}}], [("extended", 0, 30, 60)], None),
         ([{"offset": {"lsn": 50}}], [], "is gone"),
-        ([{"offset": {"lsn": 50}}], ["lost|0|50|60"], "is lost"),
-        ([{"offset": {"lsn": 50}}], ["unreserved|0|50|60"], "is unreserved"),
-        ([{"offset": {"lsn": 50}}], ["reserved|0|51|60"], "beyond the connector's 50"),
-        ([{"offset": {"lsn": 50}}], ["reserved|0|30|40"], "log ends at LSN 40, before the connector's 50"),
+        ([{"offset": {"lsn": 50}}], [("lost", 0, 50, 60)], "is lost"),
+        ([{"offset": {"lsn": 50}}], [("unreserved", 0, 50, 60)], "is unreserved"),
+        ([{"offset": {"lsn": 50}}], [("reserved", 0, 51, 60)], "beyond the connector's 50"),
+        ([{"offset": {"lsn": 50}}], [("reserved", 0, 30, 40)], "log ends at LSN 40, before the connector's 50"),
     ],
 )
 def test_a_slot_without_what_the_connector_needs_is_refused(
     settings: Settings,
     monkeypatch: pytest.MonkeyPatch,
     offsets: Any,
-    slot: list[str],
+    slot: list[tuple[str, int, int, int]],
     expected: str | None,
 ) -> None:
     monkeypatch.setattr(kafka_connect, "ask", lambda *_: offsets and {"offsets": offsets})
-    monkeypatch.setattr(postgres_server, "query", lambda *_: slot)
+    monkeypatch.setattr(debezium_connector, "query", lambda *_: slot)
     if expected is None:
         require_no_gap(settings, CAPTURE)
     else:
@@ -95,6 +95,6 @@ def test_a_connector_that_goes_on_while_one_looks_has_no_gap(
 
     monkeypatch.setattr(kafka_connect, "ask", lambda *_: moved_on({"offsets": [{"offset": {"lsn": now["position"]}}]}))
     monkeypatch.setattr(
-        postgres_server, "query", lambda *_: moved_on([f"reserved|0|{now['confirmed']}|{now['position']}"])
+        debezium_connector, "query", lambda *_: moved_on([("reserved", 0, now["confirmed"], now["position"])])
     )
     require_no_gap(settings, CAPTURE)

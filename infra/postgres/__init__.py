@@ -1,0 +1,1 @@
+"""PostgreSQL: the supervised server, and statements to the captured database."""

