@@ -17,7 +17,7 @@ from typing import IO, Literal
 from infra.capture import postgres_server
 from infra.errors import BadArgument, ProcessFailed
 from infra.settings import Settings
-from infra.sql_names import literal
+from infra.sql.names import POSTGRES
 from traffic import shop_source
 from traffic.shop_source import CUSTOMERS, FIRST_DAY, ZONE, Login, Order, Payment, home_of
 
@@ -54,13 +54,13 @@ class Change:
     def statement(self) -> str:
         """The change as SQL; a row that is there already is not inserted again."""
         key = COLUMNS[self.table][0]
-        condition = f"{key} = {literal(self.row[key])}"
+        condition = f"{key} = {POSTGRES.literal(self.row[key])}"
         if self.kind == "delete":
             return f"DELETE FROM {self.table} WHERE {condition};"
         if self.kind == "update":
-            new = ", ".join(f"{column} = {literal(value)}" for column, value in self.row.items() if column != key)
+            new = ", ".join(f"{c} = {POSTGRES.literal(value)}" for c, value in self.row.items() if c != key)
             return f"UPDATE {self.table} SET {new} WHERE {condition};"
-        values = ", ".join(map(literal, self.row.values()))
+        values = POSTGRES.literals(self.row.values())
         return f"INSERT INTO {self.table} ({', '.join(self.row)}) VALUES ({values}) ON CONFLICT DO NOTHING;"
 
 

@@ -16,10 +16,11 @@ from infra.capture.table_catalog import CatalogTable, note_again, note_table, ta
 from infra.errors import CaptureFailed, ConnectUnreachable, ProcessFailed, TwofoldError
 from infra.process.readiness import until_answered
 from infra.settings import Settings
+from infra.sql.names import POSTGRES
 
 RELEASE_S = 30.0  # how long a stopped connector may hold its slot
 _NOW = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint::text"
-WRITE_MARK = f"SELECT pg_logical_emit_message(false, '{MARK_PREFIX}', {_NOW})"
+WRITE_MARK = f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(MARK_PREFIX)}, {_NOW})"
 """A mark with the database's time, in microseconds. What was committed before it is before it in each topic."""
 
 
@@ -81,7 +82,7 @@ def configuration(settings: Settings, capture: Capture) -> dict[str, str]:
         "heartbeat.interval.ms": "10000",
         "heartbeat.action.query": WRITE_MARK
         if capture.writes_marks
-        else f"SELECT pg_logical_emit_message(false, '{capture.name}', '')",
+        else f"SELECT pg_logical_emit_message(false, {POSTGRES.literal(capture.name)}, '')",
         # The decoder treats deletes; the log is kept for ever, so that no record has to remove others.
         "tombstones.on.delete": "false",
         # A row that is larger than a record may be would stop the connector; one that is too large for its topic is
@@ -220,8 +221,8 @@ def publish(settings: Settings, capture: Capture) -> None:
     inserts = ", publish = 'insert'" if capture.is_outbox else ""
     postgres_server.query(
         settings,
-        f'BEGIN;\nDROP PUBLICATION IF EXISTS "{capture.name}";\n'
-        f'CREATE PUBLICATION "{capture.name}" FOR TABLE {capture.table} '
+        f"BEGIN;\nDROP PUBLICATION IF EXISTS {POSTGRES.name(capture.name)};\n"
+        f"CREATE PUBLICATION {POSTGRES.name(capture.name)} FOR TABLE {capture.table} "
         f"WITH (publish_via_partition_root = true{generated}{inserts});\n"
         f"{note_table(capture.table, capture.name)}COMMIT;",
     )
@@ -368,7 +369,7 @@ def undeclared_slots(settings: Settings, captures: Iterable[Capture]) -> list[st
         return []
     pattern = PREFIX.replace("_", r"\_")
     rows = postgres_server.query(
-        settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE '{pattern}%'"
+        settings, f"SELECT slot_name FROM pg_replication_slots WHERE slot_name LIKE {POSTGRES.literal(pattern + '%')}"
     )
     return sorted(set(rows) - declared)
 
@@ -387,10 +388,11 @@ def remove(settings: Settings, name: str) -> None:
 
 def _drop_slot(settings: Settings, name: str) -> None:
     """Drop a slot and its publication, as soon as the connector that was stopped no longer connects again."""
+    slot = f"FROM pg_replication_slots WHERE slot_name = {POSTGRES.literal(name)}"
     drop = (
-        f"SELECT pg_terminate_backend(active_pid) FROM pg_replication_slots WHERE slot_name = '{name}' AND active;\n"
-        f"SELECT pg_drop_replication_slot(slot_name) FROM pg_replication_slots WHERE slot_name = '{name}';\n"
-        f'DROP PUBLICATION IF EXISTS "{name}";'
+        f"SELECT pg_terminate_backend(active_pid) {slot} AND active;\n"
+        f"SELECT pg_drop_replication_slot(slot_name) {slot};\n"
+        f"DROP PUBLICATION IF EXISTS {POSTGRES.name(name)};"
     )
     until_answered(lambda: postgres_server.query(settings, drop), ProcessFailed, RELEASE_S)
 
@@ -420,7 +422,7 @@ def _slot(settings: Settings, capture: Capture) -> tuple[str | None, int, int, i
         settings,
         "SELECT wal_status, coalesce(pg_wal_lsn_diff(pg_current_wal_lsn(), restart_lsn), 0)::bigint, "
         "coalesce(confirmed_flush_lsn - '0/0'::pg_lsn, 0), pg_current_wal_lsn() - '0/0'::pg_lsn "
-        f"FROM pg_replication_slots WHERE slot_name = '{capture.name}'",
+        f"FROM pg_replication_slots WHERE slot_name = {POSTGRES.literal(capture.name)}",
     )
     if not rows:
         return None, 0, 0, 0

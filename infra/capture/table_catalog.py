@@ -8,8 +8,8 @@ from dataclasses import asdict, dataclass
 
 from infra.capture import postgres_server
 from infra.settings import Settings
+from infra.sql.names import POSTGRES
 
-_QUOTED = "'{}'"
 _COLUMN = """jsonb_build_object(
     'name', a.attname,
     'number', a.attnum,
@@ -22,11 +22,11 @@ _COLUMN = """jsonb_build_object(
 FROM pg_attribute a
 JOIN pg_type t ON t.oid = a.atttypid
 LEFT JOIN pg_index i ON i.indrelid = a.attrelid AND i.indisprimary
-WHERE a.attrelid = to_regclass('{0}') AND a.attnum > 0 AND NOT a.attisdropped
+WHERE a.attrelid = to_regclass({0}) AND a.attnum > 0 AND NOT a.attisdropped
 ORDER BY a.attnum"""
 _TODAY = f"""
 WITH RECURSIVE tree AS (
-    SELECT to_regclass('{{0}}')::oid AS oid, '' AS since
+    SELECT to_regclass({{0}})::oid AS oid, '' AS since
     UNION ALL SELECT i.inhrelid, i.xmin::text FROM pg_inherits i JOIN tree t ON i.inhparent = t.oid
 ), parts AS (
     SELECT jsonb_object_agg(c.oid, jsonb_build_object(
@@ -59,9 +59,9 @@ SELECT jsonb_build_object(
     obj_description(p.oid, 'pg_publication') AS noted
 FROM pg_class c
 CROSS JOIN parts
-LEFT JOIN pg_publication p ON p.pubname = '{{1}}'
+LEFT JOIN pg_publication p ON p.pubname = {{1}}
 LEFT JOIN pg_publication_rel r ON r.prpubid = p.oid AND r.prrelid = c.oid
-WHERE c.oid = to_regclass('{{0}}')
+WHERE c.oid = to_regclass({{0}})
 """
 
 
@@ -149,7 +149,7 @@ def missing_tables(settings: Settings, tables: Sequence[str]) -> list[str]:
     """
     if not tables:
         return []
-    names = ", ".join(map(_QUOTED.format, tables))
+    names = POSTGRES.literals(tables)
     return postgres_server.query(
         settings, f"SELECT name FROM unnest(ARRAY[{names}]) WITH ORDINALITY t(name, n) "
         "WHERE to_regclass(name) IS NULL ORDER BY n"
@@ -162,7 +162,7 @@ def columns_of(settings: Settings, table: str) -> list[CatalogColumn]:
     Raises:
         DatabaseUnreachable: retryable.
     """
-    lines = postgres_server.query(settings, f"SELECT {_COLUMN.format(table)}")
+    lines = postgres_server.query(settings, f"SELECT {_COLUMN.format(POSTGRES.literal(table))}")
     return [CatalogColumn(**json.loads(line)) for line in lines]
 
 
@@ -172,7 +172,7 @@ def table_today(settings: Settings, table: str, publication: str) -> tuple[Catal
     Raises:
         DatabaseUnreachable: retryable.
     """
-    asked = f"SELECT unnest(ARRAY[today::text, noted]) FROM ({_TODAY.format(table, publication)}) t"
+    asked = f"SELECT unnest(ARRAY[today::text, noted]) FROM ({_today(table, publication)}) t"
     lines = postgres_server.query(settings, asked)
     if not lines:
         return None
@@ -182,14 +182,14 @@ def table_today(settings: Settings, table: str, publication: str) -> tuple[Catal
 
 def note_table(table: str, publication: str) -> str:
     """The statements, for a transaction, that note with a publication what the catalog says of its table."""
-    noted = f"SELECT today AS twofold_note FROM ({_TODAY.format(table, publication)}) t \\gset\n"
-    return f"{noted}COMMENT ON PUBLICATION \"{publication}\" IS :'twofold_note';\n"
+    noted = f"SELECT today AS twofold_note FROM ({_today(table, publication)}) t \\gset\n"
+    return f"{noted}COMMENT ON PUBLICATION {POSTGRES.name(publication)} IS :'twofold_note';\n"
 
 
 def note_again(settings: Settings, publication: str, table: CatalogTable) -> None:
     """Note this with the publication in place of what was noted."""
-    text = json.dumps(asdict(table)).replace("'", "''")
-    postgres_server.query(settings, f"COMMENT ON PUBLICATION \"{publication}\" IS '{text}';")
+    note = POSTGRES.literal(json.dumps(asdict(table)))
+    postgres_server.query(settings, f"COMMENT ON PUBLICATION {POSTGRES.name(publication)} IS {note};")
 
 
 def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool:
@@ -199,8 +199,12 @@ def has_rows_from_before(settings: Settings, oid: str, transaction: str) -> bool
         DatabaseUnreachable: retryable.
     """
     [name] = postgres_server.query(settings, f"SELECT {oid}::regclass")
-    older = f"SELECT FROM ONLY {name} WHERE age(xmin) > age('{transaction}'::xid)"
+    older = f"SELECT FROM ONLY {name} WHERE age(xmin) > age({POSTGRES.literal(transaction)}::xid)"
     return postgres_server.query(settings, f"SELECT EXISTS ({older})") == ["t"]
+
+
+def _today(table: str, publication: str) -> str:
+    return _TODAY.format(POSTGRES.literal(table), POSTGRES.literal(publication))
 
 
 def _parsed(text: str) -> CatalogTable:

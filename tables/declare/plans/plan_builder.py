@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from infra.sql.names import SPARK
 from tables.declare.plans.algebra import (
     Aggregate,
     Call,
@@ -255,8 +256,7 @@ def struct_of(members: Iterable[tuple[str, Expr]]) -> Expr:
 
 def text(value: str) -> Literal:
     """A constant text."""
-    escaped = value.replace("\\", "\\\\").replace("'", "\\'")
-    return Literal(value, f"'{escaped}'")
+    return Literal(value, SPARK.literal(value))
 
 
 def extracted(value: Expr, key: Expr) -> Expr:

@@ -10,7 +10,7 @@ import sqlglot
 from sqlglot import exp
 from sqlglot.dialects.spark import Spark
 
-from tables.declare.plans.algebra import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of
+from tables.declare.plans.algebra import Aggregate, Call, Expr, Literal, Missing, Named, Relation, field_of, interval_of
 from tables.declare.plans.plan_builder import NotUnderstood, PlanBuilder, extracted, starred, struct_of, text, windowed
 from tables.declare.plans.spark_functions import CLOCK, TIME_WINDOWS
 
@@ -334,8 +334,7 @@ def _later(reader: SqlReader, query: exp.Expr, columns: Sequence[str]) -> View:
 def _interval(one: exp.Interval) -> Expr:
     if one.this is None or one.unit is None or not one.this.is_string or not one.this.name.strip().isdigit():
         raise NotUnderstood("an INTERVAL in SQL text")
-    number, unit = one.this.name.strip(), one.unit.name
-    return Literal(f"{number} {unit.lower()}", f"INTERVAL '{number}' {unit}")
+    return interval_of(one.this.name.strip(), one.unit.name)
 
 
 def _parsed(written: str) -> exp.Expr:
