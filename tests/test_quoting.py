@@ -86,6 +86,12 @@ def test_nothing_is_escaped_elsewhere() -> None:
     assert {file: lines for file, lines in found.items() if lines and not file.startswith(QUOTING)} == {}
 
 
+def test_impure_functions_of_spark_are_listed_once() -> None:
+    rare = "monotonically_increasing_id", "input_file_block_start", "java_method"
+    lists = {file for file, source in _sources() if any(name in source for name in rare)}
+    assert lists == {"infra/sql/impure_functions.py"}
+
+
 @pytest.mark.parametrize(
     "source",
     [

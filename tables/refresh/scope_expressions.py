@@ -7,8 +7,8 @@ import re
 from collections.abc import Collection, Mapping
 from typing import TYPE_CHECKING
 
+from infra.sql.impure_functions import names
 from infra.sql.names import DUCKDB
-from tables.declare.plans.spark_functions import names
 from tables.declare.table import Table, columns_read, restricting
 from tables.declare.topic import Topic
 

@@ -47,7 +47,7 @@ def read_function(function: Callable[..., Any], inputs: Mapping[str, Sequence[st
     Raises:
         BadDeclaration: the plan cannot be had without data, and why.
     """
-    return _Reader(PlanBuilder(inputs)).relation(_plan_of(function, inputs))
+    return _Reader(PlanBuilder(inputs)).relation(plan_of(function, inputs))
 
 
 def is_analysed() -> bool:
@@ -73,8 +73,12 @@ class _Session:
         return DataFrame(SQL(query.format_map({name: name for name in inputs}), views=views), session)
 
 
-def _plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
-    """The plan of what the function returns, in which each input is read as a table of its parameter's name."""
+def plan_of(function: Callable[..., Any], inputs: Iterable[str]) -> Any:
+    """Returns the client's plan of what the function returns; each input is read as a table of its parameter's name.
+
+    Raises:
+        BadDeclaration: the plan cannot be had without data, and why.
+    """
     try:
         with _by_client():
             from pyspark.sql.connect.dataframe import DataFrame

@@ -6,6 +6,7 @@ import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 
+from infra.sql.impure_functions import IMPURE
 from infra.sql.names import SPARK
 from tables.declare.plans.algebra import (
     Aggregate,
@@ -37,7 +38,7 @@ from tables.declare.plans.algebra import (
     parts,
 )
 from tables.declare.plans.dependencies import is_of, lifted
-from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, IMPURE, ROW, TIME_WINDOWS, WINDOW
+from tables.declare.plans.spark_functions import AGGREGATES, GENERATORS, ROW, TIME_WINDOWS, WINDOW
 
 
 class NotUnderstood(Exception):
